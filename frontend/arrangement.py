@@ -20,12 +20,12 @@ _broadcast_to, _permute, _reshape, _tile, _where = (
 
 
 def _sequence(items: tuple[Any, ...]) -> Any:
-    """One sequence from separate arguments, or from a sequence as the only one."""
+    """Return one sequence from separate arguments, or from a sequence as the only one."""
     return items[0] if len(items) == 1 and isinstance(items[0], (tuple, list)) else items
 
 
 def _later(name: str) -> Callable[..., Any]:
-    """A method that is a function of polyhal.creation, which imports the module of tensors."""
+    """Return a method that is a function of polyhal.creation, which imports the module of tensors."""
 
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
         from polyhal import creation
@@ -44,7 +44,7 @@ class Rearrangements:
     ref: Ref
 
     def where(self: Any, condition: Tensor, other: Any) -> Any:
-        """Elements of this tensor where `condition` is true, else of `other`."""
+        """Return elements of this tensor where `condition` is true, else of `other`."""
         return _where(condition, self, other)
 
     @property

@@ -159,7 +159,7 @@ class Conversions:
 
 
 def _converted(x: Any, target: Any, non_blocking: bool) -> Any:
-    """The tensor on a device, in a dtype, or in the likeness of another tensor."""
+    """Return the tensor on a device, in a dtype, or in the likeness of another tensor."""
     if hasattr(target, "ref"):
         return _converted(_converted(x, target.device, non_blocking), target.dtype, non_blocking)
     if isinstance(target, Device) or (isinstance(target, str) and not names_dtype(target)):

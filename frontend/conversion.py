@@ -58,7 +58,7 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
 
 
 def names_dtype(text: str) -> bool:
-    """Whether a string is the name of a dtype, NumPy's short ones such as "f4" included, and not of a device."""
+    """Return whether a string is the name of a dtype, NumPy's short ones such as "f4" included, and not of a device."""
     try:
         dtypes.as_dtype(text)
     except TypeError:

@@ -110,7 +110,7 @@ def full(
 
 
 def _number(function: str, value: Any) -> Any:
-    """A Python number from a number or a tensor of one element. Raises TypeError."""
+    """Return a Python number from a number or a tensor of one element. Raises TypeError."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         value = value.item()
     if not isinstance(value, (builtins.bool, builtins.int, builtins.float, builtins.complex)):
@@ -265,7 +265,7 @@ def logspace(
 
 
 def _range(function: str, start: Any, stop: Any, num: Any, end: Any, steps: Any) -> tuple[Any, Any, int]:
-    """Both bounds and the count, from either spelling of the keywords."""
+    """Return both bounds and the count, from either spelling of the keywords."""
     stop, num = end if stop is None else stop, steps if num is None else num
     if stop is None or num is None:
         raise TypeError(message(function, "too few arguments", expected="start, stop and num"))

@@ -125,7 +125,7 @@ class DeviceExport:
         return new(ctypes.addressof(owner.managed), _NAME, ctypes.cast(_DROP, ctypes.c_void_p))
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The kind of device and its number: (2, 0) for the first CUDA device."""
+        """Return the kind of device and its number: (2, 0) for the first CUDA device."""
         return self.place.kind, self.place.number
 
 

@@ -22,7 +22,7 @@ def _dtype_of(value: Any) -> DType:
 
 
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype of results of an operation on two dtypes."""
+    """Return the dtype of results of an operation on two dtypes."""
     return dtypes.promote(as_dtype(type1), as_dtype(type2))
 
 
@@ -44,38 +44,38 @@ def result_type(*values: Any) -> DType:
 
 
 def can_cast(from_: Any, to: Any) -> builtins.bool:
-    """Whether promotion takes a dtype, or that of a tensor, to another without loss, as in the Array API."""
+    """Return whether promotion takes a dtype, or that of a tensor, to another without loss, as in the Array API."""
     target = as_dtype(to)
     return dtypes.promote(_dtype_of(from_), target) is target
 
 
 def is_floating_point(x: Tensor) -> builtins.bool:
-    """Whether the elements are floating point."""
+    """Return whether the elements are floating point."""
     return x.dtype.is_floating_point
 
 
 def is_complex(x: Tensor) -> builtins.bool:
-    """Whether the elements are complex."""
+    """Return whether the elements are complex."""
     return x.dtype.is_complex
 
 
 def is_signed(x: Tensor) -> builtins.bool:
-    """Whether the elements can be negative."""
+    """Return whether the elements can be negative."""
     return x.dtype.is_signed
 
 
 def is_nonzero(x: Tensor) -> builtins.bool:
-    """Whether the only element is not 0. Raises ValueError for other sizes."""
+    """Return whether the only element is not 0. Raises ValueError for other sizes."""
     return builtins.bool(x)
 
 
 def numel(x: Tensor) -> builtins.int:
-    """The number of elements."""
+    """Return the number of elements."""
     return x.size
 
 
 def get_default_dtype() -> DType:
-    """The dtype of tensors made of Python's floats: float32."""
+    """Return the dtype of tensors made of Python's floats: float32."""
     return dtypes.DEFAULT_FLOAT
 
 
@@ -87,7 +87,7 @@ def set_default_dtype(dtype: Any) -> None:
 
 
 def broadcast_shapes(*shapes: builtins.int | tuple[builtins.int, ...] | list[builtins.int]) -> tuple[builtins.int, ...]:
-    """The common shape under NumPy's broadcasting rules; a number is a shape of one axis. Raises ValueError."""
+    """Return the common shape under NumPy's broadcasting rules; a number is a shape of one axis. Raises ValueError."""
     return layout.broadcast_shapes(*((s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes))
 
 

@@ -90,7 +90,7 @@ def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
 
 
 def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
-    """A copy of `x` in which the elements that index tensors and masks name are replaced."""
+    """Return a copy of `x` in which the elements that index tensors and masks name are replaced."""
     from polyhal.tensor import as_tensor
 
     mask = _mask_of_rows(x, items, value)
@@ -122,7 +122,7 @@ def cast_to(value: Any, x: Tensor, method: str = "setitem") -> Any:
 
 
 def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
-    """One number per element for positions in the first axes of `x`. Raises IndexError for positions outside."""
+    """Return one number per element for positions in the first axes of `x`. Raises IndexError for positions outside."""
     from polyhal.tensor import Tensor, as_tensor
 
     flat: Tensor | None = None

@@ -30,12 +30,12 @@ def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape."""
+    """Return whether two tensors have the same shape."""
     return input.shape == other.shape
 
 
 def shared(array: np.ndarray, device: Device) -> Tensor | None:
-    """A tensor in the memory of an array; None if the array cannot be written, or the device works in other memory.
+    """Return a tensor in the memory of an array; None if the array cannot be written, or the device works in other memory.
 
     Raises TypeError and UnsupportedDTypeError for dtypes that there are none of.
     """

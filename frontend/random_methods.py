@@ -123,7 +123,7 @@ class RandomMethods:
         return randn(self.shape, dtype=self._wide(method), generator=generator, device=self.device) * std + mean
 
     def _wide(self, method: str) -> DType:
-        """The dtype to compute in: float32 at least. Raises TypeError for integers."""
+        """Return the dtype to compute in: float32 at least. Raises TypeError for integers."""
         if not self.dtype.is_floating_point:
             raise TypeError(message(method, f"the tensor is {self.dtype.name}", expected="floats"))
         return dtypes.float64 if self.dtype is dtypes.float64 else dtypes.float32

@@ -63,5 +63,5 @@ class ReshapeMethods:
         return detach_in_place(self)
 
     def is_same_size(self: Any, other: Tensor) -> bool:
-        """Whether another tensor has the same shape."""
+        """Return whether another tensor has the same shape."""
         return bool(self.shape == other.shape)

@@ -102,7 +102,7 @@ def _waiting_times(weights: Tensor, generator: Generator | None) -> Tensor:
 
 
 def _by_inversion(weights: Tensor, count: int, generator: Generator | None) -> Tensor:
-    """Positions at which cumulative sums exceed uniform numbers, drawn with replacement.
+    """Return positions at which cumulative sums exceed uniform numbers, drawn with replacement.
 
     Rounding of the sums may lead to a neighbour of weight 0: the next positive weight before it is taken.
     """

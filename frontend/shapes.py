@@ -33,7 +33,7 @@ def element_count(shape: tuple[int, ...]) -> ElementCount:
 
 
 def lengths_of(function: str, *shape: Any, size: Any = None) -> tuple[int, ...]:
-    """The lengths that `zeros(2, 3)`, `zeros((2, 3))`, `zeros(size=(2, 3))` or `zeros(2)` name.
+    """Return the lengths that `zeros(2, 3)`, `zeros((2, 3))`, `zeros(size=(2, 3))` or `zeros(2)` name.
 
     Raises TypeError for an object that is not a shape and ShapeError for negative lengths.
     """

@@ -113,7 +113,7 @@ class Tensor(
         return element_count(self.ref.spec.shape)
 
     def numel(self) -> int:
-        """The number of elements; also `nelement`, and as a property `size`."""
+        """Return the number of elements; also `nelement`, and as a property `size`."""
         return self.ref.spec.size
 
     nelement = numel
@@ -125,27 +125,27 @@ class Tensor(
     ndimension = dim
 
     def element_size(self) -> int:
-        """Size of an element in bytes."""
+        """Return size of an element in bytes."""
         return self.ref.spec.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
-        """Distances between neighbours along each axis, or along one, in elements."""
+        """Return distances between neighbours along each axis, or along one, in elements."""
         return self.ref.spec.strides if dim is None else self.ref.spec.strides[dim]
 
     def is_floating_point(self) -> bool:
-        """Whether the elements are floating point."""
+        """Return whether the elements are floating point."""
         return self.ref.spec.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether the elements are complex."""
+        """Return whether the elements are complex."""
         return self.ref.spec.dtype.is_complex
 
     def is_signed(self) -> bool:
-        """Whether the elements can be negative."""
+        """Return whether the elements can be negative."""
         return self.ref.spec.dtype.is_signed
 
     def is_nonzero(self) -> bool:
-        """Whether the only element is not 0. Raises ValueError for other sizes."""
+        """Return whether the only element is not 0. Raises ValueError for other sizes."""
         return bool(self)
 
     @property
@@ -193,7 +193,7 @@ class Tensor(
         return dispatch.thread.executor.read(self)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The elements in host memory as a capsule: the device's own memory if that is the host's, else a copy."""
+        """Return the elements in host memory as a capsule: the device's own memory if that is the host's, else a copy."""
         from polyhal.device_export import host_capsule
 
         return host_capsule(self, options)
@@ -203,13 +203,13 @@ class Tensor(
         return (1, 0)
 
     def item(self) -> Any:
-        """The only element as a Python number. Raises ValueError for other sizes."""
+        """Return the only element as a Python number. Raises ValueError for other sizes."""
         if self.size != 1:
             raise ValueError(f"[item] a tensor of shape {self.shape} has {self.size} elements; expected 1")
         return self.numpy().reshape(-1)[0].item()
 
     def tolist(self) -> Any:
-        """The elements as nested Python lists."""
+        """Return the elements as nested Python lists."""
         return self.numpy().tolist()
 
     def __float__(self) -> float:

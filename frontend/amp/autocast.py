@@ -92,12 +92,12 @@ def _names_device(value: Any) -> bool:
 
 
 def is_autocast_enabled() -> bool:
-    """Whether the calling thread is inside an enabled `autocast` block."""
+    """Return whether the calling thread is inside an enabled `autocast` block."""
     return isinstance(dispatch.thread.executor, _AutocastExecutor)
 
 
 def autocast_dtype() -> DType | None:
-    """The half dtype of the `autocast` block around the calling thread; None outside."""
+    """Return the half dtype of the `autocast` block around the calling thread; None outside."""
     executor = dispatch.thread.executor
     return executor.dtype if isinstance(executor, _AutocastExecutor) else None
 

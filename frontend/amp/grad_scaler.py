@@ -94,11 +94,11 @@ class GradScaler:
         self._stepped: set[Optimizer] = set()
 
     def is_enabled(self) -> bool:
-        """Whether the scaler does anything."""
+        """Return whether the scaler does anything."""
         return self._enabled
 
     def get_scale(self) -> float:
-        """The scale. Waits for the device."""
+        """Return the scale. Waits for the device."""
         if not self._enabled:
             return 1.0
         return self._start[0] if self._state is None else float(self._state.scale.item())
@@ -193,7 +193,7 @@ class GradScaler:
         dispatch.apply_into(_FUSED, inputs, (_ADJUSTMENT, (17, 19), None), state)
 
     def _on(self, outputs: Tensor) -> Tensor:
-        """The scale on the device of `outputs`; the first call decides where it is stored."""
+        """Return the scale on the device of `outputs`; the first call decides where it is stored."""
         if self._state is None:
             scale, steps = self._start
             with dispatch.executing(dispatch.EAGER):  # it outlives a captured step
@@ -209,7 +209,7 @@ class GradScaler:
         return self._state
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, the settings and the number of good steps, under PyTorch's names; empty if disabled."""
+        """Return the scale, the settings and the number of good steps, under PyTorch's names; empty if disabled."""
         if not self._enabled:
             return {}
         return {

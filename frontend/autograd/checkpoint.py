@@ -139,7 +139,7 @@ class Region(Generic[R]):
             dispatch.thread.region, self._parent = self._parent, None
 
     def _autocast(self) -> autocast:
-        """The autocast mode of the first run."""
+        """Return the autocast mode of the first run."""
         from polyhal.amp.autocast import autocast
 
         return autocast(enabled=False) if self._autocast_dtype is None else autocast(self._autocast_dtype)

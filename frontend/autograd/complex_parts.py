@@ -16,14 +16,14 @@ _full = FUNCTIONS["full"]
 
 
 def parts_of(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors with both parts in place of complex ones."""
+    """Return the tensors with both parts in place of complex ones."""
     return [part for x in tensors for part in ((x.real, x.imag) if x.dtype.is_complex else (x,))]
 
 
 def seeded_parts(
     tensors: Sequence[Tensor], gradients: Sequence[Tensor | None]
 ) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
-    """Outputs and their gradients with parts in place of complex ones, without parts that are not on the tape.
+    """Return outputs and their gradients with parts in place of complex ones, without parts that are not on the tape.
 
     Raises AutogradError for a complex output without a gradient: its derivative has no one direction.
     """
@@ -50,7 +50,7 @@ def seeded_parts(
 
 
 def joined_gradients(inputs: Sequence[Tensor], found: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Gradients of `inputs` from those of their parts; zeros for one part if the other has a gradient."""
+    """Return gradients of `inputs` from those of their parts; zeros for one part if the other has a gradient."""
     remaining = iter(found)
     return [_joined(x, next(remaining), next(remaining)) if x.dtype.is_complex else next(remaining) for x in inputs]
 

@@ -85,7 +85,7 @@ def differentiate(
     retain_graph: bool = False,
     create_graph: bool = False,
 ) -> list[Tensor | None]:
-    """Gradients of `outputs` with respect to `inputs`, which need not be leaves; None if there is no path."""
+    """Return gradients of `outputs` with respect to `inputs`, which need not be leaves; None if there is no path."""
     outputs, gradients = seeded_parts(outputs, gradients)
     seeds = [_seed(t, g) for t, g in zip(outputs, gradients, strict=True)]
     sink = GradientCollector(parts_of(inputs))
@@ -105,7 +105,7 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; `.grad` stays untouched.
+    """Return gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; `.grad` stays untouched.
 
     With `create_graph` the gradients can be differentiated again. An input without a path raises AutogradError; with
     `allow_unused` its gradient is None, and with `materialize_grads` zeros. Raises ValueError for `only_inputs=False`, which
@@ -231,7 +231,7 @@ class _Pending:
             self._watched.replace(node, index, total.tensors() if type(total) is SliceSum else (total,))
 
     def pop(self) -> tuple[GradNode, list[Gradient | None]]:
-        """The newest node, whose gradients are complete."""
+        """Return the newest node, whose gradients are complete."""
         _, node = heapq.heappop(self.queue)
         if self._watched is not None:
             self._watched.release(node, len(node.outputs))
@@ -246,7 +246,7 @@ def _deliver(to: Edge, g: Gradient, pending: _Pending, sink: LeafAccumulator | G
 
 
 def _arrived(node: GradNode, sums: list[Gradient | None]) -> list[Tensor | None]:
-    """The complete gradients of a node's outputs, as its hooks left them."""
+    """Return the complete gradients of a node's outputs, as its hooks left them."""
     grads = [g.total() if type(g) is SliceSum else g for g in sums]
     if node.hooks is not None:
         for i, g in enumerate(grads):

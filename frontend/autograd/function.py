@@ -75,7 +75,7 @@ class Function:
 
     @classmethod
     def _rule(cls, context: Context) -> Rule:
-        """The gradient rule of one call."""
+        """Return the gradient rule of one call."""
 
         def rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
             from polyhal.autograd.rules import zeros

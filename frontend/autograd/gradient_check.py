@@ -26,7 +26,7 @@ def gradcheck(
     *,
     raise_exception: bool = True,
 ) -> bool:
-    """Whether the gradients of `func` at `inputs` agree with central differences of width 2 `eps`.
+    """Return whether the gradients of `func` at `inputs` agree with central differences of width 2 `eps`.
 
     Checks every input that requires a gradient, which must be float64 for the defaults to make sense, and every floating-point
     result. Raises GradcheckError, which names the element, or returns False without `raise_exception`. Raises
@@ -54,7 +54,7 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """Whether the second gradients of `func` agree with central differences of its first. See `gradcheck`.
+    """Return whether the second gradients of `func` agree with central differences of its first. See `gradcheck`.
 
     The first gradients are weighted by `grad_outputs`, one for each differentiable result, by default random ones.
     """
@@ -79,7 +79,7 @@ def gradgradcheck(
 
 
 def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> list[Tensor]:
-    """The floating-point results."""
+    """Return the floating-point results."""
     result = func(*values)
     results = result if isinstance(result, (tuple, list)) else (result,)
     return [o for o in results if isinstance(o, Tensor) and o.dtype.is_floating_point]

@@ -114,7 +114,7 @@ def retain_gradient(tensor: Tensor) -> None:
 
 
 def retains_gradient(tensor: Tensor) -> bool:
-    """Whether a tensor is the result of an op and keeps its gradient."""
+    """Return whether a tensor is the result of an op and keeps its gradient."""
     return _retaining(tensor) is not None
 
 

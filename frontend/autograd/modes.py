@@ -26,7 +26,7 @@ class GradMode(ContextDecorator):
         dispatch.thread.grad_enabled = self._previous.pop()
 
     def _recreate_cm(self) -> GradMode:
-        """One for each call of a decorated function, as several threads may call it at the same time."""
+        """Return a new context for each call of a decorated function, because several threads may call it at the same time."""
         return GradMode(self._enabled)
 
 
@@ -73,5 +73,5 @@ def set_grad_enabled(mode: bool) -> GradMode:
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops on tensors that require gradients are recorded in this thread."""
+    """Return whether ops on tensors that require gradients are recorded in this thread."""
     return dispatch.thread.grad_enabled

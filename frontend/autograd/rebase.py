@@ -43,11 +43,11 @@ class History(NamedTuple):
     output: int
 
     def is_at(self, x: Tensor) -> bool:
-        """Whether this is exactly the memory of `x`, in the same layout."""
+        """Return whether this is exactly the memory of `x`, in the same layout."""
         return self.spec == x.ref.spec and self.offset == x.ref.offset
 
     def window(self, x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """The parameters of `window` and `overwrite` for the memory of `x`. Raises AutogradError if it is not inside."""
+        """Return the parameters of `window` and `overwrite` for the memory of `x`. Raises AutogradError if it is not inside."""
         low, high = extent(x.shape, x.strides)
         start = x.ref.offset - self.offset if x.size else 0  # an empty part may begin after the end
         if not self.spec.is_contiguous or start + low < 0 or start + high >= max(self.spec.size, 1):
@@ -57,7 +57,7 @@ class History(NamedTuple):
         return x.shape, x.strides, start
 
     def tensor(self, x: Tensor) -> Tensor:
-        """The memory as a tensor, in the buffer of `x`."""
+        """Return the memory as a tensor, in the buffer of `x`."""
         base: Tensor = dispatch.frontend.wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, self.offset))
         base.node, base.index, base.requires_grad = self.node, self.output, self.node is not None
         return base

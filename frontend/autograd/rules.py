@@ -29,7 +29,7 @@ Parents = Sequence["Edge | None"]
 
 
 def zeros(spec: Spec, device: Device) -> Tensor:
-    """A zero gradient for a value of `spec`."""
+    """Return a zero gradient for a value of `spec`."""
     result: Tensor = _full(spec.shape, 0, spec.dtype, device=device)
     return result
 
@@ -83,7 +83,7 @@ def _following(gradients: Gradients, node: GradNode, rule: GradientRule, parents
 
 
 def _fitted(g: Tensor, spec: Spec) -> Tensor:
-    """A gradient summed over broadcast axes and cast, as its input is."""
+    """Return a gradient summed over broadcast axes and cast, as its input is."""
     own = g.ref.spec
     if own.shape != spec.shape:
         g = _sum_to(g, spec.shape)

@@ -97,7 +97,7 @@ class PartialCollector(LeafAccumulator):
         self._totals: dict[int, Tensor | None] = dict.fromkeys(self._collected)
 
     def gradients(self) -> list[Tensor | None]:
-        """One gradient for each chosen leaf; None if there is no path."""
+        """Return one gradient for each chosen leaf; None if there is no path."""
         return [self._totals[key] for key in self._collected]
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:

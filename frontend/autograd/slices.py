@@ -52,20 +52,20 @@ class SliceSum:
         return [part.gradient for part in self._slices] + ([] if self._whole is None else [self._whole])
 
     def total(self) -> Tensor:
-        """The gradient of the whole tensor."""
+        """Return the gradient of the whole tensor."""
         joined = self._concatenated()
         if joined is None:
             joined = self._padded()
         return joined if self._whole is None else _add(self._whole, joined)
 
     def _padded(self) -> Tensor:
-        """The sum of the slices, each padded with zeros."""
+        """Return the sum of the slices, each padded with zeros."""
         padded = (_unslice(g, self.spec.shape, starts, steps) for g, starts, steps in self._slices)
         result: Tensor = reduce(_add, padded)
         return result
 
     def _concatenated(self) -> Tensor | None:
-        """The slices side by side, if they cover the tensor along one axis without gaps and without overlap."""
+        """Return the slices side by side, if they cover the tensor along one axis without gaps and without overlap."""
         axis = self._axis()
         if axis is None:
             return None
@@ -81,7 +81,7 @@ class SliceSum:
         return result
 
     def _axis(self) -> int | None:
-        """The only axis along which the slices are shorter than the tensor; None if there are several, or steps."""
+        """Return the only axis along which the slices are shorter than the tensor; None if there are several, or steps."""
         shape = self.spec.shape
         axes: set[int] = set()
         for g, _, steps in self._slices:

@@ -29,7 +29,7 @@ _order = itertools.count()
 
 
 def position() -> int:
-    """A number above the `order` of all nodes so far, and below that of all later ones."""
+    """Return a number above the `order` of all nodes so far, and below that of all later ones."""
     return next(_order)
 
 
@@ -140,7 +140,7 @@ class GradNode:
             self.saved = region.saved(position)
 
     def load(self, name: str) -> Any:
-        """A saved value, checked to be unchanged. Raises AutogradError."""
+        """Return a saved value, checked to be unchanged. Raises AutogradError."""
         self.require_tape()
         return self._restore(self.saved[name], name)
 
@@ -240,7 +240,7 @@ def holds_memory(saved: Any) -> bool:
 
 
 def _only_reshaped(buffer: Buffer, version: int) -> bool:
-    """Whether no element was written since that version."""
+    """Return whether no element was written since that version."""
     reshapes = getattr(buffer, "reshapes", ())
     return all(v in reshapes for v in range(version + 1, buffer.version + 1))
 

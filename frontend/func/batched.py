@@ -57,12 +57,12 @@ def batched(physical: Tensor, level: Level) -> BatchedTensor:
 
 
 def is_batched(x: Any, level: Level) -> bool:
-    """Whether `x` is an element of the batch of `level`."""
+    """Return whether `x` is an element of the batch of `level`."""
     return type(x) is BatchedTensor and x.level is level
 
 
 def levels(x: Any) -> list[Level]:
-    """The levels of the batches that `x` is an element of, the innermost `vmap` first."""
+    """Return the levels of the batches that `x` is an element of, the innermost `vmap` first."""
     found = []
     while type(x) is BatchedTensor:
         found.append(x.level)
@@ -71,7 +71,7 @@ def levels(x: Any) -> list[Level]:
 
 
 def active_levels() -> list[Level]:
-    """The levels of all `vmap`s that this thread is in, the innermost first."""
+    """Return the levels of all `vmap`s that this thread is in, the innermost first."""
     from polyhal.func.batching import BatchingExecutor
 
     found = []

@@ -174,11 +174,11 @@ class _Point:
         return connected
 
     def _released(self, x: Any) -> Any:
-        """A result for the caller: still on the tape only if something outside can be differentiated."""
+        """Return a result for the caller: still on the tape only if something outside can be differentiated."""
         return x.detach() if isinstance(x, Tensor) and not self.higher else x
 
     def gradients(self, cotangents: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients of the leaves for cotangents of all results."""
+        """Return the gradients of the leaves for cotangents of all results."""
         newer = [level for level in active_levels() if level not in self._levels]
         if newer and self._levels:
             return self._one_by_one(cotangents, newer[0])
@@ -188,7 +188,7 @@ class _Point:
         return [self._virtual(g) for g in found] if self._levels else found
 
     def _one_by_one(self, cotangents: Sequence[Tensor], level: Level) -> list[Tensor]:
-        """A batch of cotangents for results that are themselves in batches."""
+        """Return a batch of cotangents for results that are themselves in batches."""
         executor: Any = dispatch.thread.executor
         rows = []
         with executing(executor.base):
@@ -208,7 +208,7 @@ class _Point:
         return [zeros_like(x) if g is None else g for g, x in zip(found, self._physical_leaves, strict=True)]
 
     def directional(self, tangents: Sequence[Tensor]) -> list[Tensor]:
-        """The derivative of every result in one direction."""
+        """Return the derivative of every result in one direction."""
         directions = [self._physical(t) for t in tangents]
         with executing(self._executor), enable_grad():
             seeds = []
@@ -228,7 +228,7 @@ class _Point:
 
 
 def _without(active: Sequence[Level]) -> Any:
-    """The thread's executor without those of `vmap`."""
+    """Return the thread's executor without those of `vmap`."""
     executor: Any = dispatch.thread.executor
     for _ in active:
         while not isinstance(executor, BatchingExecutor):
@@ -238,7 +238,7 @@ def _without(active: Sequence[Level]) -> Any:
 
 
 def _stripped(x: Tensor, order: Sequence[Level], missing: Sequence[Level], executor: Any) -> Tensor:
-    """The memory of `x` with one axis for each level of `order`, outermost first; `missing` ones repeat it."""
+    """Return the memory of `x` with one axis for each level of `order`, outermost first; `missing` ones repeat it."""
     inner: Any = x
     while type(inner) is BatchedTensor:
         inner = inner.physical

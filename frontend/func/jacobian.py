@@ -107,7 +107,7 @@ def _chosen(
 
 
 def _units(x: Tensor) -> Tensor:
-    """One tensor of the shape of `x` for each of its elements, which is 1 there: (x.size, *x.shape)."""
+    """Return one tensor of the shape of `x` for each of its elements, which is 1 there: (x.size, *x.shape)."""
     from polyhal.creation import eye
 
     if not x.size:
@@ -132,7 +132,7 @@ def _last(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _like(argnums: Argnums, chosen: tuple[Any, ...], found: list[Tensor]) -> Any:
-    """Tensors in the nesting of the arguments."""
+    """Return tensors in the nesting of the arguments."""
     remaining = iter(found)
     trees = tuple(map_tree(c, lambda x: next(remaining) if isinstance(x, Tensor) else None) for c in chosen)
     return trees[0] if isinstance(argnums, int) else trees

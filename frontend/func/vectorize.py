@@ -97,7 +97,7 @@ def _joined(parts: Sequence[Any], out_dims: Any) -> Any:
 
 
 def _unwrapped(x: Any, axis: int | None, level: Level) -> Any:
-    """A result with the batch at `axis`."""
+    """Return a result with the batch at `axis`."""
     if not isinstance(x, Tensor):
         if axis is None or not isinstance(x, (int, float, bool)):
             return x
@@ -115,7 +115,7 @@ def _unwrapped(x: Any, axis: int | None, level: Level) -> Any:
 
 
 def _axes_of(args: tuple[Any, ...], in_dims: InDims) -> Any:
-    """The batch axis of every leaf of `args`, not negative; None where there is none."""
+    """Return the batch axis of every leaf of `args`, not negative; None where there is none."""
     if not isinstance(in_dims, (tuple, list)):
         return tuple(_spread(in_dims, a) for a in args)
     if len(in_dims) != len(args):

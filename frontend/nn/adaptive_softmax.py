@@ -69,7 +69,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             second.reset_parameters()
 
     def forward(self, input: Tensor, target: Tensor) -> AdaptiveOutput:
-        """Rows (N, in_features) and classes (N,), or one row and its class. Raises ShapeError."""
+        """Return rows (N, in_features) and classes (N,), or one row and its class. Raises ShapeError."""
         if input.ndim != target.ndim + 1 or input.ndim not in (1, 2):
             problem = f"input {input.shape} and target {target.shape}"
             raise ShapeError(
@@ -90,5 +90,5 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return ops.concat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         return ops.argmax(self.log_prob(input), 1)

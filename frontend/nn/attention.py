@@ -90,7 +90,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The output, shaped like `query`, and the attention weights (N, L, S), per head (N, H, L, S), or None.
+        """Return the output, shaped like `query`, and the attention weights (N, L, S), per head (N, H, L, S), or None.
 
         `key_padding_mask` is (N, S); `attn_mask` is (L, S) or (N * num_heads, L, S). `is_causal` without a mask lets
         position i see keys 0 to i; with a mask it is a hint that the mask is that. Weights cost time and memory: pass

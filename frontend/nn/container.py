@@ -114,7 +114,7 @@ class Sequential(ModuleSequence):
         return Sequential(*self, *other)
 
     def __mul__(self, times: int) -> Sequential:
-        """A sequence that applies its modules several times with shared parameters."""
+        """Return a sequence that applies its modules several times with shared parameters."""
         return Sequential(*list(self) * times)
 
     __rmul__ = __mul__
@@ -216,7 +216,7 @@ class ModuleDict(Module):
             del self[name]
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Return the names."""
         return self._modules.keys()
 
     def values(self) -> Iterator[Any]:

@@ -88,7 +88,7 @@ class Hooks:
         return out
 
     def __bool__(self) -> bool:
-        """Whether calls are hooked."""
+        """Return whether calls are hooked."""
         return bool(self.before or self.after or self.backward or self.backward_before)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

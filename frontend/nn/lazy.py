@@ -79,7 +79,7 @@ class LazyLayer(Module):
             )
 
     def _example(self) -> Module:
-        """The smallest layer of the kind, which has all members but in another shape. Draws no random numbers."""
+        """Return the smallest layer of the kind, which has all members but in another shape. Draws no random numbers."""
         position = default_generator.get_state()
         try:
             layer: Any = self.becomes
@@ -92,7 +92,7 @@ class LazyLayer(Module):
         return self.becomes.extra_repr(self)
 
     def has_uninitialized_params(self) -> bool:
-        """Whether members have no shape yet."""
+        """Return whether members have no shape yet."""
         members = (self.__dict__[name] for name in (*self._parameters, *self._buffers))
         return any(map(is_uninitialized, members))
 

@@ -186,7 +186,7 @@ class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
 
 
 def is_uninitialized(x: object) -> bool:
-    """Whether `x` is a member of a lazy layer that has no shape yet."""
+    """Return whether `x` is a member of a lazy layer that has no shape yet."""
     return isinstance(x, Uninitialized)
 
 

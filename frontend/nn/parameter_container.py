@@ -11,7 +11,7 @@ from polyhal.tensor import Tensor
 
 
 def _as_parameter(value: Any) -> Any:
-    """Tensors become parameters; other values are kept as they are, as in PyTorch."""
+    """Return tensors become parameters; other values are kept as they are, as in PyTorch."""
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
@@ -98,7 +98,7 @@ class ParameterDict(Module):
         return iter(self._keys)
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """Return the names."""
         return self._keys.keys()
 
     def values(self) -> Iterator[Any]:
@@ -110,7 +110,7 @@ class ParameterDict(Module):
         return ((name, self.__dict__[name]) for name in self._keys)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The parameter under `name`, or `default`."""
+        """Return the parameter under `name`, or `default`."""
         return self.__dict__[name] if name in self._keys else default
 
     def pop(self, name: str) -> Any:
@@ -127,13 +127,13 @@ class ParameterDict(Module):
         return name, self.pop(name)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """The parameter under `name`, which becomes `default` if there is none."""
+        """Return the parameter under `name`, which becomes `default` if there is none."""
         if name not in self._keys:
             self[name] = default
         return self.__dict__[name]
 
     def copy(self) -> ParameterDict:
-        """Another dictionary of the same parameters."""
+        """Return another dictionary of the same parameters."""
         return ParameterDict(dict(self.items()))
 
     def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:

@@ -38,7 +38,7 @@ class _MaxPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
+        """Return the maxima, and with `return_indices` their positions."""
         return self.function(
             x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
@@ -226,7 +226,7 @@ class _AdaptiveMaxPool(Module):
         self.return_indices = return_indices
 
     def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
+        """Return the maxima, and with `return_indices` their positions."""
         return self.function(x, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:

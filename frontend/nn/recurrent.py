@@ -145,7 +145,7 @@ class RNNBase(Module):
     def _layer(
         self, x: Tensor, weights: _Weights, states: tuple[Tensor, ...], lengths: Tensor | None, reverse: bool
     ) -> tuple[Tensor, ...]:
-        """All states (T, B, width) of one layer and direction, the hidden state first; defined by subclasses."""
+        """Return all states (T, B, width) of one layer and direction, the hidden state first; defined by subclasses."""
         raise NotImplementedError
 
     def _run(self, input: Tensor | PackedSequence, states: tuple[Tensor, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
@@ -205,7 +205,7 @@ class RNNBase(Module):
         return x, tuple(ops.stack(several, 0) for several in zip(*finals, strict=True))
 
     def _starts(self, x: Tensor, states: tuple[Tensor, ...] | None) -> list[tuple[Tensor, ...]]:
-        """The initial states of each layer and direction; zeros unless given. Raises ShapeError."""
+        """Return the initial states of each layer and direction; zeros unless given. Raises ShapeError."""
         count, batch = self.num_layers * self._directions, x.shape[1]
         widths = (self._state_width, self.hidden_size)[: 2 if self.mode == "LSTM" else 1]
         if states is None:
@@ -254,7 +254,7 @@ class RNN(RNNBase):
         return (_rnn(weights.project(x, True), weights.weight_hh, *states, lengths, self.nonlinearity, reverse),)
 
     def forward(self, input: Tensor | PackedSequence, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        """The hidden states of the last layer after each time step, and the final ones of all layers."""
+        """Return the hidden states of the last layer after each time step, and the final ones of all layers."""
         out, (hidden,) = self._run(input, None if hx is None else (hx,))
         return out, hidden
 
@@ -288,7 +288,7 @@ class GRU(RNNBase):
         return (_gru(weights.project(x, False), weights.weight_hh, *states, weights.bias_hh, lengths, reverse),)
 
     def forward(self, input: Tensor | PackedSequence, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        """The hidden states of the last layer after each time step, and the final ones of all layers."""
+        """Return the hidden states of the last layer after each time step, and the final ones of all layers."""
         out, (hidden,) = self._run(input, None if hx is None else (hx,))
         return out, hidden
 

@@ -71,7 +71,7 @@ class RNNCellBase(Module):
         return text if self.bias else f"{text}, bias={self.bias}"
 
     def _start(self, input: Tensor, *states: Tensor | None) -> tuple[Tensor, list[Tensor]]:
-        """The input's part of the gates as a sequence of one step, (1, B, gates), and states (B, hidden_size)."""
+        """Return the input's part of the gates as a sequence of one step, (1, B, gates), and states (B, hidden_size)."""
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
             raise self._fail(f"input {input.shape}", f"(B, {self.input_size}) or ({self.input_size},)")
         batch = (1, *input.shape)[-2] if input.ndim == 2 else 1
@@ -92,7 +92,7 @@ class RNNCellBase(Module):
 
 
 def _result(out: Tensor, input: Tensor) -> Tensor:
-    """A state (1, B, H) with the batch that the input has: (B, H) or (H,)."""
+    """Return a state (1, B, H) with the batch that the input has: (B, H) or (H,)."""
     return ops.reshape(out, (*input.shape[:-1], out.shape[-1]))
 
 
@@ -121,7 +121,7 @@ class RNNCell(RNNCellBase):
         return text if self.nonlinearity == "tanh" else f"{text}, nonlinearity={self.nonlinearity}"
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state, (B, hidden_size) or (hidden_size,)."""
+        """Return the next hidden state, (B, hidden_size) or (hidden_size,)."""
         x, states = self._start(input, hx)
         gates = ops.linear(x, self.weight_ih, self._joint_bias())
         return _result(_rnn(gates, self.weight_hh, *states, nonlinearity=self.nonlinearity), input)
@@ -141,7 +141,7 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state, (B, hidden_size) or (hidden_size,)."""
+        """Return the next hidden state, (B, hidden_size) or (hidden_size,)."""
         x, states = self._start(input, hx)
         return _result(_gru(ops.linear(x, self.weight_ih, self.bias_ih), self.weight_hh, *states, self.bias_hh), input)
 
@@ -160,7 +160,7 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The next hidden and cell states, each (B, hidden_size) or (hidden_size,)."""
+        """Return the next hidden and cell states, each (B, hidden_size) or (hidden_size,)."""
         x, states = self._start(input, *((None, None) if hx is None else hx))
         out, cells = lstm_steps(ops.linear(x, self.weight_ih, self._joint_bias()), self.weight_hh, states)
         return _result(out, input), _result(cells, input)

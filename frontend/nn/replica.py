@@ -25,7 +25,7 @@ class Replica(Protocol):
         ...
 
     def all_counts(self, count: int) -> tuple[int, ...]:
-        """One number of each replica, at least 0, such as the rows that it has."""
+        """Return one number of each replica, at least 0, such as the rows that it has."""
         ...
 
 
@@ -37,7 +37,7 @@ _current = _Current()
 
 
 def current_replica() -> Replica | None:
-    """The replica that runs now, if a layer of its `DataParallel` model sets `exchanges_with_replicas`; else None.
+    """Return the replica that runs now, if a layer of its `DataParallel` model sets `exchanges_with_replicas`; else None.
 
     >>> class Centred(polyhal.nn.Module):
     ...     exchanges_with_replicas = True

@@ -211,7 +211,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     """Maxima of windows of images (N, C, H, W) at pseudo-random steps, to `output_size` or by `output_ratio`."""
 
     def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
+        """Return the maxima, and with `return_indices` their positions."""
         return F.fractional_max_pool2d(
             x, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
         )
@@ -221,7 +221,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     """Maxima of windows of volumes (N, C, D, H, W) at pseudo-random steps, to `output_size` or by `output_ratio`."""
 
     def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
+        """Return the maxima, and with `return_indices` their positions."""
         return F.fractional_max_pool3d(
             x, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
         )

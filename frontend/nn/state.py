@@ -178,7 +178,7 @@ def _assign(owner: Module, name: str, value: Any, assigned: dict[int, Tensor]) -
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of a tensor, array or number."""
+    """Return the shape of a tensor, array or number."""
     shape = getattr(value, "shape", None)
     return tuple(np.shape(value)) if shape is None else tuple(shape)
 
@@ -194,7 +194,7 @@ def adopt(value: Any, dtype: DType, device: Device) -> Tensor:
 
 
 def shape_at(state: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """The shape of an entry; the value is not read from a file for that."""
+    """Return the shape of an entry; the value is not read from a file for that."""
     lazy = getattr(state, "shape_of", None)
     shape = lazy(key) if lazy is not None else None
     return shape_of(state[key]) if shape is None else tuple(shape)

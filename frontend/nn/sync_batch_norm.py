@@ -101,7 +101,7 @@ def _statistics(x: Tensor, replica: Replica) -> tuple[int, Tensor, Tensor, Tenso
 
 
 def _converted(norm: BatchNorm) -> SyncBatchNorm:
-    """A SyncBatchNorm with the parameters, buffers and mode of another batch norm."""
+    """Return a SyncBatchNorm with the parameters, buffers and mode of another batch norm."""
     place = next((x.device for x in (*norm.parameters(), *norm.buffers())), None)
     new = SyncBatchNorm(
         norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats, device=place,

@@ -9,7 +9,7 @@ from polyhal.tensor import Tensor
 
 
 def device_and_dtype(targets: tuple[object, ...]) -> tuple[Device | None, DType | None]:
-    """The device and the dtype among `targets`. Raises TypeError for integer dtypes."""
+    """Return the device and the dtype among `targets`. Raises TypeError for integer dtypes."""
     device: Device | None = None
     dtype: DType | None = None
     for target in targets:

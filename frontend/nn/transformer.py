@@ -127,7 +127,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Masks `tgt_*` are for the self-attention, masks `memory_*` for the attention to `memory`."""
+        """Return masks `tgt_*` are for the self-attention, masks `memory_*` for the attention to `memory`."""
 
         def attend(x: Tensor) -> Tensor:
             out: Tensor = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
@@ -279,7 +279,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Device | str | None = None, dtype: object = None) -> Tensor:
-        """A mask (sz, sz) to add, with -inf for later positions."""
+        """Return a mask (sz, sz) to add, with -inf for later positions."""
         later = ops.full((sz, sz), float("-inf"), dtype or dtypes.float32, device=dispatch.target_device(device))
         kept = ops.tril(ops.full((sz, sz), True, dtypes.bool_, device=dispatch.target_device(device)))
         return ops.where(kept, 0.0, later)

@@ -140,7 +140,7 @@ def _momentum(group: Group, step: int) -> float:
 
 
 def _passed(product: float) -> float:
-    """The weight of all gradients so far. Before the first step, which a recording reads, it is 0, and replaced by 1."""
+    """Return the weight of all gradients so far. Before the first step, which a recording reads, it is 0, and replaced by 1."""
     return 1 - product or 1.0
 
 
@@ -220,7 +220,7 @@ class LAMB(RuleOptimizer):
 
 
 def _norms(xs: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of each tensor: in float32, or where one is float64 in float64."""
+    """Return the Euclidean norm of each tensor: in float32, or where one is float64 in float64."""
     if all(x.dtype is not float64 for x in xs):
         found: Tensor = OPS["norms"].call(list(xs))
         return found

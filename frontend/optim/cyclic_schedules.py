@@ -27,7 +27,7 @@ class _WithMomentum(Scheduler):
     cycle_momentum: bool
 
     def momentum(self, step: int, group: int) -> float:
-        """The momentum of group number `group` after `step` steps."""
+        """Return the momentum of group number `group` after `step` steps."""
         raise NotImplementedError
 
     def _set(self) -> None:
@@ -153,7 +153,7 @@ class OneCycleLR(_WithMomentum):
         super().__init__(optimizer, last_epoch)
 
     def _at(self, step: int, low: float, high: float, last: float) -> float:
-        """A value that goes from `low` to `high` and on to `last`, by way of `low` in three phases."""
+        """Return a value that goes from `low` to `high` and on to `last`, by way of `low` in three phases."""
         if step > self.total_steps:
             problem = f"step {step} of {self.total_steps}"
             raise ValueError(message("OneCycleLR", problem, expected="at most total_steps calls of step()"))

@@ -130,7 +130,7 @@ class _Minimization:
         return None if ended else (new_loss, new_gradient)
 
     def _direction(self, gradient: Tensor) -> Tensor:
-        """The step of a Newton method whose inverse Hessian is made of the remembered differences."""
+        """Return the step of a Newton method whose inverse Hessian is made of the remembered differences."""
         state = self._state
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)

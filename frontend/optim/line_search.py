@@ -27,11 +27,11 @@ class Trial:
     slope: float
 
     def falls_from(self, start: Trial) -> bool:
-        """Whether the loss has fallen enough."""
+        """Return whether the loss has fallen enough."""
         return not self.loss > start.loss + _DECREASE * self.length * start.slope
 
     def is_flat(self, start: Trial) -> bool:
-        """Whether the slope has fallen enough."""
+        """Return whether the slope has fallen enough."""
         return abs(self.slope) <= -_CURVATURE * start.slope
 
 

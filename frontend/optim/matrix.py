@@ -34,11 +34,11 @@ class _PerParameter(Optimizer):
             overwrite(p, self.updated(group, p.detach().to(wide), grad, state))
 
     def initial(self, p: Tensor) -> dict[str, Tensor]:
-        """The states of a parameter before its first step."""
+        """Return the states of a parameter before its first step."""
         raise NotImplementedError
 
     def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
-        """The new parameter; overwrites the states."""
+        """Return the new parameter; overwrites the states."""
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ def _number(compute: Callable[[], float], name: str) -> Any:
 
 
 def _rms(x: Tensor) -> Tensor:
-    """The root of the mean square of all elements."""
+    """Return the root of the mean square of all elements."""
     result: Tensor = ops.sqrt(ops.mean(x * x))
     return result
 
@@ -173,7 +173,7 @@ class Muon(_PerParameter):
 
 
 def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """A matrix with the singular vectors of `x` and singular values near 1."""
+    """Return a matrix with the singular vectors of `x` and singular values near 1."""
     a, b, c = coefficients
     tall = x.shape[0] > x.shape[1]
     y = x.to(dtypes.bfloat16)

@@ -148,7 +148,7 @@ class Optimizer:
         """Subtract `steps` from every step count; defined by subclasses that are `skippable`."""
 
     def device_step(self, count: Any, device: Device) -> Tensor | None:
-        """The number of this step without skipped ones, 0 if it is skipped itself: a scalar tensor on `device`.
+        """Return the number of this step without skipped ones, 0 if it is skipped itself: a scalar tensor on `device`.
 
         `count` is its number with skipped steps; None returns 1 for a step that is not skipped. Returns None if the device
         never had to decide, so that `count` is the number.
@@ -240,7 +240,7 @@ class Optimizer:
         dispatch.structure.changed()
 
     def _loaded(self, name: str, value: Any, p: Tensor) -> Any:
-        """A saved value for a parameter: arrays become tensors on its device, step counts Python numbers."""
+        """Return a saved value for a parameter: arrays become tensors on its device, step counts Python numbers."""
         if name == "step":
             return int(value)
         if name in self.host_state:
@@ -276,13 +276,13 @@ def part_of(value: Any, i: int) -> Any:
 
 
 def zero_state(p: Tensor) -> Tensor:
-    """Zeros in the shape and on the device of a parameter, made eagerly even in a captured step, which they outlive."""
+    """Return zeros in the shape and on the device of a parameter, made eagerly even in a captured step, which they outlive."""
     with dispatch.executing(dispatch.EAGER):
         return zeros(p.shape, state_dtype(p), p.device)
 
 
 def setting(group: Group, name: str) -> Any:
-    """A setting of a group as a runtime scalar: it may change from step to step, also in a captured one.
+    """Return a setting of a group as a runtime scalar: it may change from step to step, also in a captured one.
 
     `name[i]` is an element of a pair, such as `betas[0]`.
     """
@@ -302,12 +302,12 @@ def _add_steps(states: Sequence[dict[str, Any]], steps: int) -> None:
 
 
 def state_dtype(p: Tensor) -> DType:
-    """The dtype of optimizer state for a parameter: at least float32."""
+    """Return the dtype of optimizer state for a parameter: at least float32."""
     return accumulator(p.dtype)
 
 
 def dense_grad(p: Tensor) -> Tensor:
-    """A parameter's gradient in row-major order, off the tape. Raises ValueError if it has none."""
+    """Return a parameter's gradient in row-major order, off the tape. Raises ValueError if it has none."""
     grad = p.grad
     if grad is None:
         raise ValueError(message("optimizer", f"a parameter of shape {p.shape} has no gradient"))

@@ -71,7 +71,7 @@ class ReduceLROnPlateau:
         return sign * value < sign * self.best - margin
 
     def get_last_lr(self) -> list[float]:
-        """The current learning rate of each group."""
+        """Return the current learning rate of each group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:

@@ -30,19 +30,19 @@ class RuleOptimizer(Optimizer):
         super().__init__(params, defaults)
 
     def states(self, group: Group) -> tuple[str, ...]:
-        """The names of the states of each parameter, in the rule's order."""
+        """Return the names of the states of each parameter, in the rule's order."""
         raise NotImplementedError
 
     def flags(self, group: Group) -> tuple[Any, ...]:
-        """The flags of the op for a group."""
+        """Return the flags of the op for a group."""
         return ()
 
     def initial(self, name: str, p: Tensor, group: Group) -> Tensor:
-        """A parameter's state before the first step."""
+        """Return a parameter's state before the first step."""
         return zero_state(p)
 
     def values(self, group: Group, states: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
-        """The rule's numbers, as runtime scalars."""
+        """Return the rule's numbers, as runtime scalars."""
         return tuple(setting(group, name) for name in self.numbers)
 
     def _state(self, p: Tensor, group: Group) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class RuleOptimizer(Optimizer):
 
 
 def gradient(p: Tensor, *, maximize: bool) -> Tensor:
-    """A parameter's gradient, negative if the objective is to grow."""
+    """Return a parameter's gradient, negative if the objective is to grow."""
     grad = dense_grad(p)
     return ops.negative(grad) if maximize else grad
 

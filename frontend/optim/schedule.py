@@ -32,7 +32,7 @@ class Scheduler:
         self._set()
 
     def rate(self, step: int, base: float, group: int) -> float:
-        """The learning rate of group number `group` after `step` steps; defined by subclasses."""
+        """Return the learning rate of group number `group` after `step` steps; defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} defines no rate")
 
     def step(self) -> None:
@@ -48,7 +48,7 @@ class Scheduler:
             group["lr"] = self.rate(self.last_epoch, base, i)
 
     def get_last_lr(self) -> list[float]:
-        """The current learning rate of each group."""
+        """Return the current learning rate of each group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class CapturedBackward:
         node.saved["saved"] = tuple(SavedInput(x, x.buffer.version) for x in saved)
 
     def _run(self, state: _RunState, node: GradNode, grads: list[Any], needs: tuple[bool, ...]) -> Any:
-        """The gradient rule of the node: gradients of the leaves."""
+        """Return the gradient rule of the node: gradients of the leaves."""
         state.check()
         absent = tuple(i for i, g in enumerate(grads) if g is None)
         seeds = [g if g.is_contiguous else g.clone() for g in grads if g is not None]

@@ -61,7 +61,7 @@ class CapturedBlock:
         return StepProfile()
 
     def recorded(self) -> CapturedStep:
-        """The recorded step. Raises CaptureError inside the block."""
+        """Return the recorded step. Raises CaptureError inside the block."""
         if self.step is None:
             raise CaptureError(message("capture", "the block is still being recorded", fix="use it after the block"))
         return self.step

@@ -93,7 +93,7 @@ class _BatchSizeSearch:
         return self._best
 
     def _next(self, low: int, high: int, *, linear: bool) -> int:
-        """A size between `low`, which fits, and `high`, which does not."""
+        """Return a size between `low`, which fits, and `high`, which does not."""
         guess = min(2 * low, (low + high) // 2)
         if linear and len(self.needed) > 1 and not self._recompute:
             a, b = (low, high) if low in self.needed and high in self.needed else sorted(self.needed)[-2:]

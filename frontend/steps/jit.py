@@ -89,7 +89,7 @@ class Jitted(Generic[P, R]):
         return tuple(arguments.key), settings.result_key, dispatch.thread.grad_enabled, autocast_dtype()
 
     def _entry(self, key: tuple[Any, ...]) -> _CacheEntry:
-        """The cache entry of a signature, which may be a new one."""
+        """Return the cache entry of a signature, which may be a new one."""
         entry = self._cache.get(key)
         if entry is not None:
             return entry
@@ -151,7 +151,7 @@ class Jitted(Generic[P, R]):
             )
 
     def _replaces_state(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
-        """Whether a second recording reads other memory: state that the step replaces, or data not passed to it."""
+        """Return whether a second recording reads other memory: state that the step replaces, or data not passed to it."""
         outputs = {id(t.buffer) for t, _ in previous.captured.live_outs}
         own = [i for i, s in enumerate(captured.sources) if isinstance(s, CapturedConstant) and id(s.buffer) in outputs]
         rebound = own or previous.captured.rebound_constants(captured)
@@ -175,7 +175,7 @@ class Jitted(Generic[P, R]):
         return True
 
     def _computes_numbers(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
-        """Whether a second recording differs in nothing but numbers that Python computes."""
+        """Return whether a second recording differs in nothing but numbers that Python computes."""
         change = previous.captured.changed_number(captured)
         if change is None:
             return False
@@ -244,7 +244,7 @@ def nothing_recorded(warmed_up: bool) -> str:
 
 
 def _matching(entry: _CacheEntry, tensors: list[Tensor]) -> CapturedStep | None:
-    """The latest step whose guards hold now."""
+    """Return the latest step whose guards hold now."""
     for step in reversed(entry.steps):
         if step.guards_hold(tensors):
             return step

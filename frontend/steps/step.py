@@ -56,7 +56,7 @@ class CapturedStep:
         return self.captured.graph
 
     def guards_hold(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether structure, modes of modules and gradients are as they were when the step was recorded."""
+        """Return whether structure, modes of modules and gradients are as they were when the step was recorded."""
         if self.version != dispatch.structure.version or [x.requires_grad for x in self._leaves] != self._flags:
             return False
         if self._modes != dispatch.structure.modes:

@@ -158,7 +158,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def expected(program: Program) -> list[np.ndarray]:
-    """The result of a program and the gradients of the sum of its squares, by PyTorch."""
+    """Return the result of a program and the gradients of the sum of its squares, by PyTorch."""
     a, b = (torch.tensor(x, requires_grad=True) for x in inputs())
     out = program(torch.zeros, a, b)
     out.square().sum().backward()

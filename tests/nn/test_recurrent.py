@@ -23,7 +23,7 @@ LENGTHS = [2, 5, 1, 5]
 
 
 def _pair(kind: str, device: ph.Device, *args: int, **options: Any) -> tuple[Any, Any]:
-    """A layer here and in PyTorch with the same parameters."""
+    """Return a layer here and in PyTorch with the same parameters."""
     torch.manual_seed(0)
     theirs = getattr(torch.nn, kind)(*args, **options)
     ours = getattr(nn, kind)(*args, **options, device=device)

@@ -106,7 +106,7 @@ _OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
 
 
 def _launches(device: ph.Device, name: str, settings: dict[str, Any]) -> list[int]:
-    """The launches of an eager and of a captured step of 24 parameters."""
+    """Return the launches of an eager and of a captured step of 24 parameters."""
     backend: Any = device.backend
     parameters = [nn.Parameter(ph.ones(shape, device=device)) for shape in SHAPES]
     for p in parameters:

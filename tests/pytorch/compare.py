@@ -13,7 +13,7 @@ DTYPE_NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def to_torch(value: Any) -> Any:
-    """A tensor of Polyhal as one of PyTorch; other values as they are."""
+    """Return a tensor of Polyhal as one of PyTorch; other values as they are."""
     if not isinstance(value, Tensor):
         return value
     values = value.detach().numpy()
@@ -35,7 +35,7 @@ def difference(ours: Any, theirs: Any, *, tolerance: float = 1.0, dtypes: bool =
 
 
 def _by_array_api(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both results as values of PyTorch, Polyhal's in PyTorch's dtype where the Array API has another."""
+    """Return both results as values of PyTorch, Polyhal's in PyTorch's dtype where the Array API has another."""
     if not isinstance(a, Tensor):
         return a, b
     a = to_torch(a)
@@ -81,7 +81,7 @@ def in_double(value: Any) -> Any:
 
 
 def is_no_farther(ours: Any, theirs: Any, truth: Any) -> bool:
-    """Whether each floating-point result is at least as near to the truth, in float64, as PyTorch's."""
+    """Return whether each floating-point result is at least as near to the truth, in float64, as PyTorch's."""
     triples = zip(leaves(ours), leaves(theirs), leaves(truth), strict=True)
     return all(_is_no_farther(*_by_array_api(a, b), c) for a, b, c in triples)
 

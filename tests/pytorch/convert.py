@@ -28,7 +28,7 @@ class NoCounterpartError(Exception):
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:
-    """The elements of a tensor of PyTorch."""
+    """Return the elements of a tensor of PyTorch."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
@@ -77,5 +77,5 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of either library."""
+    """Return whether a value is a tensor of either library."""
     return isinstance(value, (torch.Tensor, Tensor))

@@ -17,7 +17,7 @@ _MEANINGLESS_KEYWORDS = frozenset({"memory_format", "layout", "pin_memory", "out
 
 @functools.cache
 def op_database() -> tuple[Any, ...]:
-    """All entries (`OpInfo`). The import takes half a minute and needs the package expecttest."""
+    """Return all entries (`OpInfo`). The import takes half a minute and needs the package expecttest."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal import common_utils
@@ -56,7 +56,7 @@ def samples(
 
 
 def is_random(entry: Any) -> bool:
-    """Whether results are drawn: shape and dtype can be compared, and no more."""
+    """Return whether results are drawn: shape and dtype can be compared, and no more."""
     module, _, name = entry.name.rpartition(".")
     return (name in _RANDOM and module != "signal.windows") or "dropout" in name
 
@@ -92,7 +92,7 @@ _RANDOM = frozenset(
 
 
 def drops_elements(entry: Any, sample: Any) -> bool:
-    """Whether a call drops elements at random, by an argument that may be given by position."""
+    """Return whether a call drops elements at random, by an argument that may be given by position."""
     try:
         function = operator.attrgetter(entry.name)(torch)  # `entry.op` may wrap it, without its signature
         call = inspect.signature(function).bind(sample.input, *sample.args, **sample.kwargs)

@@ -13,7 +13,7 @@ from tests.pytorch.convert import leaves, to_polyhal
 
 
 def torch_gradients(results: Any, inputs: Any, *, second: bool = False) -> list[torch.Tensor]:
-    """PyTorch's gradients of a weighted sum of all results, one per input that requires one; zeros without a path.
+    """Return PyTorch's gradients of a weighted sum of all results, one per input that requires one; zeros without a path.
 
     `second` appends the gradients of a weighted sum of the gradients, unless PyTorch has no such derivative.
     """

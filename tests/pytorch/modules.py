@@ -21,7 +21,7 @@ _DRAWS = ("FractionalMaxPool2d", "FractionalMaxPool3d", "RReLU")
 
 @functools.cache
 def module_database() -> tuple[Any, ...]:
-    """All entries (`ModuleInfo`)."""
+    """Return all entries (`ModuleInfo`)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_modules import module_db

@@ -52,7 +52,7 @@ NAMESPACES = (
 
 
 def public_names(namespace: str) -> list[str]:
-    """The public names of a namespace of PyTorch: functions and classes, and for `Tensor` properties too."""
+    """Return the public names of a namespace of PyTorch: functions and classes, and for `Tensor` properties too."""
     if namespace == "Tensor":
         of_devices = _methods_of_added_devices()
         return [n for n in dir(torch.Tensor) if not n.startswith("_") and n not in of_devices]
@@ -61,7 +61,7 @@ def public_names(namespace: str) -> list[str]:
 
 
 def _methods_of_added_devices() -> set[str]:
-    """Names that PyTorch adds to tensors for a device of another package, such as `polyhal.torch`."""
+    """Return names that PyTorch adds to tensors for a device of another package, such as `polyhal.torch`."""
     device = torch._C._get_privateuse1_backend_name()
     return {device, f"is_{device}"}
 
@@ -109,7 +109,7 @@ def _is_there(namespace: str, name: str) -> bool:
 
 @functools.cache
 def all_names() -> tuple[Name, ...]:
-    """All public names that concern users."""
+    """Return all public names that concern users."""
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

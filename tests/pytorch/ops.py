@@ -81,7 +81,7 @@ def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None 
 
 
 def _is_twice(entry: Any, kind: str) -> bool:
-    """Whether second gradients are compared; those of halves are lost in rounding."""
+    """Return whether second gradients are compared; those of halves are lost in rounding."""
     wrong = full_name(entry).startswith("nn.functional.linear_cross_entropy.chunked")  # PyTorch's gradgradcheck fails
     return bool(entry.supports_gradgrad and kind in ("float32", "float64") and not wrong)
 

@@ -59,7 +59,7 @@ class Case:
 
 @functools.cache
 def optimizer_database() -> tuple[Any, ...]:
-    """All entries (`OptimizerInfo`)."""
+    """Return all entries (`OptimizerInfo`)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_optimizers import optim_db
@@ -197,7 +197,7 @@ class Replay:
 
 
 def closure(optimizer: Any, params: list[Any], targets: list[Any]) -> Callable[[], Any]:
-    """The loss of an uneven bowl with quartic walls."""
+    """Return the loss of an uneven bowl with quartic walls."""
 
     def closure() -> Any:
         optimizer.zero_grad()
@@ -241,7 +241,7 @@ def _value_difference(ours: Any, theirs: Any, tolerance: float) -> str:
 
 
 def _in_torch(value: Any) -> Any:
-    """A state dict with PyTorch's tensors."""
+    """Return a state dict with PyTorch's tensors."""
     if isinstance(value, dict):
         return {k: _in_torch(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

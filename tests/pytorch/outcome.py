@@ -31,7 +31,7 @@ class Outcome:
 
 
 def describe(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> str:
-    """The arguments of a call in short: dtypes and shapes instead of elements."""
+    """Return the arguments of a call in short: dtypes and shapes instead of elements."""
 
     def text(value: Any) -> str:
         if isinstance(value, torch.Tensor):
@@ -60,7 +60,7 @@ def report(outcomes: list[Outcome], quiet: bool) -> None:
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """Counts by verdict, and the share of sensible cases that agree."""
+    """Return counts by verdict, and the share of sensible cases that agree."""
     counts = Counter(o.verdict for o in outcomes)
     sensible = sum(counts.values()) - counts["senseless"]
     share = 100 * counts["agrees"] / sensible if sensible else 100.0

@@ -19,7 +19,7 @@ _COLUMNS = (Status.THERE, Status.DIFFERS, Status.SPELLED, Status.ABSENT, Status.
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     names = list(all_names())
     written = TRAPS.read_text(encoding="utf-8").rstrip()
     return "\n".join([written, *_agreement(), "", *_overview(names), *_sections(names)]) + "\n"

@@ -53,7 +53,7 @@ class Row:
 
 
 def rows_of(database: str, device: str, limit: int | None, outcomes: Iterable[Outcome]) -> list[Row]:
-    """One row per dtype of the outcomes."""
+    """Return one row per dtype of the outcomes."""
     by_dtype: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_dtype.setdefault(outcome.dtype, []).append(outcome)
@@ -71,7 +71,7 @@ def rows_of(database: str, device: str, limit: int | None, outcomes: Iterable[Ou
 
 
 def load(path: Path = RESULTS) -> list[Row]:
-    """The committed rows."""
+    """Return the committed rows."""
     return [Row(**row) for row in json.loads(path.read_text())] if path.exists() else []
 
 
@@ -83,7 +83,7 @@ def record(rows: Sequence[Row], path: Path = RESULTS) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [
         "| database | device | dtype | agree | of sensible cases | % | missing here | no counterpart | calls per entry |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
@@ -97,5 +97,5 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def is_enough(rows: Iterable[Row]) -> bool:
-    """Whether enough cases of every row agree."""
+    """Return whether enough cases of every row agree."""
     return all(row.share >= LEAST_SHARE for row in rows)

@@ -97,7 +97,7 @@ def _compared(namespace: str, name: str, theirs: Callable[..., Any], ours: Calla
 
 
 def _is_subject(argument: Argument) -> bool:
-    """Whether this is a name of the tensor that a function is about, always given by position."""
+    """Return whether this is a name of the tensor that a function is about, always given by position."""
     return argument.name in ("self", "input", "tensors", "A", "x")
 
 
@@ -106,7 +106,7 @@ def _is_same(theirs: str, ours: str) -> bool:
 
 
 def _differs(theirs: Any, ours: Any) -> bool:
-    """Whether two plain defaults differ; 0 and 0.0 do not."""
+    """Return whether two plain defaults differ; 0 and 0.0 do not."""
     plain = (bool, int, float, str, tuple, type(None))
     return isinstance(theirs, plain) and isinstance(ours, plain) and theirs != ours
 
@@ -136,7 +136,7 @@ def _forms(namespace: str, name: str, function: Callable[..., Any]) -> Iterator[
 
 
 def _is_internal(schema: Any) -> bool:
-    """Whether an overload is for `out`, named tensors, or TorchScript's numbers and lists."""
+    """Return whether an overload is for `out`, named tensors, or TorchScript's numbers and lists."""
     first = schema.arguments[0] if schema.arguments else None
     numbers = ("int", "float", "complex", "bool", "str", "Scalar", "number")
     kinds = [str(a.type) for a in schema.arguments]

@@ -73,7 +73,7 @@ def _triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = Fals
 
 
 def _floats_only(name: str) -> Spelling:
-    """A function that takes integers in PyTorch, only on CPUs, and refuses them here on every device."""
+    """Return a function that takes integers in PyTorch, only on CPUs, and refuses them here on every device."""
 
     def function(x: Any, *args: Any, **keywords: Any) -> Any:
         if not x.dtype.is_floating_point:

@@ -13,7 +13,7 @@ _DIM_AT = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, 
 
 
 def without_positions(name: str, results: Any, sample: Any) -> Any:
-    """The results of an op with positions replaced by the elements of the input there."""
+    """Return the results of an op with positions replaced by the elements of the input there."""
     if name not in _DIM_AT:
         return results
     values = list(leaves(results))

@@ -77,7 +77,7 @@ def on_cpu(tree: Any) -> Any:
 
 
 def figures_of(database: str, device: str, cases: Iterable[Case]) -> Figures:
-    """The figures of replayed cases."""
+    """Return the figures of replayed cases."""
     counts: Counter[str] = Counter()
     elsewhere: dict[str, set[str]] = {}
     for case in cases:
@@ -90,7 +90,7 @@ def figures_of(database: str, device: str, cases: Iterable[Case]) -> Figures:
 
 
 def load(path: Path = RESULTS) -> list[Figures]:
-    """The committed figures."""
+    """Return the committed figures."""
     return [Figures(**row) for row in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
 
 
@@ -101,7 +101,7 @@ def record(figures: Figures, path: Path = RESULTS) -> None:
 
 
 def section(rows: Sequence[Figures]) -> list[str]:
-    """The lines of the page."""
+    """Return the lines of the page."""
     lines = [
         "## Layers and optimizers",
         "",

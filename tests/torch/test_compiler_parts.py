@@ -83,7 +83,7 @@ def test_there_is_no_forward_graph_outside_of_compilations() -> None:
 
 @st.composite
 def layouts(draw: st.DrawFn) -> torch.Tensor:
-    """A tensor in some layout: axes in any order, with gaps, repeated."""
+    """Return a tensor in some layout: axes in any order, with gaps, repeated."""
     shape = draw(st.lists(st.integers(1, 4), max_size=4))
     x = torch.arange(2 * int(np.prod(shape)) + 8, dtype=torch.float32)[: int(np.prod(shape))].reshape(shape)
     x = (

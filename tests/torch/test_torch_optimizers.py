@@ -115,7 +115,7 @@ def test_norms_of_lists(torch_device: str) -> None:
 
 
 def _list_calls(xs: list[torch.Tensor], ys: list[torch.Tensor], one: torch.Tensor) -> list[torch.Tensor]:
-    """Results of list ops, and lists that others have changed."""
+    """Return results of list ops, and lists that others have changed."""
     numbers = [one * (0.25 * i) for i in range(len(xs))]
     out = [
         *torch._foreach_sign(torch._foreach_sub(xs, ys)), *torch._foreach_addcmul(xs, ys, numbers, value=-0.5),

@@ -95,7 +95,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along `dim` times the sigmoid of the second. Raises ValueError for an odd length.
+    """Return the first half along `dim` times the sigmoid of the second. Raises ValueError for an odd length.
 
     Source: Dauphin et al., arXiv:1612.08083.
     """
@@ -103,7 +103,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _dimension(op: str, x: Tensor, dim: int | None) -> int:
-    """The axis, which may be left out for up to two axes: PyTorch's choice for more is a trap."""
+    """Return the axis, which may be left out for up to two axes: PyTorch's choice for more is a trap."""
     if dim is None and x.ndim > 2:
         raise ValueError(message(op, f"no axis for shape {x.shape}", expected="dim=-1, for instance"))
     return -1 if dim is None else dim

@@ -46,12 +46,12 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima over an even division of sequences (N, C, L), as `adaptive_max_pool2d`."""
+    """Return maxima over an even division of sequences (N, C, L), as `adaptive_max_pool2d`."""
     return _maxima("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima over an even division of images (N, C, H, W) into `output_size` (H, W) parts; None keeps an axis.
+    """Return maxima over an even division of images (N, C, H, W) into `output_size` (H, W) parts; None keeps an axis.
 
     With `return_indices` also their positions in each plane, row by row (int64). Raises ShapeError.
     """
@@ -59,12 +59,12 @@ def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima over an even division of volumes (N, C, D, H, W), as `adaptive_max_pool2d`."""
+    """Return maxima over an even division of volumes (N, C, D, H, W), as `adaptive_max_pool2d`."""
     return _maxima("adaptive_max_pool3d", 3, input, output_size, return_indices)
 
 
 def _parts(op: str, lengths: tuple[int, ...], output_size: Sizes) -> tuple[int, ...]:
-    """The number of parts of each axis. Raises ShapeError."""
+    """Return the number of parts of each axis. Raises ShapeError."""
     sizes = [output_size] * len(lengths) if output_size is None or isinstance(output_size, int) else list(output_size)
     sizes = sizes * len(lengths) if len(sizes) == 1 else sizes
     if len(sizes) != len(lengths) or any(s is not None and s < 0 for s in sizes):
@@ -126,7 +126,7 @@ def _maxima(op: str, axes: int, x: Tensor, output_size: Sizes, return_indices: b
 
 
 def max_of_windows(x: Tensor, windows: Sequence[tuple[np.ndarray, np.ndarray]], return_indices: bool) -> Any:
-    """Maxima over boxes of a batch: per axis, the first element of each window and the one after its last."""
+    """Return maxima over boxes of a batch: per axis, the first element of each window and the one after its last."""
     lengths = x.shape[2:]
     places, kernel = [], []
     for axis, (n, (first, end)) in enumerate(zip(lengths, windows, strict=True), 2):

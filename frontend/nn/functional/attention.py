@@ -83,7 +83,7 @@ def _same_lead(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tenso
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> Tensor:
-    """The probabilities (..., T, S), for dropout or as a result; zeros in a row in which all is masked."""
+    """Return the probabilities (..., T, S), for dropout or as a result; zeros in a row in which all is masked."""
     scores = ops.matmul(query, ops.transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if causal:
         mask = _masked(mask, _first_aligned(query, key))

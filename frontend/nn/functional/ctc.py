@@ -51,7 +51,7 @@ def ctc_loss(
 
 
 def _lengths(lengths: Tensor | Sequence[int] | int, log_probs: Tensor) -> Tensor:
-    """Lengths (N,) as int32."""
+    """Return lengths (N,) as int32."""
     x = as_tensor(lengths, device=log_probs.device)
     if x.size != log_probs.shape[1]:
         raise ShapeError(message("ctc_loss", f"lengths {x.shape}", expected=f"({log_probs.shape[1]},)"))

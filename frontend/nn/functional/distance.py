@@ -7,7 +7,7 @@ from polyhal.tensor import Tensor
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The scalar product along `dim`, divided by both 2-norms (each at least `eps`). Operands are broadcast."""
+    """Return the scalar product along `dim`, divided by both 2-norms (each at least `eps`). Operands are broadcast."""
     return ops.cosine_similarity(x1, x2, dim, eps)
 
 

@@ -21,7 +21,7 @@ _SELU_LIMIT = -1.7580993408473766
 
 
 def _drops(op: str, p: float, training: bool) -> bool:
-    """Whether anything is dropped. Raises ValueError unless `p` is a probability."""
+    """Return whether anything is dropped. Raises ValueError unless `p` is a probability."""
     if not 0 <= p <= 1:
         raise ValueError(message(op, f"p is {p}", expected="a probability from 0 to 1"))
     return training and p > 0

@@ -41,7 +41,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of `weight` (R, W) by index: (...) to (..., W). Row `padding_idx` receives no gradient.
+    """Return rows of `weight` (R, W) by index: (...) to (..., W). Row `padding_idx` receives no gradient.
 
     With `max_norm`, rows that are looked up and have a larger `norm_type`-norm are scaled down first, in `weight` itself.
     `scale_grad_by_freq` divides the gradient of a row by how often it occurs. `sparse` is accepted: gradients are dense.
@@ -137,7 +137,7 @@ def _summed_bags(
     include_last_offset: bool,
     mode: BagMode,
 ) -> Tensor:
-    """Sums or means in one op that reads every row once."""
+    """Return sums or means in one op that reads every row once."""
     length = input.shape[1] if offsets is None else 0
     flat = None if scales is None else ops.reshape(scales, (-1,))
     index = ops.reshape(input, (-1,))

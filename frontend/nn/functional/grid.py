@@ -14,7 +14,7 @@ _grid_sample = FUNCTIONS["grid_sample"]
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """Positions (N, H, W, 2) of the pixels of images of `size` (N, C, H, W) after the maps `theta` (N, 2, 3).
+    """Return positions (N, H, W, 2) of the pixels of images of `size` (N, C, H, W) after the maps `theta` (N, 2, 3).
 
     For volumes (N, C, D, H, W): positions (N, D, H, W, 3), maps (N, 3, 4). For `grid_sample`, which takes the same
     `align_corners`. Source: arXiv:1506.02025. Raises ShapeError.

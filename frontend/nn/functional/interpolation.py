@@ -96,7 +96,7 @@ def _sizes(
     scale_factor: float | Sequence[float] | None,
     recompute: bool,
 ) -> tuple[tuple[int, ...], list[float | None]]:
-    """The new lengths, and the scale of each axis where that decides about positions. Raises ShapeError."""
+    """Return the new lengths, and the scale of each axis where that decides about positions. Raises ShapeError."""
     axes = len(lengths)
     if (size is None) == (scale_factor is None):
         raise ShapeError(message("interpolate", f"size {size} and scale_factor {scale_factor}", expected="one of them"))

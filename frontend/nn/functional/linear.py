@@ -39,7 +39,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation
 
 
 def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
-    """Whether to use one op. Gradients of most activations need the product itself; a captured step is fused later."""
+    """Return whether to use one op. Gradients of most activations need the product itself; a captured step is fused later."""
     if dispatch.thread.executor.fuses_later:
         return False
     taped = dispatch.thread.grad_enabled and any(x is not None and x.requires_grad for x in inputs)

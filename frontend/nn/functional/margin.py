@@ -50,7 +50,7 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The distance `input` where `target` is 1, and `max(0, margin - input)` where it is -1. The shapes broadcast."""
+    """Return the distance `input` where `target` is 1, and `max(0, margin - input)` where it is -1. The shapes broadcast."""
     far = ops.where(ops.equal(target, 1), 0.0, _hinge(margin - input))
     near = ops.where(ops.equal(target, -1), 0.0, input)
     return reduce_loss(far + near, chosen_reduction(size_average, reduce, reduction))

@@ -157,7 +157,7 @@ def attend(
     attn_mask: Tensor | None,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Results of the heads (N, H, L, D), and their probabilities (N, H, L, S) if these are needed."""
+    """Return results of the heads (N, H, L, D), and their probabilities (N, H, L, S) if these are needed."""
     batch, heads, length, width = q.shape
     span = k.shape[2]
     extra = 0

@@ -176,7 +176,7 @@ def move_average(running: Tensor, observed: Tensor, momentum: float | Tensor) ->
 
 
 def per_channel(x: Tensor, like: Tensor) -> Tensor:
-    """A value per channel (C,), reshaped to broadcast against `like` (N, C, ...)."""
+    """Return a value per channel (C,), reshaped to broadcast against `like` (N, C, ...)."""
     return ops.reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
 
 

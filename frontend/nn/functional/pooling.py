@@ -31,7 +31,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The maximum of each window of sequences (N, C, L), as `max_pool2d`."""
+    """Return the maximum of each window of sequences (N, C, L), as `max_pool2d`."""
     return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -61,14 +61,14 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The maximum of each window of volumes (N, C, D, H, W), as `max_pool2d`."""
+    """Return the maximum of each window of volumes (N, C, D, H, W), as `max_pool2d`."""
     return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def window_of(
     axes: int, kernel_size: Numbers, stride: Numbers | None, padding: Numbers = 0, dilation: Numbers = 1
 ) -> Window:
-    """The arguments of a window, one number each per axis; without a stride, that is the kernel. Raises ShapeError."""
+    """Return the arguments of a window, one number each per axis; without a stride, that is the kernel. Raises ShapeError."""
     kernel = per_axis(kernel_size, axes, "kernel_size")
     no_stride = stride is None or (isinstance(stride, Sequence) and not stride)
     steps = kernel if no_stride or stride is None else per_axis(stride, axes, "stride")
@@ -103,13 +103,13 @@ def max_windows(x: Tensor, window: Window, ceil_mode: bool = False, return_indic
 
 
 def _of_rows(window: Window) -> Window:
-    """A window of one axis as a window of images of height 1."""
+    """Return a window of one axis as a window of images of height 1."""
     kernel, stride, padding, dilation = window
     return (1, *kernel), (1, *stride), (0, *padding), (1, *dilation)
 
 
 def _split(window: Window) -> tuple[Window, Window]:
-    """A window of volumes as one of planes, and one of images (D, H * W) along the depth."""
+    """Return a window of volumes as one of planes, and one of images (D, H * W) along the depth."""
     kernel, stride, padding, dilation = window
     planes = kernel[1:], stride[1:], padding[1:], dilation[1:]
     return planes, ((kernel[0], 1), (stride[0], 1), (padding[0], 0), (dilation[0], 1))
@@ -141,7 +141,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window of sequences (N, C, L), as `avg_pool2d`."""
+    """Return the mean of each window of sequences (N, C, L), as `avg_pool2d`."""
     return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -173,7 +173,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window of volumes (N, C, D, H, W), as `avg_pool2d`."""
+    """Return the mean of each window of volumes (N, C, D, H, W), as `avg_pool2d`."""
     return _avg_pool(
         "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -224,14 +224,14 @@ def _mean_windows(x: Tensor, window: Window, ceil_mode: bool, include: bool, div
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The norm of each window of sequences (N, C, L), as `lp_pool2d`."""
+    """Return the norm of each window of sequences (N, C, L), as `lp_pool2d`."""
     return _lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The norm `sum(x ** p) ** (1 / p)` of each window of images (N, C, H, W); p is `norm_type`.
+    """Return the norm `sum(x ** p) ** (1 / p)` of each window of images (N, C, H, W); p is `norm_type`.
 
     At infinity it is the largest absolute value, at -infinity the smallest. Windows whose sum is 0 have the gradient 0.
     """
@@ -241,7 +241,7 @@ def lp_pool2d(
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The norm of each window of volumes (N, C, D, H, W), as `lp_pool2d`."""
+    """Return the norm of each window of volumes (N, C, D, H, W), as `lp_pool2d`."""
     return _lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -21,7 +21,7 @@ def _reduction(value: int | Reduction) -> Reduction:
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The maxima of `output_size` windows of (N, C, L), and their positions (int64)."""
+    """Return the maxima of `output_size` windows of (N, C, L), and their positions (int64)."""
     values, positions = F.adaptive_max_pool1d(input, output_size, True)
     return values, positions
 

@@ -15,7 +15,7 @@ _windows, _fold_windows = FUNCTIONS["windows"], FUNCTIONS["fold_windows"]
 
 @returns(Returns.COPY)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels as pixels: (..., C r r, H, W) to (..., C, H r, W r), where r is `upscale_factor`. Raises ShapeError.
+    """Return channels as pixels: (..., C r r, H, W) to (..., C, H r, W r), where r is `upscale_factor`. Raises ShapeError.
 
     Source: arXiv:1609.05158.
     """
@@ -44,7 +44,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @returns(Returns.COPY)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels of (N, C, ...) dealt out: the first of each group, then the second of each. Raises ShapeError.
+    """Return the channels of (N, C, ...) dealt out: the first of each group, then the second of each. Raises ShapeError.
 
     Source: arXiv:1707.01083.
     """
@@ -61,7 +61,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 def unfold(
     input: Tensor, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0, stride: Numbers = 1
 ) -> Tensor:
-    """The windows of images (N, C, H, W) as columns (N, C kernel, windows), in the order of rows ("im2col")."""
+    """Return the windows of images (N, C, H, W) as columns (N, C kernel, windows), in the order of rows ("im2col")."""
     kernel, spread = per_axis(kernel_size, 2, "kernel_size"), per_axis(dilation, 2, "dilation")
     steps, sides = per_axis(stride, 2, "stride"), per_axis(padding, 2, "padding")
 
@@ -84,7 +84,7 @@ def fold(
     padding: Numbers = 0,
     stride: Numbers = 1,
 ) -> Tensor:
-    """The sum of columns (N, C kernel, windows), as `unfold` makes them, at the places of their windows: (N, C, H, W).
+    """Return the sum of columns (N, C kernel, windows), as `unfold` makes them, at the places of their windows: (N, C, H, W).
 
     Raises ShapeError.
     """

@@ -43,7 +43,7 @@ def same_shape(op: str, x: Tensor, target: Tensor) -> None:
 
 
 def chosen_reduction(size_average: bool | None, reduce: bool | None, reduction: Reduction) -> Reduction:
-    """The reduction, which PyTorch's older `size_average` and `reduce` override unless they are None."""
+    """Return the reduction, which PyTorch's older `size_average` and `reduce` override unless they are None."""
     if size_average is None and reduce is None:
         return reduction
     if reduce is False:

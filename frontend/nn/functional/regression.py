@@ -122,7 +122,7 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Negative log likelihood, in nats, of `target` under normal distributions of mean `input` and variance `var`.
+    """Return negative log likelihood, in nats, of `target` under normal distributions of mean `input` and variance `var`.
 
     Without the constant `log(2 pi) / 2`, unless `full`. `var` is a number, has the shape of `input`, lacks its last axis
     or has length 1 there; variances below `eps` count as `eps`, whose gradient passes. Source: Nix and Weigend, ICNN
@@ -160,7 +160,7 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Negative log likelihood, in nats, of counts `target` under Poisson distributions of rate `exp(input)`.
+    """Return negative log likelihood, in nats, of counts `target` under Poisson distributions of rate `exp(input)`.
 
     The rate is `input` itself without `log_input`. The term `log(target!)` is left out, or with `full` approximated by
     Stirling's formula for counts above 1.

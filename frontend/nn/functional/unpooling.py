@@ -26,7 +26,7 @@ def max_unpool1d(
     padding: Numbers = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Maxima of sequences (N, C, L) back at their places, as `max_unpool2d`."""
+    """Return maxima of sequences (N, C, L) back at their places, as `max_unpool2d`."""
     return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -38,7 +38,7 @@ def max_unpool2d(
     padding: Numbers = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Maxima (N, C, H, W) back at the `indices` that `max_pool2d` returns, and zeros elsewhere.
+    """Return maxima (N, C, H, W) back at the `indices` that `max_pool2d` returns, and zeros elsewhere.
 
     Axes get the length (n - 1) stride - 2 padding + kernel, or that of `output_size`. Values with equal indices, from
     windows that overlap, are equal. Raises ShapeError.
@@ -54,7 +54,7 @@ def max_unpool3d(
     padding: Numbers = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Maxima of volumes (N, C, D, H, W) back at their places, as `max_unpool2d`."""
+    """Return maxima of volumes (N, C, D, H, W) back at their places, as `max_unpool2d`."""
     return _unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -91,7 +91,7 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Maxima of windows of images (N, C, H, W) at pseudo-random steps of about H / H' and W / W'.
+    """Return maxima of windows of images (N, C, H, W) at pseudo-random steps of about H / H' and W / W'.
 
     The result has `output_size`, or the input's size times `output_ratio`. Each plane has steps of its own, from
     `_random_samples` (N, C, 2) in [0, 1) if given. Source: arXiv:1412.6071. Raises ShapeError.
@@ -109,7 +109,7 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Maxima of windows of volumes (N, C, D, H, W) at pseudo-random steps, as `fractional_max_pool2d`."""
+    """Return maxima of windows of volumes (N, C, D, H, W) at pseudo-random steps, as `fractional_max_pool2d`."""
     return _fractional(
         "fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -153,7 +153,7 @@ def _fractional(
 
 
 def _fractional_places(sample: Tensor, length: int, size: int, kernel: int) -> Tensor:
-    """Elements (planes, size * kernel) of the windows along an axis. Source: PyTorch's `generate_intervals`."""
+    """Return elements (planes, size * kernel) of the windows along an axis. Source: PyTorch's `generate_intervals`."""
     step = (length - kernel) / (size - 1) if size > 1 else 0.0
     turn = ops.arange(0, size, 1, device=sample.device)
     shift = sample.reshape((-1, 1))
@@ -164,7 +164,7 @@ def _fractional_places(sample: Tensor, length: int, size: int, kernel: int) -> T
 
 
 def _max_of_places(x: Tensor, places: Sequence[Tensor], kernel: tuple[int, ...], return_indices: bool) -> Any:
-    """Maxima of consecutive runs of the elements that `places` names per axis and plane."""
+    """Return maxima of consecutive runs of the elements that `places` names per axis and plane."""
     lengths, planes = x.shape[2:], x.shape[0] * x.shape[1]
     flat = x.reshape((planes, *lengths))
     for axis, at in enumerate(places, 1):

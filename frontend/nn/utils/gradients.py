@@ -38,7 +38,7 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-    """The tensors of each device, the first tensor's device first."""
+    """Return the tensors of each device, the first tensor's device first."""
     groups: dict[Device, list[Tensor]] = {}
     for t in tensors:
         groups.setdefault(t.device, []).append(t)
@@ -64,7 +64,7 @@ def _norms(tensors: Sequence[Tensor], norm_type: float) -> dict[Device, Tensor]:
 
 
 def _part_of_norm(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
-    """The largest element of some tensors, or the sum of powers that is a part of a norm."""
+    """Return the largest element of some tensors, or the sum of powers that is a part of a norm."""
     if norm_type == 2:
         return _sum_of_squares(real_parts_of(tensors))  # type: ignore[no-any-return]
     if norm_type == math.inf:
@@ -73,7 +73,7 @@ def _part_of_norm(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
 
 
 def _combined(xs: Sequence[Tensor], reduction: Reduction) -> list[Tensor]:
-    """Numbers of several devices, reduced, on each of the devices."""
+    """Return numbers of several devices, reduced, on each of the devices."""
     communicator = shared_communicator([x.device for x in xs])
     collective = Collective(Kind.ALL_REDUCE, divided(1, len(xs)), reduction)
     vectors = tuple(ops.reshape(x, (1,)).detach() for x in xs)

@@ -65,7 +65,7 @@ class Orthogonal(Module):
 
 
 def _reflected(x: Tensor) -> Tensor:
-    """The product of the Householder reflections below the diagonal, its columns times the diagonal's signs."""
+    """Return the product of the Householder reflections below the diagonal, its columns times the diagonal's signs."""
     vectors = ops.tril(x, -1)
     scale = 2.0 / (ops.sum(ops.square(vectors), -2) + 1.0)
     signs = ops.trunc(linalg.diagonal(x).detach())

@@ -85,7 +85,7 @@ class SpectralNorm(Module):
         return out
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The value itself, which is assumed to be divided already."""
+        """Return the value itself, which is assumed to be divided already."""
         return value
 
 

@@ -35,7 +35,7 @@ def cached() -> Iterator[None]:
 
 
 def _value(module: Any, name: str) -> Any:
-    """The value of a parametrized parameter."""
+    """Return the value of a parametrized parameter."""
     cache = _CACHE.get()
     if cache is None:
         return module.parametrizations[name]()
@@ -89,7 +89,7 @@ class ParametrizationList(ModuleList):
 
 
 def _parametrized_class(base: type[Module]) -> type[Module]:
-    """A subclass whose parametrized names are computed when they are read."""
+    """Return a subclass whose parametrized names are computed when they are read."""
 
     def write(self: Module, name: str, value: Any) -> None:
         table = self.__dict__.get("parametrizations")
@@ -128,7 +128,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether any parameter of the module, or this one, is computed."""
+    """Return whether any parameter of the module, or this one, is computed."""
     table = module.__dict__.get("parametrizations")
     return table is not None and (len(table) > 0 if tensor_name is None else tensor_name in table)
 

@@ -90,7 +90,7 @@ class _LargestSingularValue:
 
 
 def _taken(module: Module, name: str) -> Tensor:
-    """The value of a parameter, which is taken out of the module. Raises ValueError."""
+    """Return the value of a parameter, which is taken out of the module. Raises ValueError."""
     if name not in module._parameters or module.__dict__[name] is None:
         raise ValueError(f"{type(module).__name__} has no parameter {name!r} to compute")
     value: Tensor = module.__dict__[name].detach()

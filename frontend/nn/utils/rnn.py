@@ -73,7 +73,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _taken(x: Tensor, index: np.ndarray) -> Tensor:
-    """The rows of `x` at each entry of `index`."""
+    """Return the rows of `x` at each entry of `index`."""
     flat = ops.take(x, Tensor(index.reshape(-1).astype(np.int32), device=x.device), 0)
     return ops.reshape(flat, (*index.shape, *x.shape[1:]))
 
@@ -108,7 +108,7 @@ def pack_padded_sequence(
 
 
 def sequence_lengths(batch_sizes: np.ndarray) -> np.ndarray:
-    """The length of each sequence of a packed batch, from how many reach each time step."""
+    """Return the length of each sequence of a packed batch, from how many reach each time step."""
     sequences = np.arange(batch_sizes[0] if batch_sizes.size else 0)
     lengths: np.ndarray = np.sum(batch_sizes[:, None] > sequences, axis=0)
     return lengths
@@ -122,7 +122,7 @@ def padded(data: Tensor, batch_sizes: np.ndarray) -> Tensor:
 
 
 def packed(x: Tensor, batch_sizes: np.ndarray) -> Tensor:
-    """The rows of (T, B, ...) in sorted order that belong to sequences: the inverse of `padded`."""
+    """Return the rows of (T, B, ...) in sorted order that belong to sequences: the inverse of `padded`."""
     steps, sequences = np.nonzero(np.arange(x.shape[1]) < batch_sizes[:, None])
     return _taken(ops.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])), steps * x.shape[1] + sequences)
 

@@ -36,7 +36,7 @@ _CORE = {
 
 
 def page(results: Results) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     entries = list(results.entries.values())
     common = [e for e in entries if not e.kind]
     lines = [

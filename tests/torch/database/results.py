@@ -26,7 +26,7 @@ class Results:
 
 
 def load(path: Path = RESULTS) -> Results:
-    """The committed figures."""
+    """Return the committed figures."""
     if not path.exists():
         return Results()
     data = json.loads(path.read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ def record(results: Iterable[Result], path: Path = RESULTS) -> None:
 
 
 def page(committed: tuple[str, list[Result]]) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     pytorch, results = committed
     agree = sum(r.state == "agrees" for r in results)
     whole = sum(r.state == "agrees" and not r.on_cpu for r in results)

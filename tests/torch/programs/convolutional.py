@@ -18,7 +18,7 @@ class Net(nn.Module):
         self.fc1, self.fc2 = nn.Linear(128, 64), nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logarithms of probabilities."""
+        """Return logarithms of probabilities."""
         x = F.relu(self.conv2(F.relu(self.conv1(x))))
         x = torch.flatten(F.max_pool2d(x, 2), 1)
         return F.log_softmax(self.fc2(F.relu(self.fc1(x))), dim=1)

@@ -44,7 +44,7 @@ def batches(*tensors: torch.Tensor, size: int, steps: int) -> Iterator[list[torc
 
 
 def words() -> tuple[torch.Tensor, int]:
-    """The Zen of Python as numbers of words, and how many words there are."""
+    """Return the Zen of Python as numbers of words, and how many words there are."""
     with contextlib.redirect_stdout(io.StringIO()):
         import this
     text = codecs.decode(this.s, "rot13").lower().split()

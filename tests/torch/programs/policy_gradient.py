@@ -25,7 +25,7 @@ class Pole:
         return self.state
 
     def step(self, right: bool) -> tuple[list[float], bool]:
-        """The state after a push of 10 N for 20 ms, and whether the pole has fallen."""
+        """Return the state after a push of 10 N for 20 ms, and whether the pole has fallen."""
         x, v, angle, turn = self.state
         sine, cosine = math.sin(angle), math.cos(angle)
         push = ((10.0 if right else -10.0) + 0.05 * turn**2 * sine) / 1.1
@@ -36,7 +36,7 @@ class Pole:
 
 
 def losses(device: str, steps: int) -> list[float]:
-    """The loss of each game. Moves are drawn on the CPU."""
+    """Return the loss of each game. Moves are drawn on the CPU."""
     torch.manual_seed(1)
     policy = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2), nn.Softmax(dim=1)).to(device)
     optimizer = optim.Adam(policy.parameters(), lr=1e-2)

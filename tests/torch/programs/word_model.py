@@ -25,7 +25,7 @@ class WordModel(nn.Module):
     def forward(
         self, tokens: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor] | None
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-        """Logarithms of probabilities of the next words, and the state after them."""
+        """Return logarithms of probabilities of the next words, and the state after them."""
         out, state = self.rnn(self.encoder(tokens), state)
         return F.log_softmax(self.decoder(out), dim=-1).flatten(0, 1), state
 
