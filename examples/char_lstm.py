@@ -1,7 +1,7 @@
-"""Train an LSTM to write the next character of this project's documentation, and let it write.
+"""Train an LSTM to predict the next character of this project's documentation, and generate text.
 
-The text is read as 32 parallel streams. Each step continues where the last one ended: the state goes from step to step,
-and gradients stop at the border (truncated backpropagation through time).
+The text is read as 32 parallel streams. Each step continues at the end of the previous one: the state is carried over,
+and gradients are cut between steps (truncated backpropagation through time).
 
 python examples/char_lstm.py
 """
@@ -20,7 +20,7 @@ STREAMS, LENGTH = 32, 32
 
 
 class CharLSTM(nn.Module):
-    """Tokens (N, L) and a state to logits (N, L, vocabulary) and the next state."""
+    """Model from tokens (N, L) and a state to logits (N, L, vocabulary) and the next state."""
 
     def __init__(self, vocabulary: int, width: int = 128) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def sample(model: CharLSTM, tokenizer: CharTokenizer, prompt: str, length: int, 
 
 
 def main() -> None:
-    """Train, report bits per character of text that the model has not seen, and write some."""
+    """Train, report bits per character of unseen text, and generate some."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
     parser.add_argument("--steps", type=int, default=600)
@@ -62,7 +62,7 @@ def main() -> None:
     frequency = counts[counts > 0] / len(tokens)
     print(f"{len(text)} characters, {len(frequency)} different ones; {device}")
     print(
-        f"knowing only how frequent each character is: {-(frequency * np.log2(frequency)).sum():.2f} bits per character"
+        f"with only the frequency of each character: {-(frequency * np.log2(frequency)).sum():.2f} bits per character"
     )
 
     streams = tokens[: split // STREAMS * STREAMS].reshape(STREAMS, -1)

@@ -1,6 +1,6 @@
 """Write a kernel in OpenCL C and WGSL, check it against NumPy, and train with it in a captured step.
 
-The kernel is a leaky "squared ReLU" with its slope as a number that may change in every call.
+The kernel is a leaky "squared ReLU" whose slope is a number that may change in every call.
 """
 
 import argparse

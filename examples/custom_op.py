@@ -1,8 +1,8 @@
-"""Declare an op of your own, test it with the conformance kit, and train with it in a captured step.
+"""Declare a new op, test it with the conformance kit, and train with it in a captured step.
 
 The op is squareplus, (x + sqrt(x^2 + b)) / 2, a smooth relu without exponentials (Barron 2021, arXiv:2112.11687). It is
-declared by its formula in NumPy, its decomposition into other ops, its gradient, and an expression from which OpenCL and
-WebGPU kernels are generated, alone and fused with their neighbours.
+declared by its formula in NumPy, its decomposition into other ops, its gradient, and an expression from which OpenCL
+and WebGPU kernels are generated, separate and fused with adjacent ops.
 """
 
 import argparse
@@ -23,7 +23,7 @@ squareplus = elementwise(
     decompose=lambda x, *, b: (x + ph.sqrt(x * x + b)) * 0.5,
     expression="K(0.5) * (x + sqrt(x * x + b))",
     gradient=lambda g, x, *, b: g * (0.5 + 0.5 * x / ph.sqrt(x * x + b)),
-    # The sum cancels where x is negative: units are counted at 1. A root of 3 units, and four roundings.
+    # The sum cancels for negative x, so units are counted at 1. A root of 3 units, and four roundings.
     tolerance=Tolerance(8.0, floor=1.0),
 )
 

@@ -23,7 +23,7 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 
 def batches(loader: DataLoader, steps: int) -> Iterator[Any]:
-    """Yield batches for that many steps, and begin anew when the data ends."""
+    """Yield batches for that many steps, and restart at the end of the data."""
     return islice(chain.from_iterable(repeat(loader)), steps)
 
 
@@ -37,7 +37,7 @@ def train(
         loss.backward()
         optimizer.step()
         scheduler.step()
-        if step % 50 == 0:  # not every time: reading waits for the device
+        if step % 50 == 0:  # not in each step: reading waits for the device
             print(f"step {step:3d}  loss {loss.item():.4f}  learning rate {scheduler.get_last_lr()[0]:.5f}")
 
 

@@ -1,8 +1,8 @@
 """Draw handwritten digits with a denoising diffusion model (DDPM; Ho et al., arXiv:2006.11239).
 
-The model learns to predict the noise in images that were mixed with it to all degrees, and is told the digit. Sampling
-starts with noise and takes a little of what the model predicts away, step by step. To judge the samples we ask for given
-digits, and see whether the most similar training image is one: by chance 10 % would be.
+The model learns to predict the noise in images with any amount of noise, conditioned on the digit. Sampling starts with noise
+and subtracts a fraction of the predicted noise in each step. To evaluate, samples of given digits are compared with their most
+similar training images; 10 % would match by chance.
 
 python examples/digits_ddpm.py --picture ddpm.png
 """
@@ -17,13 +17,13 @@ from polyhal import nn, optim
 from polyhal.data import DataLoader
 from polyhal.nn import functional as F
 
-LEVELS = 50  # of noise
+LEVELS = 50  # noise levels
 beta = np.linspace(1e-3, 0.2, LEVELS)
-kept = np.cumprod(1 - beta)  # of the image's variance
+kept = np.cumprod(1 - beta)  # fraction of the image's variance
 
 
 class Denoiser(nn.Module):
-    """Noisy pixels (N, 64), noise levels (N,) and digits (N,) to the noise. Larger images want `polyhal.models.UNet`."""
+    """Model from noisy pixels (N, 64), noise levels (N,) and digits (N,) to the noise; for larger images see `models.UNet`."""
 
     def __init__(self, width: int = 256, depth: int = 3) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def sample(model: Denoiser, digit: ph.Tensor) -> ph.Tensor:
 
 
 def main() -> None:
-    """Train, report how many samples look like the digit that was asked for, and draw them."""
+    """Train, report how many samples look like the requested digit, and draw them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
     parser.add_argument("--steps", type=int, default=1500)
@@ -98,13 +98,13 @@ def main() -> None:
         nearest = ((images[:, None] - known) ** 2).sum(-1).argmin(1)
         return float((label[nearest] == wanted).mean()), images.reshape(-1, 8, 8).clip(0, 1)
 
-    print(f"{device}: {judge()[0]:.1%} of samples look like the digit asked for before training")
+    print(f"{device}: {judge()[0]:.1%} of samples look like the requested digit before training")
     for done, (images, digit) in enumerate(batches(loader, args.steps), 1):
         loss = step(images, digit)
         if done % 500 == 0:
             print(f"step {done:4d}  loss {loss.item():.4f}")
     share, images = judge()
-    print(f"{share:.1%} of samples look like the digit asked for after training")
+    print(f"{share:.1%} of samples look like the requested digit after training")
     if args.picture:
         draw_images(args.picture, {str(i): images[wanted == i] for i in range(10)})
 

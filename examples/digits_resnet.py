@@ -1,6 +1,6 @@
-"""Train a small residual network on handwritten digits that are shifted and noisy, and show what it gets wrong.
+"""Train a small residual network on shifted and noisy handwritten digits, and show its errors.
 
-`polyhal.models` has ResNets with the names of torchvision's weights; this one has two stages of one block.
+`polyhal.models` has ResNets with the names of torchvision's weights; the one here has two stages of one block.
 
 python examples/digits_resnet.py
 """

@@ -1,7 +1,7 @@
 """Train a variational autoencoder (Kingma and Welling, arXiv:1312.6114) on handwritten digits, and draw new ones.
 
-Its score is the evidence lower bound: nats per image, lower is better. It is compared with a model that only knows how
-bright each pixel is on average, which is what the network is before it has learned anything about digits.
+Its score is the evidence lower bound: nats per image, lower is better. It is compared with a model that only uses the
+average brightness of each pixel, the best that is possible without information about the image.
 
 python examples/digits_vae.py --picture vae.png
 """
@@ -18,7 +18,7 @@ from polyhal.nn import functional as F
 
 
 class VAE(nn.Module):
-    """Pixels (N, 64) in [0, 1] to logits of pixels, and the mean and log-variance of the code (N, latent)."""
+    """Model from pixels (N, 64) in [0, 1] to logits of pixels, and the mean and log-variance of the code (N, latent)."""
 
     def __init__(self, latent: int = 8, width: int = 128) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class VAE(nn.Module):
 
 
 def bound(model: VAE, x: ph.Tensor) -> ph.Tensor:
-    """The negative evidence lower bound in nats per image: reconstruction, and divergence from the prior."""
+    """Return the negative evidence lower bound in nats per image: reconstruction, and divergence from the prior."""
     logits, mean, log_variance = model(x)
     reconstruction = F.binary_cross_entropy_with_logits(logits, x, reduction="sum")
     divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()

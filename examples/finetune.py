@@ -1,8 +1,8 @@
-"""Fine-tune a saved network: load its weights into a model with another head, and train on few images.
+"""Fine-tune a saved network: load its weights into a model with a new head, and train on few images.
 
-A convolutional network learns to read digits and is saved. To tell odd digits from even ones, its layers are loaded with
-`strict=False` into a model with a new head, which is trained on one image of each digit. It is compared with the same
-model from scratch: chance would be 50 %.
+A convolutional network learns to read digits and is saved. To tell odd digits from even ones, its layers are loaded
+with `strict=False` into a model with a new head, which is trained on one image of each digit. It is compared with the
+same model trained from scratch; chance is 50 %.
 
 python examples/finetune.py
 """
@@ -21,7 +21,7 @@ FEW = 1
 
 
 class Net(nn.Module):
-    """Images (N, 1, 8, 8) to logits (N, classes)."""
+    """Model from images (N, 1, 8, 8) to logits (N, classes)."""
 
     def __init__(self, head: str, classes: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def train(model: Net, images: np.ndarray, labels: np.ndarray, steps: int, device
 
 
 def accuracy(model: Net, images: np.ndarray, labels: np.ndarray, device: ph.Device) -> float:
-    """The share of images that are read correctly."""
+    """Return the fraction of correctly classified images."""
     with ph.no_grad():
         return float((model(ph.tensor(images, device=device)).argmax(dim=1).numpy() == labels).mean())
 

@@ -1,7 +1,7 @@
 """Find the communities of a graph with a graph convolutional network (Kipf and Welling, arXiv:1609.02907).
 
-Of 400 people in four communities we know 5 members each, and who knows whom: mostly members of one's own community.
-Messages go along edges: gather the sender's features by index, add them up at the receiver with `index_add`.
+Of 400 people in four communities, 5 members each are labelled, and acquaintances are edges, mostly within a community.
+Messages follow the edges: gather the sender's features by index, and sum them at the receiver with `index_add`.
 
 python examples/gnn.py
 """
@@ -17,7 +17,7 @@ COMMUNITIES, SIZE, FEATURES, KNOWN = 4, 100, 8, 5
 
 
 def make_graph(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return edges (2, E) in both directions, features that say little, and the community of each node."""
+    """Return edges (2, E) in both directions, weakly informative features, and the community of each node."""
     label = np.repeat(np.arange(COMMUNITIES), SIZE)
     chance = np.where(label[:, None] == label, 0.06, 0.006)
     edges = np.argwhere(np.triu(rng.random(chance.shape) < chance, 1)).T
@@ -26,7 +26,7 @@ def make_graph(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 class GraphConv(nn.Module):
-    """A linear layer, then the mean over each node and its neighbours."""
+    """Linear layer, followed by the mean over each node and its neighbours."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class GraphConv(nn.Module):
 
 
 class GCN(nn.Module):
-    """Two rounds of messages: features (N, F) and edges (2, E) to logits (N, communities)."""
+    """Model with two rounds of messages, from features (N, F) and edges (2, E) to logits (N, communities)."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()

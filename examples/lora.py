@@ -1,8 +1,8 @@
 """Adapt a trained network with low-rank adapters (LoRA; Hu et al., arXiv:2106.09685).
 
-A network that reads handwritten digits is to read them lying on their side. Its weights W stay frozen; each is replaced
-by W + B A with two thin trainable matrices, as a parametrization. At the end the adapters are merged into the weights,
-and the network is an ordinary one again.
+A classifier of handwritten digits is adapted to digits rotated by 90 degrees. Its weights W stay frozen; each is replaced by
+W + B A with two thin trainable matrices, as a parametrization. Finally the adapters are merged into the weights, which restores
+an ordinary network.
 
 python examples/lora.py
 """
@@ -18,7 +18,7 @@ from polyhal.nn.utils import parametrize
 
 
 class LoRA(nn.Module):
-    """The weight (out, in) plus a product of matrices of rank `rank`, which is zero at first."""
+    """Parametrization of a weight (out, in): adds a product of rank `rank`, initially zero."""
 
     def __init__(self, weight: ph.Tensor, rank: int = 4) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class LoRA(nn.Module):
 
 
 def train(model: nn.Module, x: ph.Tensor, y: ph.Tensor, steps: int, lr: float) -> None:
-    """Minimize the cross entropy by what the model has of trainable parameters, on random batches."""
+    """Minimize the cross entropy over the model's trainable parameters, on random batches."""
     optimizer = optim.Adam([p for p in model.parameters() if p.requires_grad], lr=lr)
 
     @ph.jit
@@ -48,7 +48,7 @@ def train(model: nn.Module, x: ph.Tensor, y: ph.Tensor, steps: int, lr: float) -
 
 
 def main() -> None:
-    """Train on upright digits, adapt to lying ones, merge, and report accuracies and sizes."""
+    """Train on upright digits, adapt to rotated ones, merge, and report accuracies and sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
     parser.add_argument("--steps", type=int, default=400)
@@ -69,9 +69,7 @@ def main() -> None:
         nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)
     ).to(device)
     train(model, x, y, args.steps, lr=2e-3)
-    print(
-        f"{device}: trained on upright digits, {accuracy(test_images):.1%} right; of lying ones {accuracy(test_lying):.1%}"
-    )
+    print(f"{device}: trained on upright digits, {accuracy(test_images):.1%} right; rotated {accuracy(test_lying):.1%}")
 
     model.requires_grad_(False)
     layers = [layer for layer in model if isinstance(layer, nn.Linear)]
@@ -80,7 +78,7 @@ def main() -> None:
     total, trained = model.count_parameters(), model.count_parameters(trainable_only=True)
     train(model, x_lying, y, args.steps, lr=1e-2)
     adapted = accuracy(test_lying)
-    print(f"adapters of rank 4, {trained} of {total} parameters trained: {adapted:.1%} of lying digits right")
+    print(f"adapters of rank 4, {trained} of {total} parameters trained: {adapted:.1%} of rotated digits right")
 
     for layer in layers:
         parametrize.remove_parametrizations(layer, "weight")

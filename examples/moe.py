@@ -1,9 +1,9 @@
-"""Train a mixture of experts: a router sends each input to the two experts, of eight, that suit it best.
+"""Train a mixture of experts: a router sends each input to the best two of eight experts.
 
-The task is made of eight different functions; which one applies shows only in where the input lies. Without care the
-router soon knows only a few experts; a loss on the experts' load (Shazeer et al., arXiv:1701.06538; Fedus et al.,
-arXiv:2101.03961) keeps all of them in use. Every expert has a fixed number of places, so all shapes are fixed and the
-step can be captured; an input that finds no place is dropped by that expert.
+The task consists of eight functions, selected by the region of the input. Without a balance loss, the router soon uses only a
+few experts; a loss on the experts' load (Shazeer et al., arXiv:1701.06538; Fedus et al., arXiv:2101.03961) keeps all of them in
+use. Every expert has a fixed capacity, so all shapes are static and the step can be captured; inputs beyond the capacity are
+dropped by that expert.
 
 python examples/moe.py
 """
@@ -20,7 +20,7 @@ EXPERTS, TOP, INPUTS, WIDTH = 8, 2, 16, 32
 
 
 class MoE(nn.Module):
-    """Inputs (N, d) to outputs (N, d), the loss of an uneven load, and the share of inputs per expert."""
+    """Model from inputs (N, d) to outputs (N, d), the loss of an uneven load, and the fraction of inputs per expert."""
 
     def __init__(self, slack: float = 2.0) -> None:
         super().__init__()
@@ -36,14 +36,14 @@ class MoE(nn.Module):
         weight, expert = (weight / weight.sum(dim=-1, keepdim=True)).flatten(), expert.flatten()  # (N * TOP,)
 
         chosen = F.one_hot(expert, EXPERTS)
-        place = (chosen.cumsum(dim=0) * chosen).sum(dim=-1) - 1  # the how-manyeth of its expert
+        place = (chosen.cumsum(dim=0) * chosen).sum(dim=-1) - 1  # index among the expert's inputs
         fits = place < places
-        slot = ph.where(fits, expert * places + place, EXPERTS * places)  # the last slot is for what is dropped
+        slot = ph.where(fits, expert * places + place, EXPERTS * places)  # the last slot receives dropped inputs
 
         sent = x.repeat_interleave(TOP, dim=0)
         slots = ph.zeros(EXPERTS * places + 1, INPUTS, device=x.device).index_copy(0, slot, sent)
         hidden = F.gelu(slots[:-1].reshape(EXPERTS, places, INPUTS) @ self.enter)
-        answers = F.pad((hidden @ self.leave).flatten(0, 1), (0, 0, 0, 1))  # nothing from the last slot
+        answers = F.pad((hidden @ self.leave).flatten(0, 1), (0, 0, 0, 1))  # zeros for the last slot
         out = (answers[slot] * weight[:, None]).reshape(len(x), TOP, INPUTS).sum(dim=1)
 
         share = chosen.to(x.dtype).mean(dim=0)

@@ -1,8 +1,8 @@
-"""Functions of functions: gradients per sample, and an ensemble of networks in one call, with `polyhal.func`.
+"""Function transforms: gradients per sample, and an ensemble of networks in one call, with `polyhal.func`.
 
-Some training labels are wrong, and nobody says which. `vmap(grad(...))` computes the gradient of each sample alone; wrong
-labels stand out by its norm. Then eight networks are trained at once on what is left: `stack_module_state` puts their
-weights in one tensor each, and `vmap` over these is one batched product per layer.
+Some training labels are wrong, but it is unknown which. `vmap(grad(...))` computes a separate gradient for each sample; wrong
+labels are detected by its norm. Then eight networks are trained at once on the remaining samples: `stack_module_state` stacks
+their weights, and `vmap` over them is one batched product per layer.
 
 python examples/per_sample_gradients.py
 """
@@ -20,7 +20,7 @@ WRONG, MEMBERS = 100, 8
 
 
 def make_model() -> nn.Module:
-    """Images (N, 1, 8, 8) to logits (N, 10)."""
+    """Return a model from images (N, 1, 8, 8) to logits (N, 10)."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         return nn.functional.cross_entropy(logits, label[None])
 
     def suspects() -> np.ndarray:
-        """The samples with the largest gradients."""
+        """Return the samples with the largest gradients."""
         parameters = {name: p.detach() for name, p in model.named_parameters()}
         gradients = vmap(grad(sample_loss), in_dims=(None, 0, 0))(parameters, x, y)
         norms = sum(g.square().flatten(1).sum(dim=1) for g in gradients.values())
@@ -93,7 +93,7 @@ def main() -> None:
     each = (logits.argmax(dim=-1).numpy() == test.arrays[1]).mean(axis=1)
     together = (logits.softmax(dim=-1).mean(dim=0).argmax(dim=-1).numpy() == test.arrays[1]).mean()
     print(
-        f"trained without them: {MEMBERS} networks {each.min():.1%} to {each.max():.1%} right, together {together:.1%}"
+        f"trained without them: {MEMBERS} networks {each.min():.1%} to {each.max():.1%} right, as an ensemble {together:.1%}"
     )
 
 

@@ -2,8 +2,9 @@
 
     u_t + u u_x = nu u_xx  for -1 < x < 1 and 0 < t < 1,  u(x, 0) = -sin(pi x),  u(-1, t) = u(1, t) = 0
 
-The loss takes the network's first and second derivatives by its inputs with `grad(..., create_graph=True)`, and its
-own gradient is therefore a third derivative. The solution is compared with the exact one (Cole and Hopf's formula).
+The loss contains the network's first and second derivatives with respect to its inputs, by `grad(...,
+create_graph=True)`, so its own gradient contains third derivatives. The solution is compared with the exact one (Cole
+and Hopf's formula).
 
 python examples/pinn.py --picture burgers.png
 """
@@ -19,7 +20,7 @@ VISCOSITY = 0.05
 
 
 def exact(x: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """The solution at points (x, t), by Gauss-Hermite quadrature of the Cole-Hopf integral."""
+    """Return the solution at points (x, t), by Gauss-Hermite quadrature of the Cole-Hopf integral."""
     z, weight = np.polynomial.hermite.hermgauss(80)
     y = x[..., None] - np.sqrt(4 * VISCOSITY * t)[..., None] * z
     kernel = weight * np.exp(-np.cos(np.pi * y) / (2 * np.pi * VISCOSITY))
@@ -27,7 +28,7 @@ def exact(x: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 def residual(model: nn.Module, x: ph.Tensor, t: ph.Tensor) -> ph.Tensor:
-    """What is left of the equation at points (x, t), each a column: zero for a solution."""
+    """Return the residual of the equation at points (x, t), given as columns: zero for a solution."""
     u = model(ph.cat([x, t], dim=1))
     u_x, u_t = ph.autograd.grad(u, (x, t), ph.ones_like(u), create_graph=True)
     (u_xx,) = ph.autograd.grad(u_x, x, ph.ones_like(u_x), create_graph=True)
@@ -35,7 +36,7 @@ def residual(model: nn.Module, x: ph.Tensor, t: ph.Tensor) -> ph.Tensor:
 
 
 def plot(picture: str, x: np.ndarray, t: np.ndarray, u: np.ndarray) -> None:
-    """Draw the solution, and four moments of it beside the exact ones."""
+    """Draw the solution, and its values at four times next to the exact ones."""
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
@@ -66,7 +67,7 @@ def main() -> None:
     optimizer = optim.Adam(model.parameters(), lr=5e-3)
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
 
-    # where the equation must hold, and where the solution is known: at the beginning and at both ends
+    # points of the equation, and points with a known solution: at the start time and at both ends
     x = (2 * ph.rand(400, 1, device=device) - 1).requires_grad_()
     t = ph.rand(400, 1, device=device).requires_grad_()
     x_start = ph.linspace(-1, 1, 100, device=device).reshape(-1, 1)

@@ -1,4 +1,4 @@
-"""What a driver does, step by step on a simulated GPU: allocate, write, submit, read back with a callback, verify, free."""
+"""The work of a driver, step by step on a simulated GPU: allocate, write, submit, read back with a callback, verify, free."""
 
 import numpy as np
 
@@ -17,16 +17,16 @@ with gpu.record_events() as log:
     # Write: the DMA engine copies from the host's memory over the link.
     gpu.copy_to_device(memoryview(a).cast("B"), addresses[0], 0)
     gpu.copy_to_device(memoryview(b).cast("B"), addresses[1], 0)
-    # Submit: a packet in the ring buffer names the kernel and its arguments. Nobody waits for it.
+    # Submit: a packet in the ring buffer refers to the kernel and its arguments. The host does not wait.
     gpu.matmul(*[Ref(address, contiguous(ph.float32, shape)) for address, shape in zip(addresses, shapes, strict=True)])
-    # Read back: an interrupt calls back when the bytes are there. The host could do something else meanwhile.
+    # Read back: an interrupt runs the callback when the bytes have arrived. The host could do other work until then.
     event = gpu.copy_from_device_async(addresses[2], 0, memoryview(c).cast("B"))
     event.add_callback(lambda error: arrived.append(error or "the product has arrived"))
     event.wait()
-    # Free: the allocator merges what is released with its free neighbours.
+    # Free: the allocator merges released ranges with free neighbours.
     for address in addresses:
         gpu.deallocate(address)
 
 print(log.text())
 print("callback:", *arrived)
-print("as NumPy computes it:", np.array_equal(c, a @ b))
+print("equal to NumPy's result:", np.array_equal(c, a @ b))

@@ -1,7 +1,7 @@
 """Teach an encoder-decoder transformer to sort: "5 1 4 1 3 9" becomes "1 1 3 4 5 9".
 
-Training feeds the sorted digits, shifted by one, to the decoder under a causal mask. After it the model writes digit by
-digit, each time the most probable one, and only wholly right answers count.
+Training feeds the sorted digits, shifted by one, to the decoder under a causal mask. Afterwards the model generates
+digit by digit, always the most probable one, and only completely correct answers count.
 
 python examples/sort_transformer.py
 """
@@ -17,7 +17,7 @@ LENGTH, BEGIN, TOKENS, WIDTH = 8, 10, 11, 64
 
 
 class Sorter(nn.Module):
-    """Digits (N, L) and the answer so far (N, M) to logits of the next digits (N, M, 11)."""
+    """Model from digits (N, L) and the answer so far (N, M) to logits of the next digits (N, M, 11)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Sorter(nn.Module):
 
 
 def solve(model: Sorter, digits: ph.Tensor) -> np.ndarray:
-    """Write the answers (N, L) digit by digit."""
+    """Generate the answers (N, L) digit by digit."""
     answer = ph.full((len(digits), 1), BEGIN, dtype=ph.int32, device=digits.device)
     with ph.no_grad():
         for _ in range(LENGTH):

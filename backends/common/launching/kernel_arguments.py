@@ -62,7 +62,7 @@ Bound = Tensor | Workspace | Table | LocalMemory | Number | Constant | Struct
 def bind(signature: KernelSignature, args: Arguments, *, offsets: bool) -> list[Bound]:
     """Return the binding of each parameter of a kernel, in the kernel's order.
 
-    With `offsets`, a Tensor `x` needs a parameter `ulong x_offset` after `x`; for other memory that parameter is 0.
+    With `offsets`, a Tensor `x` must be followed by a parameter `ulong x_offset`; for other memory that parameter is 0.
     Raises KernelArgumentError.
     """
     return _KernelBinder(signature, args).bound(offsets)
@@ -83,7 +83,7 @@ class ArgumentBinder:
                 self.args[name] = value
 
     def take(self, parameter: KernelParameter | StructMember) -> Argument:
-        """Return the argument of a parameter. Raises KernelArgumentError if there is none."""
+        """Remove and return the argument of a parameter. Raises KernelArgumentError if it is missing."""
         try:
             return self.args.pop(parameter.name)
         except KeyError:

@@ -122,7 +122,7 @@ class LoweringSource:
         return self._modules[module].room
 
     def families(self, module: str) -> dict[str, Mapping[str, Any]]:
-        """Return the tunable families that a module uses, of its package or of the helpers: the values to try, by field."""
+        """Return the search spaces (values by field) of tunable families in a module's package or in helpers that it uses."""
         home = self._modules[module]
         families: dict[str, Mapping[str, Any]] = {}
         for definition in self.reached((module, name) for name in home.definitions):
@@ -183,7 +183,7 @@ def _value(module: LoweringModule, name: str) -> ast.AST:
 
 
 def _entries(module: LoweringModule, table: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield (op, expression) for an expression of a lowering table."""
+    """Yield the (op, expression) pairs of a lowering table, given as an expression."""
     if isinstance(table, ast.Dict):
         for key, value in zip(table.keys, table.values, strict=True):
             yield from [(literal(key), value)] if key is not None else _entries(module, value)

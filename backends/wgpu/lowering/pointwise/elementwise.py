@@ -43,7 +43,7 @@ class ElementBody:
     dialect: WGSLDialect = field(default_factory=WGSLDialect)
     numbers: list[str] = field(default_factory=list)
     args: dict[str, Argument] = field(default_factory=dict)
-    """Arguments of the numbers."""
+    """Values of scalar parameters, by name."""
     prepare: list[str] = field(default_factory=list)
     compute: list[str] = field(default_factory=list)
 

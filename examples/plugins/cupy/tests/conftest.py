@@ -1,4 +1,4 @@
-"""The device under test, where CuPy finds one."""
+"""The device under test, if CuPy finds one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyhal.hal.testing.plugin import DEVICES
 
 
 def missing() -> str:
-    """Why there is no CUDA device here; empty where there is one."""
+    """Return the reason why there is no CUDA device; empty if there is one."""
     try:
         probe()
     except RuntimeError as error:
@@ -18,5 +18,5 @@ def missing() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the conformance kit check the first CUDA device where the command line names no other."""
+    """Make the conformance kit check the first CUDA device unless the command line names others."""
     config.stash[DEVICES] = ["cuda"]

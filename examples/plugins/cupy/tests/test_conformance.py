@@ -1,4 +1,4 @@
-"""Polyhal's conformance kit, as tests of this backend: one test per promise of the contract, op and dtype."""
+"""Polyhal's conformance kit, as tests of this backend: one test per requirement of the contract, op and dtype."""
 
 import pytest
 from conftest import missing

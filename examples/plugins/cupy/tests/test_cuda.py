@@ -1,4 +1,4 @@
-"""What the conformance kit does not ask: large shapes, ways of working in parts, what is not copied, errors, transfers."""
+"""Tests beyond the conformance kit: large shapes, work in parts, avoided copies, errors, transfers."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def rng() -> np.random.Generator:
 
 
 def tensor(array: np.ndarray, device: Any, dtype: DType = dtypes.float32) -> Any:
-    """`array` on the device; floats in `dtype`."""
+    """Return `array` on the device; floats in `dtype`."""
     made = polyhal.tensor(array, device=device)
     return made.cast(dtype=dtype) if array.dtype.kind == "f" else made
 
 
 def wide(value: Any) -> Any:
-    """A tensor as NumPy has it, floats in float64; other values as they are."""
+    """Return a tensor as a NumPy array, floats in float64; other values unchanged."""
     if not isinstance(value, polyhal.Tensor):
         return value
     return value.cast(dtype=dtypes.float64).numpy() if value.dtype.is_floating_point else value.numpy()
 
 
 def check(op: str, inputs: tuple[Any, ...], dtype: DType = dtypes.float32, slack: float = 1.0, **params: Any) -> Any:
-    """The op's results, within some roundings of its reference in float64, relative to the largest element."""
+    """Return the op's results, after a comparison with its float64 reference, relative to the largest element."""
     bound = {**OPS[op].schema.params, **params}
     got = dispatch.apply(OPS[op], inputs, tuple(bound.values()))
     expected = OPS[op].reference(*map(wide, inputs), **bound)
@@ -61,7 +61,7 @@ def check(op: str, inputs: tuple[Any, ...], dtype: DType = dtypes.float32, slack
 
 
 def launches(device: Any, work: Any) -> Counter[str]:
-    """The names of what `work` enqueues, once its plans are made."""
+    """Return the names of the launches of `work`, with existing plans."""
     work()
     device.backend.start_profiling()
     work()
@@ -71,14 +71,14 @@ def launches(device: Any, work: Any) -> Counter[str]:
 # --- products -------------------------------------------------------------------------------------------------------
 
 
-def test_products_of_float32_are_of_float32(device: Any, rng: np.random.Generator) -> None:
-    """Not of TensorFloat-32, whose products are off by 1e-4."""
+def test_products_of_float32_do_not_use_tensorfloat_32(device: Any, rng: np.random.Generator) -> None:
+    """TensorFloat-32 has relative errors of 1e-4."""
     a, b = (tensor(rng.standard_normal((512, 512)), device) for _ in range(2))
     error = np.linalg.norm(wide(a @ b) - wide(a) @ wide(b)) / np.linalg.norm(wide(a) @ wide(b))
     assert error < 3e-6
 
 
-def test_views_are_multiplied_where_they_lie(device: Any, rng: np.random.Generator) -> None:
+def test_views_are_multiplied_without_copies(device: Any, rng: np.random.Generator) -> None:
     a, b = (tensor(rng.standard_normal((64, 64)), device) for _ in range(2))
     x = tensor(rng.standard_normal((4, 32, 3 * 64)), device)
     assert launches(device, lambda: a.permute((1, 0)) @ b[:, 8:40]) == {"matmul": 1}
@@ -109,7 +109,7 @@ def test_products_of_any_layout(device: Any, rng: np.random.Generator, dtype: DT
 
 @ALL_FLOATS
 def test_transposed_copies(device: Any, rng: np.random.Generator, dtype: DType) -> None:
-    """Every width of an element has a program of its own."""
+    """Every element width has a separate program."""
     for shape in ((300, 70), (3, 65, 130), (2, 3, 40, 33)):
         x = tensor(rng.uniform(-1, 1, shape), device, dtype)
         axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
@@ -147,7 +147,7 @@ def test_additions_to_few_rows(device: Any, rng: np.random.Generator) -> None:
     check("scatter_rows", (rows, index), rows=9, slack=8)
 
 
-def test_random_numbers_are_those_of_numpy(device: Any) -> None:
+def test_random_numbers_equal_the_numpy_devices(device: Any) -> None:
     for op in ("random_bits", "uniform"):
         params = (3, 1 << 33, (1001,)) if op == "random_bits" else (3, 1 << 33, (1001,), dtypes.float32)
         ours = FUNCTIONS[op](*params, device=device).numpy()
@@ -205,7 +205,7 @@ def test_convolution(
     device.plans.clear()
 
 
-def test_more_parameters_than_one_launch_takes(device: Any, rng: np.random.Generator) -> None:
+def test_more_parameters_than_fit_in_one_launch(device: Any, rng: np.random.Generator) -> None:
     count = 230
     sizes = rng.integers(1, 9000, count)
     tensors = [tensor(rng.uniform(0.01, 1, n), device) for n in sizes]
@@ -252,7 +252,7 @@ def test_out_of_memory_leaves_the_device_usable(device: Any) -> None:
     assert wide(tensor(np.ones(3), device) + 1).tolist() == [2, 2, 2]
 
 
-def test_a_refused_launch_names_the_kernel(device: Any) -> None:
+def test_the_error_of_a_rejected_launch_names_the_kernel(device: Any) -> None:
     runtime = device.backend.runtime
     function = runtime.kernel("gemm/pointers", {}).function
     with pytest.raises(BackendError, match="launching too_wide with 1 blocks of 5000 threads"):
@@ -271,7 +271,7 @@ def test_build_errors_show_the_line(device: Any) -> None:
         assert part in str(caught.value)
 
 
-def test_machine_code_is_kept(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_is_cached(device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from polyhal_cupy.program import ProgramStore
 
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
@@ -310,6 +310,6 @@ def test_profiling(device: Any) -> None:
     assert 0 <= event[1] < event[2]
 
 
-def test_an_unknown_device_is_refused() -> None:
+def test_an_unknown_device_raises() -> None:
     with pytest.raises(DeviceUnavailableError, match="there is no CUDA device '99'"):
         polyhal.Device("cuda:99")

@@ -1,7 +1,6 @@
-"""Each kernel file compiles alone, with its defaults, for the oldest architecture that the plug-in supports and the newest that
-NVRTC knows.
+"""Each kernel file compiles with its defaults, for the plug-in's oldest supported architecture and NVRTC's newest.
 
-Needs CuPy, but no device.
+Requires CuPy, but no device.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 
 OLDEST = 75
-"""Compute capability 7.5, which README.md names."""
+"""Compute capability 7.5, the minimum in README.md."""
 PACKAGE = "polyhal_cupy.kernels"
 FILES = [name for name in SourceFolder(PACKAGE).names() if name.endswith(".cu")]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_compiles_alone(name: str) -> None:
+def test_compiles_with_its_defaults(name: str) -> None:
     nvrtc = pytest.importorskip("cupy.cuda", reason="CuPy is not installed").nvrtc
     from polyhal_cupy.program import OPTIONS, compiled
 
@@ -30,7 +29,7 @@ def test_compiles_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_signatures_are_readable(name: str) -> None:
-    """Of every kernel, each parameter is memory, a scalar or a struct of scalars."""
+    """Each parameter of every kernel is memory, a scalar or a struct of scalars."""
     signatures = KernelSignatures(SourceFolder(PACKAGE).read, "KERNEL")
     declared = list(signatures.kernels(name, {}))
     assert declared

@@ -1,6 +1,6 @@
-"""What the lowering of every op makes, on a pretended device: programs that compile, and launches that fit their kernels.
+"""Lowering of every op on a fake device: programs that compile, and launches that fit their kernels.
 
-Needs CuPy and NVRTC, but no device.
+Requires CuPy and NVRTC, but no device.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOPPER = {"major": 9, "minor": 0, "multiProcessorCount": 132, "totalGlobalMem": 
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> runtime.Runtime:
-    """A runtime that compiles programs and loads none of them."""
+    """Return a runtime that compiles programs without loading them."""
     monkeypatch.setenv("POLYHAL_NO_PROGRAM_CACHE", "1")
     monkeypatch.setattr(runtime, "cuda", MagicMock(getDeviceProperties=lambda number: defaultdict(int, HOPPER)))
     monkeypatch.setattr(runtime.cupy.cuda, "Stream", MagicMock())
@@ -76,12 +76,12 @@ def test_programs_compile(op: OpDef, pretended: runtime.Runtime) -> None:
 
 
 class Enqueued:
-    """Takes the place of a runtime's compiler and queue. `launches` holds the kernel and the values of each launch."""
+    """Replaces a runtime's compiler and queue. `launches` holds the kernel and the values of each launch."""
 
     def __init__(self, device: runtime.Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.launches: list[tuple[KernelSignature, list[Any]]] = []
         self.programs: dict[str, set[str]] = defaultdict(set)
-        """The names of all definitions, by file."""
+        """Names of all definitions, by file."""
         self._programs = device.programs
         monkeypatch.setattr(device.programs, "function", self._function)
         monkeypatch.setattr(device, "enqueue", self._enqueue)
@@ -100,14 +100,14 @@ def enqueued(pretended: runtime.Runtime, monkeypatch: pytest.MonkeyPatch) -> Enq
 
 
 def _transposed(spec: Any) -> Any:
-    """The spec of a tensor of this shape that is stored with its axes in reverse."""
+    """Return the spec of a tensor of this shape, stored with its axes in reverse order."""
     if not isinstance(spec, Spec):
         return spec
     return spec._replace(strides=contiguous(spec.dtype, spec.shape[::-1]).strides[::-1])
 
 
 def _problems(op: OpDef) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[Spec, ...], dict[str, Any]]]:
-    """Every sample in every dtype: with its inputs contiguous and transposed, its outputs, and all parameters."""
+    """Yield every sample in every dtype: with contiguous and transposed inputs, outputs, and all parameters."""
     assert op.tests.samples is not None
     for dtype in op.tests.dtypes:
         for sample in op.tests.samples(np.random.default_rng(0)):
@@ -115,7 +115,7 @@ def _problems(op: OpDef) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[Spec, 
             params = {**op.schema.params, **sample.params}
             try:
                 outputs = tuple(contiguous(d, shape) for d, shape in op.infer(inputs, params))
-            except ValueError:  # a sample that other dtypes cannot have
+            except ValueError:  # a sample that other dtypes cannot represent
                 continue
             if all(o.size for o in outputs):
                 yield sample, inputs, outputs, params
@@ -125,7 +125,7 @@ def _problems(op: OpDef) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[Spec, 
 def _call(
     op: OpDef, device: runtime.Runtime, problem: tuple[Sample, tuple[Any, ...], tuple[Spec, ...], dict[str, Any]]
 ) -> None:
-    """Lower an op and call its launch, with memory that nothing reads."""
+    """Lower an op and call its launch, with memory that is never read."""
     sample, inputs, outputs, params = problem
     launch = TABLE[op.name](device, inputs, outputs, params)
     if isinstance(launch, Declined):
@@ -138,7 +138,7 @@ def _call(
 
 @pytest.mark.parametrize("op", _sampled(), ids=lambda op: op.name)
 def test_launches_fit_their_kernels(op: OpDef, pretended: runtime.Runtime, enqueued: Enqueued) -> None:
-    """Every parameter is bound by name, to a value of its type; what remains of the values is none too many."""
+    """Every parameter is bound by name to a value of its type, without surplus values."""
     for problem in _problems(op):
         _call(op, pretended, problem)
     for signature, values in enqueued.launches:
@@ -151,7 +151,7 @@ def test_launches_fit_their_kernels(op: OpDef, pretended: runtime.Runtime, enque
 
 @pytest.mark.parametrize("op", _sampled(), ids=lambda op: op.name)
 def test_kernels_read_every_definition(op: OpDef, pretended: runtime.Runtime, enqueued: Enqueued) -> None:
-    """A definition under a name that the kernel does not know leaves it with its default, of another dtype for example."""
+    """A definition under a wrong name would leave the kernel with its default, for example of another dtype."""
     for problem in _problems(op):
         _call(op, pretended, problem)
     for file, names in enqueued.programs.items():

@@ -1,4 +1,4 @@
-"""What NCCL is asked for, and what comes of it, by a library that works on the host's memory. Needs no CuPy and no device."""
+"""Calls of NCCL and their results, with a fake library that works on host memory. Requires neither CuPy nor a device."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FUNCTIONS = {0: np.add, 2: np.maximum, 3: np.minimum}
 
 
 class FakeError(Exception):
-    """NCCL's."""
+    """Fake of NCCL's error."""
 
 
 class FakeNccl:
-    """The library: calls take effect when their group ends, and every member must have made its own."""
+    """Fake library: calls take effect when their group ends, and every participant must have made its own."""
 
     NcclError = FakeError
 
@@ -60,16 +60,16 @@ class FakeNccl:
             assert match[2][1] == nbytes
             assert stream == 100 + rank
             ctypes.memmove(match[2][0], start, nbytes)
-        assert not received, "what is received is sent"
+        assert not received, "received data are also sent"
         rounds = [[c for c in own if c[0] not in ("send", "recv")] for own in waiting.values()]
-        assert len({len(r) for r in rounds}) == 1, "members make the same calls"
+        assert len({len(r) for r in rounds}) == 1, "participants make equal calls"
         for calls_of_all in zip(*rounds, strict=True):
             assert len({(c[0], c[2][2:-1]) for c in calls_of_all}) == 1, "with the same arguments"
-            assert [c[2][-1] for c in calls_of_all] == [100 + c[1] for c in calls_of_all], "on their own streams"
+            assert [c[2][-1] for c in calls_of_all] == [100 + c[1] for c in calls_of_all], "on their separate streams"
             self._carry_out(calls_of_all[0][0], [c[2] for c in calls_of_all])
 
     def add(self, name: str, rank: int, args: tuple[int, ...]) -> None:
-        assert self._group is not None, "calls of several devices belong into a group"
+        assert self._group is not None, "calls of several devices must be in a group"
         self._group.append((name, rank, args))
 
     def _carry_out(self, name: str, args: list[tuple[int, ...]]) -> None:
@@ -114,7 +114,7 @@ def _view(address: int, dtype: DType, count: int) -> np.ndarray:
 
 
 class FakeCuda(NumpyBackend):
-    """A device whose memory NCCL reaches."""
+    """A device with memory accessible by NCCL."""
 
     def __init__(self, number: int) -> None:
         super().__init__(create("").info)
@@ -137,7 +137,7 @@ def communicator(library: FakeNccl, members: int) -> NcclCommunicator:
 def carry_out(
     made: NcclCommunicator, collective: Collective, dtype: DType, given: list[np.ndarray]
 ) -> list[np.ndarray | None]:
-    """Run a collective on arrays, each an element into its memory. Returns what members get."""
+    """Run a collective on arrays, each at an offset of one element. Returns the receive buffers of the participants."""
 
     def place(device: Device, values: np.ndarray) -> Ref:
         buffer = device.pool.take(1 << 16)
@@ -210,10 +210,10 @@ def names(library: FakeNccl) -> list[str]:
         (Kind.GATHER, (2, 1), ["recv"]),
     ],
 )
-def test_the_calls_of_a_member(
+def test_the_calls_of_a_participant(
     library: FakeNccl, kind: Kind, counts: tuple[int, ...], expected: list[str]
 ) -> None:
-    """Nothing else is asked for, and a member sends nothing to itself but where its part moves."""
+    """There are no other calls, and a participant only sends to itself if its part moves."""
     made = communicator(library, 2)
     collective = Collective(kind, counts)
     given = [np.arange(collective.source_size(i) or 0, dtype=np.float32) for i in range(2)]
@@ -224,7 +224,7 @@ def test_the_calls_of_a_member(
 
 
 def test_maxima_of_floats_keep_nan(library: FakeNccl) -> None:
-    """The host takes them, because NCCL may lose NaN."""
+    """The host computes them, because NCCL may lose NaN."""
     made = communicator(library, 2)
     collective = Collective(Kind.ALL_REDUCE, (2, 1), Reduction.MAX)
     given = [np.array(v, np.float32) for v in ([1, np.nan, 3], [np.nan, 2, 1])]
@@ -233,7 +233,7 @@ def test_maxima_of_floats_keep_nan(library: FakeNccl) -> None:
     assert not library.log
 
 
-def test_maxima_of_integers_are_of_nccl(library: FakeNccl) -> None:
+def test_maxima_of_integers_are_computed_by_nccl(library: FakeNccl) -> None:
     made = communicator(library, 2)
     given = [np.array(v, np.int32) for v in ([1, 5, 3], [4, 2, 1])]
     for result in carry_out(made, Collective(Kind.ALL_REDUCE, (2, 1), Reduction.MAX), dtypes.int32, given):

@@ -1,4 +1,4 @@
-"""Several cards: copies between them, and NCCL against NumPy. Skipped where there is only one."""
+"""Several cards: copies between them, and NCCL against NumPy. Skipped on machines with a single card."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from polyhal_cupy.nccl import NcclCommunicator, nccl_library
 
 COUNT = len(probe())
 if COUNT < 2:
-    pytest.skip("there is one CUDA device; this takes two", allow_module_level=True)
+    pytest.skip("found one CUDA device; two are required", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_copies_between_cards_keep_the_contract(devices: list[Any], check: str) 
 @pytest.mark.skipif(nccl_library() is None, reason="NCCL is not installed")
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.int16], ids=lambda d: d.name)
 @pytest.mark.parametrize("rows", [2 * COUNT, 2 * COUNT + 1], ids=["even", "uneven"])
-def test_collectives_are_what_numpy_gives(devices: list[Any], dtype: DType, rows: int) -> None:
+def test_collectives_agree_with_numpy(devices: list[Any], dtype: DType, rows: int) -> None:
     """Sums of small integers are exact in every dtype."""
     rng = np.random.default_rng(1)
     group = Group(devices)

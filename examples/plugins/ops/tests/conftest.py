@@ -1,4 +1,4 @@
-"""What is under test: the ops of this package."""
+"""The tested ops: all ops of this package."""
 
 import pytest
 

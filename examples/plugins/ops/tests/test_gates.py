@@ -1,4 +1,4 @@
-"""What the kit does not see: how users find the ops, and that transformations of functions know them."""
+"""Tests beyond the kit: lookup of the ops by users, and function transforms."""
 
 import polyhal_gates
 

@@ -9,7 +9,7 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """The one backend of this distribution. On a card that OpenCL drives too, this one is preferred."""
+    """Return the only backend of this distribution. On a card that OpenCL also supports, this backend is preferred."""
     return [
         BackendSpec(
             name="cuda",

@@ -53,7 +53,7 @@ class CudaBackend(CoreMethods):
         self._lowerings = lowering.table()
 
     def memory_available(self) -> int:
-        """Return the bytes that are free, considering all processes."""
+        """Return the free bytes, considering all processes."""
         return self._memory.available()
 
     def allocate(self, nbytes: int) -> int:
@@ -81,7 +81,7 @@ class CudaBackend(CoreMethods):
         self._memory.read(src, offset, dst)
 
     def can_copy_from(self, peer: ComputeBackend) -> bool:
-        """Return whether `peer` is a CUDA device whose memory this one reaches."""
+        """Return whether `peer` is a CUDA device with memory accessible by this device."""
         return isinstance(peer, CudaBackend) and self._memory.reaches(peer.runtime)
 
     def copy_from_peer(
@@ -92,15 +92,15 @@ class CudaBackend(CoreMethods):
         return self._memory.receive(peer.runtime, src + src_offset, dst + dst_offset, nbytes)
 
     def device_address(self, handle: int) -> DeviceAddress:
-        """Return where an allocation lies."""
+        """Return the address of an allocation."""
         return DeviceAddress(_CUDA, self.runtime.number, handle)
 
     def allocate_addressable(self, nbytes: int) -> int:
-        """Allocate memory: all has an address."""
+        """Allocate memory. All memory of this device is addressable."""
         return self.allocate(nbytes)
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
-        """Return collectives by NCCL if it is installed and all devices are CUDA's, each another card, of one process."""
+        """Return collectives by NCCL if it is installed and all devices are distinct CUDA cards of one process."""
         if processes is not None:
             return None
         cards = {d.backend.runtime.number for d in devices if isinstance(d.backend, CudaBackend)}
@@ -108,11 +108,11 @@ class CudaBackend(CoreMethods):
         return NcclCommunicator(devices, library) if library is not None and 1 < len(devices) == len(cards) else None
 
     def synchronize(self) -> None:
-        """Wait for everything enqueued."""
+        """Wait for all enqueued work."""
         self.runtime.finish()
 
     def start_profiling(self) -> None:
-        """Time every launch from now on."""
+        """Time all later launches."""
         self.runtime.start_profiling()
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
@@ -122,5 +122,5 @@ class CudaBackend(CoreMethods):
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Return a native kernel for `op`, or the reason why there is none."""
+        """Return a native kernel for `op`, or the reason why it has none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)

@@ -85,7 +85,7 @@ class Blas:
     def __init__(self, stream: Any) -> None:
         self._handle = cublas.create()
         cublas.setStream(self._handle, stream.ptr)
-        # CuPy's own switch. By default, products of float32 do not use TensorFloat-32.
+        # CuPy's setting. By default, products of float32 do not use TensorFloat-32.
         mode = _TF32 if os.environ.get("CUPY_TF32", "0") == "1" else cublas.CUBLAS_DEFAULT_MATH
         cublas.setMathMode(self._handle, mode | _EXACT_REDUCTION)
 
@@ -116,7 +116,7 @@ class Blas:
         return batched_product
 
     def prepare_pointer_arrays(self, g: Gemm) -> Any | None:
-        """Return a function of three pointer arrays of `count` addresses; None if cuBLAS has none for the dtype."""
+        """Return a function of three pointer arrays of `count` addresses; None if cuBLAS lacks the call for the dtype."""
         if g.dtype is not g.out_dtype or g.dtype not in (dtypes.float32, dtypes.float64):
             return None
         multiply = cublas.sgemmBatched if g.dtype is dtypes.float32 else cublas.dgemmBatched

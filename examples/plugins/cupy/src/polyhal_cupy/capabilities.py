@@ -10,7 +10,10 @@ from polyhal.hal.member_names import OPTIONAL_BINARY, OPTIONAL_REDUCE, OPTIONAL_
 
 
 def capabilities(properties: dict[str, Any]) -> Capabilities:
-    """Return the capabilities, from what CUDA reports. All dtypes are supported; half precision computes in float32."""
+    """Return the capabilities from the properties reported by CUDA.
+
+    All dtypes are supported; half precision computes in float32.
+    """
     return Capabilities(
         unary=offered(OPTIONAL_UNARY),
         binary=offered(OPTIONAL_BINARY),

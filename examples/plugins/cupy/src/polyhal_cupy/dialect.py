@@ -13,7 +13,7 @@ _OWN_NAMES = {
     "sine": "sin", "cosine": "cos", "tangent": "tan", "error_function": "erf", "signed_power": "pow",
     "normal_distribution": "normcdf",
 }  # fmt: skip
-"""Functions that CUDA has under other names, accurate for all arguments."""
+"""Functions with other names in CUDA, accurate for all arguments."""
 
 
 def type_name(cls: RegisterClass) -> str:
@@ -27,7 +27,7 @@ def register_type(dtype: DType) -> str:
 
 
 class CudaDialect:
-    """Spells the operations of an expression template in CUDA C++. Stateless."""
+    """Translates the operations of an expression template to CUDA C++. Stateless."""
 
     def constant(self, text: str, cls: RegisterClass) -> str:
         if cls == "float":

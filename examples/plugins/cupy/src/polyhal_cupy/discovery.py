@@ -22,7 +22,7 @@ def probe() -> list[DeviceInfo]:
 
 
 def select(selector: str) -> int:
-    """Return the number of the device that `selector` names. Raises DeviceUnavailableError with the candidates."""
+    """Return the number of the device for `selector`. Raises DeviceUnavailableError with the candidates."""
     devices = probe()
     if selector.isdigit() and int(selector) < len(devices):
         return int(selector)
@@ -43,7 +43,7 @@ def describe(number: int) -> DeviceInfo:
         type=DeviceType.INTEGRATED_GPU if properties["integrated"] else DeviceType.GPU,
         memory=int(properties["totalGlobalMem"]),
         driver=f"CUDA {driver // 1000}.{driver % 1000 // 10}",
-        # In the same form as in the OpenCL backend, so that both are recognized as one card.
+        # The form is equal to the OpenCL backend's, so that both are recognized as one card.
         id=f"pci/{runtime.deviceGetPCIBusId(number).lower()}",
         selector=str(number),
         vendor="NVIDIA",

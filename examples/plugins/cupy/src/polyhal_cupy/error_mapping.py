@@ -7,16 +7,17 @@ from cupy.cuda import cublas, driver, runtime
 from polyhal.hal.errors import BackendError, DeviceLostError, OutOfMemoryError, PolyhalError, message
 
 ERRORS = (runtime.CUDARuntimeError, driver.CUDADriverError, cublas.CUBLASError)
-"""Exceptions that CuPy raises. The status codes used here are the same for the runtime and the driver."""
+"""Exceptions that CuPy raises. The status codes used here are equal in the runtime and the driver."""
 
 _MEMORY = frozenset({2})
 _CUBLAS_MEMORY = frozenset({3})
 _LOST = frozenset({4, 46, 201, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
-"""After one of these the context is unusable: illegal access, time-out, failed launch, uncorrectable memory, and the like."""
+"""Status codes after which the context is unusable: illegal access, time-out, failed launch, uncorrectable memory, and
+similar."""
 
 
 def translate(error: Exception, action: str, device: str) -> PolyhalError:
-    """Return the typed error for a failed call; `action` says what was attempted, with sizes."""
+    """Return the typed error for a failed call; `action` describes the attempt, with sizes."""
     status = getattr(error, "status", None)
     text = f"{action} failed with {error}"
     if status in (_CUBLAS_MEMORY if isinstance(error, cublas.CUBLASError) else _MEMORY):

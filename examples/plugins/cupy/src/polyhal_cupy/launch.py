@@ -1,6 +1,6 @@
 """Launches: kernels with arguments in the kernel's order, bound to constants and to positions in the argument list of an op.
 
-Handles are device addresses, so a tensor and a workspace both arrive in a kernel as one pointer to the first element.
+Handles are device addresses, so a kernel receives both a tensor and a workspace as one pointer to the first element.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LoadedKernel:
 
     @property
     def struct(self) -> np.dtype[np.void]:
-        """The layout of the first parameter, a struct that is passed by value."""
+        """Layout of the first parameter, a struct passed by value."""
         return self.signature.structs[self.signature.parameters[0].name]
 
 
@@ -40,14 +40,14 @@ def address(argument: Any) -> int:
 
 
 def _upload(table: Table) -> Any:
-    """A table in the memory of the current device."""
+    """Copy a table to the memory of the current device."""
     import cupy
 
     return cupy.asarray(np.array(table.values or (0,), np.int32))
 
 
 class ArgumentValues:
-    """The values of a kernel's parameters, from the arguments of an op."""
+    """Values of a kernel's parameters, from the arguments of an op."""
 
     __slots__ = ("_numbers", "_pointers", "_tables", "_template")
 
@@ -95,7 +95,7 @@ class KernelLaunch:
         threads: int,
         workspace: tuple[int, ...] = (),
     ) -> None:
-        """`parameters` come in the kernel's order; `workspace` is in bytes."""
+        """Prepare a launch. `parameters` are in the kernel's order; `workspace` is in bytes."""
         self._runtime = runtime
         self.name = name
         self.workspace = workspace
@@ -110,7 +110,7 @@ class KernelLaunch:
 
 
 def _wrapped(bits: int, signed: bool) -> Callable[[Any], np.generic]:
-    """Return a converter that wraps integers modulo 2^bits, as C does; NumPy would raise."""
+    """Return a converter that wraps integers modulo 2^bits, as in C; NumPy would raise."""
     kind = np.dtype(f"{'int' if signed else 'uint'}{bits}").type
     low, span = -(1 << (bits - 1)) if signed else 0, 1 << bits
     return lambda value: kind((int(value) - low) % span + low)
@@ -127,7 +127,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 class StructLaunch:
-    """One launch of a kernel whose first parameter is a struct by value, which holds addresses and is filled at every call."""
+    """One launch of a kernel whose first parameter is a struct of addresses, passed by value and filled at every call."""
 
     __slots__ = ("_arguments", "_blocks", "_fill", "_function", "_runtime", "_threads", "name", "workspace")
 
@@ -141,7 +141,9 @@ class StructLaunch:
         blocks: int,
         threads: int,
     ) -> None:
-        """`fill` returns the struct, of layout `kernel.struct`, for the arguments of a call; `args` binds the other parameters.
+        """Prepare a launch.
+
+        `fill` returns the struct, of layout `kernel.struct`, for the arguments of a call; `args` binds the others.
 
         Raises KernelArgumentError if `args` do not fit the kernel.
         """

@@ -24,11 +24,11 @@ _CHUNK = 8 * 2**20
 """Bytes of a staging buffer."""
 _CHUNKS = 3
 _ALREADY_ENABLED = 704
-"""CUDA's status where another library has let the device reach its peer before."""
+"""CUDA's status if another library has already enabled access to the peer."""
 
 
 class StreamEvent:
-    """A point in the stream, as a `CompletionEvent` of the contract. It keeps `keep` alive until it is complete."""
+    """A point in the stream; implements `CompletionEvent`. It keeps `keep` alive until it is complete."""
 
     __slots__ = ("_event", "_keep", "_runtime")
 
@@ -39,7 +39,7 @@ class StreamEvent:
         self._keep = keep
 
     def wait(self) -> None:
-        """Block until everything before the event is done. Raises the typed error of work that failed."""
+        """Block until all work before the event is done. Raises the typed error of work that failed."""
         try:
             self._event.synchronize()
         except error_mapping.ERRORS as error:
@@ -47,15 +47,15 @@ class StreamEvent:
         self._keep = None
 
     def is_complete(self) -> bool:
-        """Return whether everything before the event is done."""
+        """Return whether all work before the event is done."""
         return bool(self._event.done)
 
     def let_wait(self, runtime: Runtime) -> None:
-        """Let further work of a device, which may be another one, start after the event."""
+        """Make later work of a device, possibly another one, wait for the event."""
         runtime.stream.wait_event(self._event)
 
     def add_callback(self, callback: Callback) -> None:
-        """Call `callback` when everything before the event is done. Few events have one, so that each gets a thread."""
+        """Call `callback` when all work before the event is done. Few events have callbacks, so each uses a separate thread."""
         if self.is_complete():
             self._call(callback)
         else:
@@ -78,10 +78,10 @@ class DeviceMemory:
         self._staging: _StagingRing | None = None
         self._lock = threading.Lock()
         self._reached: dict[int, bool] = {}
-        """By number of another device: whether this one reaches its memory."""
+        """Whether this device can access another device's memory, by number."""
 
     def available(self) -> int:
-        """Return the bytes that are free, considering all processes."""
+        """Return the free bytes, considering all processes."""
         cuda.setDevice(self._runtime.number)
         free: int = cuda.memGetInfo()[0]
         return free
@@ -129,7 +129,7 @@ class DeviceMemory:
         return self._guarded(f"copying {src.nbytes} bytes to the device", enqueue)  # type: ignore[no-any-return]
 
     def reaches(self, peer: Runtime) -> bool:
-        """Return whether the driver copies from another device without the host, and let it."""
+        """Return whether the driver can copy from another device without the host, and enable it."""
         if peer.number == self._runtime.number:
             return True
         with self._lock:
@@ -138,7 +138,7 @@ class DeviceMemory:
             return self._reached[peer.number]
 
     def receive(self, peer: Runtime, src: int, dst: int, nbytes: int) -> StreamEvent:
-        """Start to copy from another device, between what both streams have and what they get."""
+        """Start to copy from another device, ordered between earlier and later work of both streams."""
         own = self._runtime
 
         def enqueue() -> StreamEvent:
@@ -180,7 +180,7 @@ class _StagingRing:
         self._lock = threading.Lock()
 
     def _next_chunk(self) -> int:
-        """Return the index of the next buffer, once its last transfer is complete."""
+        """Return the index of the next buffer after its last transfer is complete."""
         index = self._next
         self._next = (index + 1) % _CHUNKS
         event, self._events[index] = self._events[index], None

@@ -1,7 +1,7 @@
 """Collectives by NCCL among CUDA devices of one process. Importing this module does not import CuPy.
 
-Every call goes to the streams on which the devices work, so that NCCL's kernels take their place there. Sums are taken in the
-order that NCCL finds best for the machine: always the same one, but not that of the members.
+Every call is enqueued on the devices' compute streams, so that NCCL's kernels are ordered with other work. NCCL chooses
+the order of summation for the machine: it is fixed, but differs from the order of participants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
 
 _BYTES = 1
-"""NCCL's number of uint8, in which everything is sent that is not reduced."""
+"""NCCL's number of uint8, the dtype of all transfers without a reduction."""
 _DTYPES = {
     dtypes.int8: 0, dtypes.uint8: 1, dtypes.int32: 2, dtypes.uint32: 3, dtypes.int64: 4, dtypes.uint64: 5,
     dtypes.float16: 6, dtypes.float32: 7, dtypes.float64: 8, dtypes.bfloat16: 9,
@@ -35,16 +35,16 @@ Call = Callable[[], None]
 
 
 class NcclCommunicator(Communicator):
-    """Collectives by NCCL, and through the host where NCCL lacks the dtype or treats NaN in its own way."""
+    """Collectives by NCCL, or through the host if NCCL lacks the dtype or does not propagate NaN."""
 
     def __init__(self, devices: Sequence[Device], library: Any) -> None:
-        """`library` is `cupy.cuda.nccl`. Raises ValueError for no device, or one that is named twice."""
+        """Use `library`, which is `cupy.cuda.nccl`. Raises ValueError without devices, or for a repeated device."""
         super().__init__(devices)
         self._library = library
         self._host = LocalCommunicator(devices)
         self._lock = threading.Lock()
         self._ranks: list[Any] = []
-        """NCCL's handles, one for each member, made when they are first needed."""
+        """NCCL's handles, one for each participant, created at first use."""
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """See `Communicator`."""
@@ -68,13 +68,13 @@ class NcclCommunicator(Communicator):
                     library.groupEnd()
         except library.NcclError as error:
             problem = f"NCCL failed: {error}"
-            fix = "NCCL_DEBUG=WARN makes it say why; without its library the host carries collectives"
+            fix = "NCCL_DEBUG=WARN prints the reason; without its library, collectives run through the host"
             raise BackendError(message(str(collective), problem, fix=fix, device=self.devices[0].name)) from error
 
     def _calls(
         self, collective: Collective, dtype: DType, sources: Sequence[Ref | None], targets: Sequence[Ref | None]
     ) -> Iterator[Call]:
-        """What NCCL is to do, as one group. Copies what a member gives to itself."""
+        """Yield the calls of NCCL for one group. A participant's data for itself are copied."""
         counts, starts, root, size = collective.counts, collective.starts, collective.root, dtype.itemsize
         even = len(set(counts)) == 1
         send = [address(s) if s is not None else 0 for s in sources]
@@ -112,7 +112,7 @@ class NcclCommunicator(Communicator):
                     yield from self._sent(i, s, root, receive[root] + starts[i] * size, counts[i] * size)
 
     def _sent(self, source: int, start: int, target: int, to: int, nbytes: int) -> Iterator[Call]:
-        """Send bytes from one member to another one or to itself."""
+        """Yield the calls that send bytes from one participant to another or to itself."""
         if not nbytes or (source == target and start == to):
             return
         sender, receiver = self.devices[source].backend.runtime, self.devices[target].backend.runtime  # type: ignore[attr-defined]
@@ -123,14 +123,14 @@ class NcclCommunicator(Communicator):
 def _reduced(
     members: Sequence[Any], count: int, offset: int, number: int, reduction: int, root: int
 ) -> Iterator[Call]:
-    """Reduce a range, `offset` bytes from the start of the sources, into the whole target of `root`."""
+    """Yield the calls that reduce a range, `offset` bytes from the start of the sources, into the whole target of `root`."""
     if count:
         for i, rank, s, t, stream in members:
             yield partial(rank.reduce, s + offset, t if i == root else 0, count, number, reduction, root, stream)
 
 
 def nccl_library() -> Any:
-    """Return `cupy.cuda.nccl`; None where NCCL is not installed."""
+    """Return `cupy.cuda.nccl`; None if NCCL is not installed."""
     try:
         from cupy.cuda import nccl
     except ImportError:
@@ -139,10 +139,10 @@ def nccl_library() -> Any:
 
 
 def _reduces(reduction: Reduction, dtype: DType) -> bool:
-    """Whether NCCL reduces as Polyhal does: it may lose NaN in maxima and minima."""
+    """Return whether NCCL's reduction agrees with Polyhal's: it may lose NaN in maxima and minima."""
     return dtype in _DTYPES and (reduction is Reduction.SUM or not dtype.is_floating_point)
 
 
 def address(ref: Ref) -> int:
-    """Return where elements lie on their device."""
+    """Return the device address of the first element."""
     return int(ref.handle) + ref.offset * ref.dtype.itemsize

@@ -17,13 +17,13 @@ from polyhal_cupy import error_mapping
 
 KERNELS = "polyhal_cupy.kernels"
 KERNEL_WORDS = "KERNEL"
-"""The macro that begins each kernel's declaration (kernels/lib/dtypes.cuh)."""
+"""Macro that begins each kernel's declaration (kernels/lib/dtypes.cuh)."""
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
 _CONTEXT_LINES = 4
 
 
 class ProgramStore:
-    """The programs of one device, whose compute capability is `architecture` (90 for 9.0)."""
+    """Programs of one device with compute capability `architecture` (90 for 9.0)."""
 
     def __init__(self, architecture: int, device_name: str) -> None:
         self._name = device_name
@@ -37,7 +37,7 @@ class ProgramStore:
         self._modules: dict[tuple[Any, ...], Module] = {}
         self._lock = threading.Lock()
         self.builds = 0
-        """Programs compiled from source, for tests."""
+        """Number of programs compiled from source, for tests."""
         self.disk = None if env.no_program_cache() else DiskCache(env.cache_dir() / "cuda" / "programs")
 
     def function(self, source: str, name: str, definitions: Definitions) -> Any:
@@ -59,7 +59,7 @@ class ProgramStore:
                 try:
                     signature = self._declared.of(source, name, definitions)
                 except ValueError as error:
-                    problem = f"the parameters of the kernel cannot be read: {error}"
+                    problem = f"the parameters of the kernel cannot be parsed: {error}"
                     raise KernelBuildError(message(source, problem, device=self._name)) from None
                 self._signatures[key] = signature
         return signature
@@ -105,5 +105,5 @@ def _explain(label: str, text: str, options: tuple[str, ...], log: str, device: 
     centre = int(match.group(1)) if match else 1
     first, last = max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES)
     shown = "\n".join(f"{'>' if n == centre else ' '}{n:5d} | {lines[n - 1]}" for n in range(first, last + 1))
-    problem = message(label, "NVRTC refused the kernel", fix="report this with the log below", device=device)
+    problem = message(label, "NVRTC rejected the kernel", fix="report this with the log below", device=device)
     return f"{problem}\noptions: {' '.join(options)}\nsource:\n{shown}\nlog:\n{log.strip()}"

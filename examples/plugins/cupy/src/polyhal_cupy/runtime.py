@@ -69,7 +69,7 @@ class Runtime:
     def enqueue(
         self, name: str, function: Any, blocks: tuple[int, ...], threads: tuple[int, ...], values: Sequence[Any]
     ) -> None:
-        """Launch a kernel on the stream. Raises typed errors that name the kernel."""
+        """Launch a kernel on the stream. Raises typed errors with the kernel's name."""
         try:
             # The current device is per thread, and the calling thread may have used another one.
             cuda.setDevice(self.number)
@@ -83,7 +83,7 @@ class Runtime:
             raise error_mapping.translate(error, action, self.info.name) from error
 
     def call(self, name: str, work: Any) -> None:
-        """Call `work`, through which a library enqueues something on the stream, with the device current."""
+        """Call `work`, which enqueues a library's work on the stream, with the device current."""
         try:
             cuda.setDevice(self.number)
             # CuPy's libraries use the current stream of the calling thread.
@@ -103,7 +103,7 @@ class Runtime:
         return _Timed(self.stream, begin, end)
 
     def start_profiling(self) -> None:
-        """Time every launch from now on."""
+        """Time all later launches."""
         cuda.setDevice(self.number)
         self.finish()
         self._origin = cupy.cuda.Event()
@@ -122,7 +122,7 @@ class Runtime:
         return [(name, nanoseconds(begin), nanoseconds(end)) for name, begin, end in events]
 
     def finish(self) -> None:
-        """Wait for everything enqueued. Raises the typed error of work that failed."""
+        """Wait for all enqueued work. Raises the typed error of work that failed."""
         try:
             cuda.setDevice(self.number)
             self.stream.synchronize()
@@ -131,7 +131,7 @@ class Runtime:
 
 
 class _Timed:
-    """Context manager that records events around what is enqueued."""
+    """Context manager that records events around enqueued work."""
 
     __slots__ = ("_begin", "_end", "_stream")
 

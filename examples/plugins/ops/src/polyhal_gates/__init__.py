@@ -1,4 +1,4 @@
-"""Ops for Polyhal: `swiglu` and `softcap`. Importing this package declares nothing yet."""
+"""Ops for Polyhal: `swiglu` and `softcap`. Importing this package does not declare them yet."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The declarations: what the ops compute, how they run without a kernel, their kernels, gradients and samples."""
+"""The declarations of the ops: formulas, decompositions, kernels, gradients and samples."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from polyhal.hal.ops.user_kernels import source_kernel
 
 
 def swiglu_reference(x: np.ndarray) -> np.ndarray:
-    """`silu(a) * b`, where `a` and `b` are the halves of `x` along its last axis (Shazeer 2020, arXiv:2002.05202)."""
+    """Compute `silu(a) * b` for the halves `a` and `b` of `x` along its last axis (Shazeer 2020, arXiv:2002.05202)."""
     a, b = np.split(x, 2, axis=-1)
     return a / (1 + np.exp(-a)) * b
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    """Half of the last axis is left."""
+    """Return the output's spec: half of the last axis."""
     x = first_tensor(specs)
     if not x.ndim or x.shape[-1] % 2:
         raise ShapeError(message("swiglu", f"x has the shape {x.shape}", expected="a last axis of even length"))

@@ -15,7 +15,7 @@ INFO = DeviceInfo("tiny", "Tiny device", DeviceType.CPU, memory=1 << 30, driver=
 
 
 def probe() -> list[DeviceInfo]:
-    """List the devices that exist now. If a driver is missing, raise an error that says what to install."""
+    """Return the available devices. If a driver is missing, raise an error with installation advice."""
     return [INFO]
 
 
@@ -27,7 +27,7 @@ def view(ref: Ref) -> np.ndarray:
 
 
 class Memory:
-    """The part of the contract that moves bytes."""
+    """Memory and transfers of the contract."""
 
     info = INFO
     capabilities = Capabilities(compute=frozenset(dtypes.ALL) - {dtypes.float16, dtypes.bfloat16})
@@ -39,7 +39,7 @@ class Memory:
         return bytearray(nbytes)
 
     def deallocate(self, handle: bytearray) -> None:
-        """The garbage collector releases it."""
+        """No-op: the garbage collector releases the memory."""
 
     def copy_to_device(self, src: memoryview, dst: bytearray, offset: int) -> None:
         dst[offset : offset + src.nbytes] = src
@@ -48,11 +48,11 @@ class Memory:
         dst[:] = memoryview(src)[offset : offset + dst.nbytes]
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """No-op: work is never pending."""
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> Any:
-    """Divide floats as IEEE 754 does, and round integers towards zero, where NumPy rounds down."""
+    """Divide floats by IEEE 754, and round integers towards zero, unlike NumPy, which rounds down."""
     if a.dtype.kind == "f":
         return a / b
     quotient = a // b
@@ -70,7 +70,7 @@ REDUCE: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "prod": n
 
 
 class TinyBackend(Memory):
-    """The part of the contract that computes."""
+    """Arithmetic of the contract."""
 
     def __init__(self, selector: str) -> None:
         """Open the device that `probe` listed with this selector."""

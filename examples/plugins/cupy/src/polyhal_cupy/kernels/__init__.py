@@ -1,1 +1,1 @@
-"""The kernels, in CUDA C++. Each file compiles alone: every constant has a default."""
+"""The kernels, in CUDA C++. Each file compiles by itself: every constant has a default."""

@@ -9,8 +9,8 @@ kernel's source when the launch is built. `LaunchSequence` combines several laun
 
 To add a kernel:
 
-1. Write `kernels/FAMILY/KERNEL.cu`, which compiles alone (every constant has a default).
-2. Write `lowering/FAMILY/STRATEGY.py`, which launches it; give it the kernel's name if it serves only that one. The family's
+1. Write `kernels/FAMILY/KERNEL.cu`, which compiles by itself (every constant has a default).
+2. Write `lowering/FAMILY/STRATEGY.py`, which launches it; with the kernel's name if it launches only that kernel. The family's
    table `LOWERINGS`, from op name to function, is in that file, or in `dispatch.py` if there are several strategies.
 3. Add the module with the table to `_FAMILIES` here.
 """

@@ -1,10 +1,10 @@
-// The row operations of attention between its matrix products: softmax of masked scores, in place, and in the gradient the
-// gradients of the scores from those of the probabilities.
+// The row operations of attention between its matrix products: softmax of masked scores, in place, and in the backward
+// pass the gradients of the scores from the gradients of the probabilities.
 //
-// Scores are (batch, queries, keys), contiguous; row `row_index` belongs to query `row_index % queries`. With CAUSAL, query t
-// sees the keys up to t + keys - queries; only the keys that the band_limit query of its `band` sees are read and written. If the
-// following products take half precision, results are stored as sums of two terms, high and low, that together have the
-// precision of float32 (SPLIT).
+// Scores are (batch, queries, keys), contiguous; row `row_index` belongs to query `row_index % queries`. With CAUSAL,
+// query t attends to the keys up to t + keys - queries; only the keys visible to the band_limit query of its `band` are
+// read and written. If the following products use half precision, results are stored as sums of two terms, high and
+// low, with the precision of float32 (SPLIT).
 
 #ifndef CAUSAL
 #define CAUSAL 1
@@ -34,7 +34,7 @@
         const uint32 batch2, const int64 mask0, const int64 mask1, const int64 mask2, const int64 mask_row, \
         const int64 mask_column
 
-// This thread's row and query, the number of keys visible to it and to its band; then the row of the mask.
+// This thread's row and query, the number of keys visible to the query and to its band, and the row of the mask.
 #define LOCATE \
     const uint64 row_index = row_id(); \
     if (row_index >= rows) return; \
@@ -82,11 +82,11 @@ KERNEL attention_softmax(real *scores, MASK_PARAMETER real *lse, const int64 lse
     real maximum = -INFINITY, sum = 0;
     for_row(visible, [&](int slot, uint32 i) { maximum = fmax(maximum, score(slot, i)); });
     maximum = group_max(maximum);
-    // A row without visible keys has no maximum to subtract, and gives zeros.
+    // A fully masked row has no maximum to subtract, and results in zeros.
     if (maximum == -INFINITY) maximum = 0;
     for_row(visible, [&](int slot, uint32 i) { sum += exp(score(slot, i) - maximum); });
     sum = group_sum(sum);
-    // In two parts: their sum would lose the logarithm beside a score that a mask made large.
+    // Stored as two parts: their sum would lose the logarithm if a mask makes the scores large.
     if (lane_id() == 0) {
         real *parts = lse + lse_offset + 2 * (int64)row_index;
         parts[0] = maximum;

@@ -1,12 +1,12 @@
-// im2col copies the windows of images to the columns of a matrix; col2im adds the columns to the images they came from.
+// im2col copies the windows of images to the columns of a matrix; col2im adds the columns to their images.
 //
 // Row p of the columns is (channel, kernel row, kernel column), its element l the window (row, column) of an image. Element
-// (p, n, l) lies at p * p_step + n * n_step + l.
+// (p, n, l) is at p * p_step + n * n_step + l.
 
 #ifndef DTYPE
 #define DTYPE float32
 #endif
-// The dtype of the columns that col2im adds.
+// Dtype of the columns that col2im adds.
 #ifndef COLUMN_DTYPE
 #define COLUMN_DTYPE float32
 #endif

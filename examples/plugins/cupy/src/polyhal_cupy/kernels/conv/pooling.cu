@@ -84,7 +84,7 @@ KERNEL max_pool_grad(const DTYPE *g, const DTYPE *x, DTYPE *dx, GEOMETRY, STEPS(
 
 inline int32 overlap(int32 start, int32 length, int32 limit) { return smaller(start + length, limit) - larger(start, 0); }
 
-// In ceil mode the last windows reach beyond the padding, where nothing counts.
+// In ceil mode the last windows reach beyond the padding, whose elements are not counted.
 #if INCLUDE_PADDING
 #define COUNT(top, left) \
     ((min(top + kernel_h, height + padding_h) - (top)) * (min(left + kernel_w, width + padding_w) - (left)))

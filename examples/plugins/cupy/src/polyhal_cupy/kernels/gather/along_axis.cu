@@ -1,6 +1,6 @@
-// Elements along an axis by index. Tensors are (outer, axis, inner). take copies data[.., index, ..] to out; scatter adds data
-// atomically to out[.., index, ..], which has been zeroed. Negative indices count from the end; indices out of range give 0 or
-// are skipped.
+// Elements along an axis by index. Tensors are (outer, axis, inner). take copies data[.., index, ..] to out; scatter
+// adds data atomically to out[.., index, ..], which has been zeroed. Negative indices count from the end; indices out
+// of range yield 0 or are skipped.
 
 #ifndef DTYPE
 #define DTYPE float32

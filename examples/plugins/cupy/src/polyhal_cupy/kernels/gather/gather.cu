@@ -1,5 +1,5 @@
-// out[i, :] = x[index[i], :]; an index out of range gives a row of zeros. Data are moved as elements of ELEMENT_BYTES, as large
-// as the alignment permits; `width` and the strides count these.
+// out[i, :] = x[index[i], :]; an index out of range yields a row of zeros. Data are moved as elements of ELEMENT_BYTES,
+// as large as the alignment permits; `width` and the strides count these.
 
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64

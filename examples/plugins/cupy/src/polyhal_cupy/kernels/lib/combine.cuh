@@ -1,4 +1,4 @@
-// How two partial results are combined; the names are those of `COMBINE` in polyhal.backends.common. Largest and Smallest
+// Combination of two partial results; the names match `COMBINE` in polyhal.backends.common. Largest and Smallest
 // propagate NaN from either side: a NaN differs from itself.
 
 #ifndef POLYHAL_OPERATIONS

@@ -5,7 +5,7 @@
 
 #include "lib/dtypes.cuh"
 
-// Truncates towards zero. Where C leaves the result undefined: NaN gives 0, and unsigned types wrap negative values.
+// Truncates towards zero. If the result is undefined in C, NaN becomes 0, and unsigned types wrap negative values.
 template <typename I, typename F> inline I truncated(F value) {
     if (!(value == value)) return 0;
     return (I)-1 < 0 || value >= 0 ? (I)value : (I)(int64)value;
@@ -50,7 +50,7 @@ template <typename F> inline F float_remainder(F x, F y) {
     if (r == 0) return copysign(r, y);
     return (r < 0 && y > 0) || (r > 0 && y < 0) ? r + y : r;
 }
-// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+// As in Python, from the remainder, so that both agree if the quotient of x and y is rounded up.
 template <typename F> inline F float_floor_divide(F x, F y) {
     if (y == 0) return x / y;
     const F r = fmod(x, y), exact = (x - r) / y;
@@ -62,7 +62,7 @@ inline float64 floor_divide(float64 x, float64 y) { return float_floor_divide(x,
 inline float32 floor_remainder(float32 x, float32 y) { return float_remainder(x, y); }
 inline float64 floor_remainder(float64 x, float64 y) { return float_remainder(x, y); }
 
-// Exponentiation by squaring. Negative exponents give 0, the truncated reciprocal.
+// Exponentiation by squaring. Negative exponents result in 0, the truncated reciprocal.
 template <typename I> inline I integer_pow(I x, I y) {
     if (y < 0) return x == 1 || x == (I)-1 ? (y & 1 ? x : x * x) : 0;  // the truncated reciprocal
     I result = 1;

@@ -1,4 +1,4 @@
-// Several tensors in one launch. A slot holds one tensor per operand, given by addresses in the kernel's parameters, and is
+// Several tensors in one launch. A slot holds one tensor per operand, by addresses in the kernel's parameters, and is
 // divided into chunks of CHUNK elements. The chunks of all slots are numbered consecutively; each block processes one.
 
 #ifndef POLYHAL_SLOTS
@@ -7,7 +7,7 @@
 #ifndef REAL
 #define REAL float32
 #endif
-// Tensors of a slot; files with other than one define it.
+// Number of tensors per slot; files with another number define it.
 #ifndef OPERANDS
 #define OPERANDS 1
 #endif

@@ -98,7 +98,7 @@ template <typename T, typename F> inline void write_row(T *out, int64 step, uint
 #endif
 }
 
-// Combines one value per thread of the group; every thread gets the result. If GROUP exceeds a warp, the whole block must
+// Combines one value per thread of the group; every thread receives the result. If GROUP exceeds a warp, the whole block must
 // call it.
 template <typename F> inline real group_reduce(real value, real identity, F combine) {
 #if GROUP >= WARP

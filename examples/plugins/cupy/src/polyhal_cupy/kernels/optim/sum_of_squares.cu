@@ -1,5 +1,5 @@
-// The sum of squares of all elements of several tensors, in two stages of fixed order: one partial sum per chunk, from index
-// `first` on, then their sum by one block.
+// The sum of squares of all elements of several tensors, in two stages of fixed order: one partial sum per chunk,
+// starting at index `first`, then their sum by one block.
 
 #ifndef DTYPE
 #define DTYPE float32

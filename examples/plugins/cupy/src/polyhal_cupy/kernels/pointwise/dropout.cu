@@ -1,5 +1,5 @@
-// x with elements zeroed at random and the others scaled. A thread processes the four elements of one Philox block, so that the
-// same seed and offset drop the same elements in the gradient.
+// x with elements zeroed at random and the others scaled. A thread processes the four elements of one Philox block, so
+// that equal seeds and offsets drop the same elements in the gradient.
 
 #ifndef DTYPE
 #define DTYPE float32

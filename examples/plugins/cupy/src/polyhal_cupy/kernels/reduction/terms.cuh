@@ -1,4 +1,4 @@
-// What the reductions share: the terms and how they are combined.
+// Common parts of the reductions: terms and their combination.
 //
 // Results are numbered over two kept axes (lengths k0, k1, strides k0s, k1s), terms over two reduced axes (the inner of length
 // r1 and stride r1s, the outer of stride r0s). Split p of `splits` begins at term p * split_length. `divisor` applies with DIVIDE.

@@ -1,5 +1,5 @@
 // Cross entropy of rows of logits with integer classes, the logsumexp of each row, and the gradient with respect to the logits.
-// Rows whose class is ignored give 0; those whose class is out of range give NaN.
+// Rows with an ignored class result in 0, rows with a class out of range in NaN.
 
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
@@ -29,7 +29,7 @@ KERNEL cross_entropy(const DTYPE *x, const INDEX_DTYPE *target, real *loss, real
     sum = group_sum(sum);
     if (SMOOTHED) logits = group_sum(logits);
     if (lane_id() != 0) return;
-    // Relative to the largest logit, beside which the logarithm would be lost.
+    // Relative to the largest logit, to which the logarithm would be lost when added.
     const real logarithm = log(sum);
     const int64 label = (int64)widen(target[(int64)row_index * target_step]);
     real value = label == ignored ? 0 : NAN;

@@ -60,7 +60,7 @@ KERNEL norm_rows(const DTYPE *x,
     scales[row_index] = scale;
 }
 
-// With n = (x - mean) * scale and s = g * weight, each row gives scale * (s - mean(s) - n * mean(s * n)); RMS norm lacks
+// With n = (x - mean) * scale and s = g * weight, each row results in scale * (s - mean(s) - n * mean(s * n)); RMS norm lacks
 // the second term.
 KERNEL norm_rows_grad(const DTYPE *g, const DTYPE *x,
 #if WEIGHT

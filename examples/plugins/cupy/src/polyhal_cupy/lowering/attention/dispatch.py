@@ -1,11 +1,11 @@
 """Attention and its gradient: batched products by cuBLAS, with one softmax kernel between them.
 
 Queries, keys and values are passed to cuBLAS with their strides, so that heads that are views of one projection are not
-copied. Scores are kept in float32; if they take too much memory, the batch is processed in parts. Under a causal mask,
-queries are processed in bands, each with the keys that its last query sees: the other scores are never computed.
+copied. Scores are stored in float32; if they exceed a memory limit, the batch is processed in parts. Under a causal
+mask, queries are processed in bands, each with the keys visible to its last query: the other scores are never computed.
 
-Products of half precision run on tensor cores. Probabilities rounded to half precision would lose digits of the result, so
-they are split into two half-precision terms (as in bf16x2 schemes) and multiplied twice.
+Products of half precision run on tensor cores. Probabilities rounded to half precision would lose accuracy, so they are
+split into two half-precision terms (as in bf16x2 schemes) and multiplied twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _attention(
     bands = problem.bands(bool(params["causal"]))
     softmax = SoftmaxLauncher(runtime, problem, q.dtype, mask, bool(params["causal"]), bands[0].rows)
     if softmax.split and not outputs[0].aligned:
-        return Declined("an output that is not aligned")
+        return Declined("the output is not aligned")
     addresses, scores, high, low, accumulator = range(6, 11)
     terms = (high, low) if softmax.split else ()
     parts = problem.parts(itemsize)
@@ -85,7 +85,7 @@ def _attention_grad(
     assert isinstance(v, Spec)
     real = score_dtype(q.dtype)
     if not isinstance(lse, Spec) or lse.dtype is not real or not lse.is_contiguous:
-        return Declined("a logsumexp of an unexpected dtype or layout")
+        return Declined("the logsumexp has an unexpected dtype or layout")
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     problem = describe((g, q, k, v), mask, t, s, d, e)
     if isinstance(problem, Declined):
@@ -93,7 +93,7 @@ def _attention_grad(
     bands = problem.bands(bool(params["causal"]))
     softmax = SoftmaxLauncher(runtime, problem, q.dtype, mask, bool(params["causal"]), bands[0].rows)
     if softmax.split and not all(o.aligned for o in outputs):
-        return Declined("an output that is not aligned")
+        return Declined("the output is not aligned")
     dq, dk, dv = range(7, 10)
     addresses, scores, gradients, p_high, p_low, ds_high, ds_low, accumulator = range(10, 18)
     terms = (p_high, p_low, ds_high, ds_low) if softmax.split else ()

@@ -17,14 +17,14 @@ from polyhal_cupy.lowering.gemm.cublas import Matrices
 
 _BATCH_AXES = 3
 _SCORE_BYTES = 1 << 30
-"""Memory for the scores of one part of the batch."""
+"""Maximum bytes for the scores of one part of the batch."""
 _BAND, _BANDS = 128, 8
-"""Queries of a band at least, and the approximate number of bands at most."""
+"""Minimum queries per band, and approximate maximum number of bands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """`rows` queries from `first` on, and the number of keys visible to the last of them."""
+    """`rows` queries starting at `first`, and the number of keys visible to the last of them."""
 
     first: int
     rows: int
@@ -33,14 +33,14 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The batch from index `start` of its first axis on; `batch` are the lengths of the part."""
+    """A part of the batch, starting at index `start` of its first axis, with lengths `batch`."""
 
     start: int
     batch: tuple[int, int, int]
 
     @property
     def count(self) -> int:
-        """Heads, of all sequences together."""
+        """Total number of heads of all sequences."""
         return math.prod(self.batch)
 
 
@@ -54,17 +54,17 @@ class AttentionProblem:
     d: int
     e: int
     batch_strides: tuple[tuple[int, int, int], ...]
-    """Per operand, in argument order; those of the mask come last."""
+    """Batch strides per operand, in argument order; the mask's come last."""
     mask_strides: tuple[int, int] = (0, 0)
 
     @property
     def matrices_per_index(self) -> int:
-        """Matrices per index of the first batch axis."""
+        """Number of matrices per index of the first batch axis."""
         return self.batch[1] * self.batch[2]
 
     def bands(self, causal: bool) -> list[Band]:
-        """Return bands of queries in order. Under a causal mask, each band needs only the keys its last query sees."""
-        if not causal or self.s < self.t:  # with fewer keys than queries, some queries see no key
+        """Return bands of queries in order. Under a causal mask, each band only uses the keys visible to its last query."""
+        if not causal or self.s < self.t:  # with fewer keys than queries, some queries are fully masked
             return [Band(0, self.t, self.s)]
         height = round_up(max(ceil_div(self.t, _BANDS), _BAND), _BAND)
         ends = [*range(height, self.t, height), self.t]
@@ -93,7 +93,7 @@ def describe(
         mask_strides = broadcast_strides(mask.shape, mask.strides, (*lead, t, s))
     lengths, merged = collapse(lead, (*strides, mask_strides[:-2]))
     if len(lengths) > _BATCH_AXES:
-        return Declined(f"{len(lengths)} leading axes cannot be merged; the kernels take {_BATCH_AXES}")
+        return Declined(f"{len(lengths)} leading axes remain after merging; the kernels support {_BATCH_AXES}")
     fill = _BATCH_AXES - len(lengths)
     # The longest axis comes first, because parts of the batch are ranges of it.
     b = (*lengths, *(1,) * fill)
@@ -104,14 +104,14 @@ def describe(
 
 
 def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
-    """Why these operands are not supported; empty if they are."""
+    """Return the reason why these operands are not supported; empty if they are."""
     if not isinstance(mask, Spec | None):
-        return "a mask that is a number"
+        return "the mask is a number"
     reason = attention.refusal(tensors, mask)
     if reason:
         return reason
     assert tensors[0] is not None
-    return "" if blas.supports(tensors[0].dtype) else "operands that cuBLAS does not multiply"
+    return "" if blas.supports(tensors[0].dtype) else "cuBLAS does not support the operands' dtype"
 
 
 def score_dtype(dtype: DType) -> DType:

@@ -17,12 +17,12 @@ from polyhal_cupy.runtime import Runtime
 
 
 class AttentionProducts:
-    """The products with score matrices for one part of the batch. `failed` is set if cuBLAS cannot take one of them."""
+    """The products with score matrices for one part of the batch. `failed` is set if cuBLAS does not support one of them."""
 
     def __init__(
         self, runtime: Runtime, problem: AttentionProblem, bands: Sequence[Band], part: Part, dtype: DType, place: int
     ) -> None:
-        """`place` is the argument index of the workspace for pointer arrays."""
+        """Prepare the products; `place` is the argument index of the workspace for pointer arrays."""
         self.arrays = PointerArrays(runtime, place, part.batch)
         self._runtime = runtime
         self._problem = problem
@@ -45,7 +45,7 @@ class AttentionProducts:
         return scores.from_row(band.first)
 
     def scores(self, out: int, a: Matrices, b: Matrices, k: int, alpha: float, name: str) -> list[Step]:
-        """out = alpha a b^T for `a` of queries and `b` of keys, with `k` features; `out` is an argument index."""
+        """Return steps for out = alpha a b^T; `a` are queries, `b` keys, with `k` features; `out` is an argument index."""
         steps: list[Step] = []
         dtype = score_dtype(self._dtype)
         for band in self._bands:
@@ -57,7 +57,7 @@ class AttentionProducts:
         self, weights: Sequence[int], b: Matrices, out: int, columns: int, accumulator: int, alpha: float, name: str, *,
         transposed: bool = False,
     ) -> list[Step]:  # fmt: skip
-        """out = alpha (sum of weights) b, or with `transposed` of the transposed weights; `b` has `columns` columns.
+        """Return steps for out = alpha (sum of weights) b, with `transposed` weights or not; `b` has `columns` columns.
 
         `weights` are one or two score matrices (terms of a split). The sum of two products accumulates in float32 in
         argument `accumulator` and is rounded at the end.

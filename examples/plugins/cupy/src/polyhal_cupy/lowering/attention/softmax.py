@@ -14,7 +14,7 @@ from polyhal_cupy.lowering.support import rows
 from polyhal_cupy.runtime import Runtime
 
 _TERMS = ("p_high", "p_low", "d_high", "d_low")
-"""The half-precision terms of the probabilities, and in the gradient those of the scores' gradients."""
+"""Half-precision terms of the probabilities, and in the gradient also of the scores' gradients."""
 
 
 class SoftmaxLauncher:
@@ -23,7 +23,7 @@ class SoftmaxLauncher:
     def __init__(
         self, runtime: Runtime, problem: AttentionProblem, dtype: DType, mask: InputSpec | None, causal: bool, band: int
     ) -> None:
-        """`band` is the number of queries of a band."""
+        """Prepare launches for bands of `band` queries."""
         self._runtime = runtime
         self._problem = problem
         self._mask = mask
@@ -39,7 +39,7 @@ class SoftmaxLauncher:
     def launch(
         self, kernel: str, part: Part, scores: Sequence[int], mask: int, lse: int, terms: Sequence[int]
     ) -> Launch | Declined:
-        """Return a launch on the arguments with these indices; `terms` are those of the half-precision terms, if split."""
+        """Return a launch on the arguments with these indices; `terms` are the half-precision terms, if split."""
         problem, dtype = self._problem, score_dtype(self._dtype)
         arranged = rows.arrange((contiguous(dtype, (part.count * problem.t, problem.s)),), 1)
         if isinstance(arranged, Declined):

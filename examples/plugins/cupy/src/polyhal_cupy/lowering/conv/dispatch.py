@@ -1,7 +1,7 @@
 """Convolution and its gradients as im2col and matrix products by cuBLAS.
 
-A kernel of 1 x 1 needs no im2col: the image already is the matrix. If the columns of all images take too much memory, images
-are processed in parts.
+A 1 x 1 kernel needs no im2col: the image is the matrix. If the columns of all images exceed a memory limit, images are
+processed in parts.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from polyhal_cupy.lowering.pointwise.copy import copy as copy_launch
 from polyhal_cupy.runtime import Runtime
 
 _COLUMN_BYTES = 512 * 2**20
-"""Memory for the columns of one part of the images."""
+"""Maximum bytes for the columns of one part of the images."""
 _MAX_IMAGES = 64
-"""Images per part of a grouped convolution, to limit the cuBLAS calls for groups or images."""
+"""Maximum images per part of a grouped convolution, to limit the cuBLAS calls for groups or images."""
 
 
 def _refusal(g: Geometry, first: InputSpec | None, *others: InputSpec | None) -> str:
     refusal = conv.refusal(g, first, *others)
-    return refusal or (
-        "" if first is not None and blas.supports(first.dtype) else "a dtype that cuBLAS does not multiply"
-    )
+    return refusal or ("" if first is not None and blas.supports(first.dtype) else "cuBLAS does not support the dtype")
 
 
 def _column_rows(g: Geometry) -> int:
-    """Rows of the im2col matrix, of all groups."""
+    """Return the rows of the im2col matrix of all groups."""
     return g.groups * g.taps
 
 

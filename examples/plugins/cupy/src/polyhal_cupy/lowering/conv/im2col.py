@@ -24,7 +24,7 @@ _WARP = 32
 
 
 class ConvSteps:
-    """Steps over one argument list, with workspaces from index `first` on."""
+    """Steps over one argument list, with workspaces starting at index `first`."""
 
     def __init__(self, runtime: Runtime, geometry: Geometry, first: int) -> None:
         self._runtime = runtime
@@ -51,11 +51,11 @@ class ConvSteps:
             self._steps.append(step)
 
     def make_contiguous(self, place: int, spec: Spec) -> int:
-        """Return the index of a contiguous form of an argument: its own, or that of a copy."""
+        """Return the index of an argument if it is contiguous, else of a contiguous copy."""
         return place if spec.is_contiguous else self.copy(place, spec, contiguous(spec.dtype, spec.shape))
 
     def copy(self, place: int, view: Spec, target: Spec, offset: int = 0) -> int:
-        """Copy a view of an argument, `offset` elements in it, to a new workspace, and return its index."""
+        """Copy a view of an argument, at an offset in elements, to a new workspace, and return its index."""
         copy = copy_launch(self._runtime, view, target)
         workspace = self.workspace(target.nbytes)
 
@@ -90,7 +90,7 @@ class ConvSteps:
         self._launch("col2im", dx.dtype, args, ceil_div(images * size, _BLOCK), _WARP)
 
     def _launch(self, kernel: str, dtype: DType, args: dict[str, Argument], blocks: int, row_threads: int) -> None:
-        """Add a launch; `args` are those that the geometry does not give."""
+        """Add a launch; `args` are the arguments that do not follow from the geometry."""
         g = self._geometry
         definitions: dict[str, str | int | bool] = {
             "DTYPE": dtype.name, "COLUMN_DTYPE": accumulator(dtype).name, "REAL": rows.real_type(dtype), "BLOCK": _BLOCK,

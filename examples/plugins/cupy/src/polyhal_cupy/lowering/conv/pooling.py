@@ -20,7 +20,7 @@ _BLOCK = 256
 
 
 def _lowering(kernel: str, operands: tuple[str, ...], result: str) -> LoweringFunction:
-    """Return the lowering of a kernel that has these names for the inputs and the output."""
+    """Return the lowering of a kernel with these argument names for the inputs and the output."""
 
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Elements along an axis by index: gathered, or added atomically. Kernel: kernels/gather/along_axis.cu."""
+"""Gather and atomic scatter-add along an axis by index. Kernel: kernels/gather/along_axis.cu."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
 _SUMS = 3
-"""Position of the result of scattering, behind the data, the index and what it adds to."""
+"""Argument index of the result of scattering, after the data, the index and the base."""
 
 
 def _launch(
@@ -29,7 +29,7 @@ def _launch(
 ) -> KernelLaunch | Declined:
     merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if merged_data is None or merged_index is None:
-        return Declined("the axes beside the indexed one cannot be merged")
+        return Declined("the axes other than the indexed one cannot be merged")
     _, data_strides = merged_data
     (_, index_length, inner), index_strides = merged_index
     items = math.prod(index.shape)
@@ -65,7 +65,7 @@ def _scatter_along_axis(
     src, index, base = inputs
     (out,) = outputs
     if base is not None:
-        return Declined("the kernel adds to zeros")
+        return Declined("the kernel only adds to zeros")
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return NOT_A_TENSOR
     if out.dtype not in ATOMIC:

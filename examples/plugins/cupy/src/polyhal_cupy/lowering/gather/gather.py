@@ -21,7 +21,7 @@ NOT_A_TENSOR = Declined("an operand is a number")
 
 
 def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int, int, int]) -> KernelLaunch | Declined:
-    """`places` are the argument indices of index, x and out."""
+    """Return the launch; `places` are the argument indices of index, x and out."""
     step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")

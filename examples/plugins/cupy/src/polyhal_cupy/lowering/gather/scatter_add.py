@@ -1,4 +1,4 @@
-"""Sums of rows by index, with atomic additions where CUDA has them for the dtype. Kernel: kernels/gather/scatter_add.cu."""
+"""Sums of rows by index, with atomic additions if CUDA supports them for the dtype. Kernel: kernels/gather/scatter_add.cu."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ ATOMIC: dict[DType, str] = {
 def _add_rows(
     runtime: Runtime, index: Spec, source: tuple[int, int, int, int], out: Spec, places: tuple[int, int, int]
 ) -> KernelLaunch | Declined:
-    """`source` is (count, width, row stride, column stride); `places` are the argument indices of index, source, out."""
+    """Return the launch.
+
+    `source` is (count, width, row stride, column stride); `places` are the indices of index, source, out.
+    """
     step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")

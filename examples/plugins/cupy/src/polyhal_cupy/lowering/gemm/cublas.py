@@ -16,10 +16,10 @@ from polyhal_cupy.launch import address
 from polyhal_cupy.runtime import Runtime
 
 _MAX_CALLS = 64
-"""cuBLAS calls for one product above which a contiguous copy of the operands costs less."""
+"""Maximum cuBLAS calls for one product; for more, a contiguous copy of the operands is faster."""
 
 Step = Callable[..., None]
-"""Called with the argument list of the whole launch."""
+"""Function of the argument list of the whole launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Matrices:
         return replace(self, row=self.column, column=self.row)
 
     def from_row(self, row: int) -> Matrices:
-        """Return the same matrices without the rows before `row`."""
+        """Return the matrices without the rows before `row`."""
         return replace(self, offset=self.offset + row * self.row)
 
 
@@ -64,7 +64,7 @@ class BatchedGemm:
 
     @property
     def operands(self) -> tuple[tuple[Matrices, int], ...]:
-        """a, b and out, each with the bytes of an element."""
+        """Return a, b and out, each with the bytes of an element."""
         return (self.a, self.dtype.itemsize), (self.b, self.dtype.itemsize), (self.out, self.out_dtype.itemsize)
 
     def layouts(self) -> tuple[blas.Layout, blas.Layout] | None:

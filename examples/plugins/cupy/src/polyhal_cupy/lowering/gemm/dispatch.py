@@ -1,6 +1,6 @@
 """Matrix products: `cublas` where it supports the dtype, with `pointers` for batches along two axes; else `strided`.
 
-cuBLAS takes transposed views and strided rows without a copy; operands are made contiguous only if no stride of a matrix
+cuBLAS supports transposed views and strided rows without a copy; operands are made contiguous only if no stride of a matrix
 is 1. A bias is written to the output first, and the product is added to it, so that half precision is rounded once.
 """
 
@@ -24,7 +24,7 @@ from polyhal_cupy.runtime import Runtime
 def build(runtime: Runtime, p: gemm.Product) -> Launch | Declined:
     """Return the launch of a product."""
     if not blas.supports(p.dtype):
-        return Declined("the kernel adds no bias") if p.bias is not None else strided.build(runtime, p)
+        return Declined("the kernel does not support a bias") if p.bias is not None else strided.build(runtime, p)
     steps = [] if p.bias is None else [_broadcast_bias(runtime, p, p.bias)]
     out = Matrices(p.out.place, p.out.row, p.out.column, p.out.batch)
     beta = 0.0 if p.bias is None else 1.0

@@ -24,14 +24,14 @@ _AXES = 3
 _BLOCK = 128
 _POINTER_BYTES = 8
 _MAX_OPERANDS = 120
-"""Operands that fit in the parameters of one kernel, at 32 bytes each."""
+"""Maximum operands in the parameters of one kernel, at 32 bytes each."""
 
 
 class PointerArrays:
     """The pointer arrays of several products over one batch, in one workspace."""
 
     def __init__(self, runtime: Runtime, place: int, batch: tuple[int, ...]) -> None:
-        """`place` is the argument index of the workspace."""
+        """Start without products; `place` is the argument index of the workspace."""
         self._runtime = runtime
         self._place = place
         self._batch = batch
@@ -39,16 +39,16 @@ class PointerArrays:
 
     @property
     def nbytes(self) -> int:
-        """Size of the workspace; 0 if no product needs it."""
+        """Size of the workspace; 0 if no product uses it."""
         return len(self._operands) * math.prod(self._batch) * _POINTER_BYTES
 
     def multiply(self, p: BatchedGemm, name: str = "matmul") -> Step | None:
-        """Return a step for the product, with pointer arrays if they help; None if an operand must be copied first."""
+        """Return a step for the product, with pointer arrays if they are faster; None if an operand must be copied first."""
         layouts = p.layouts()
         return self._add(p, *layouts, name) or cublas.multiply(self._runtime, p, name) if layouts else None
 
     def _add(self, p: BatchedGemm, a: blas.Layout, b: blas.Layout, name: str) -> Step | None:
-        """Return a step that uses pointer arrays; None if they do not help, or cuBLAS lacks the call for the dtype."""
+        """Return a step that uses pointer arrays; None if they are not faster, or cuBLAS lacks the call for the dtype."""
         count = math.prod(self._batch)
         useful = p.batch == self._batch and len(p.batch) <= _AXES and sum(n > 1 for n in p.batch) > 1
         if not useful or len(self._operands) + 3 > _MAX_OPERANDS:
@@ -68,7 +68,7 @@ class PointerArrays:
         return SimpleLaunch(name, step)
 
     def fill(self) -> list[Step]:
-        """Return the launch that writes the pointer arrays, to run before the products; none if they are empty."""
+        """Return the launch that writes the pointer arrays, to run before the products; empty without pointer arrays."""
         if not self._operands:
             return []
         count, padding = math.prod(self._batch), (0,) * (_AXES - len(self._batch))

@@ -25,7 +25,7 @@ _BYTES_PER_SLOT = 8
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The slots of one launch."""
+    """Slots of one launch."""
 
     slots: tuple[TensorSlot, ...]
     starts: tuple[int, ...]

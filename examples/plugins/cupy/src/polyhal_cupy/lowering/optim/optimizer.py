@@ -18,7 +18,7 @@ from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
 
 _FILES = {"squares_of_chunks": "sum_of_squares"}
-"""Kernels whose file has another name."""
+"""File names of kernels that differ from the kernel's name."""
 _BLOCK = 256
 
 

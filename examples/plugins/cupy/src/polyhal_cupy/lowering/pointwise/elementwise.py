@@ -1,6 +1,6 @@
-"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+"""Elementwise ops, single or fused, over operands of any layout: one generated kernel per pattern.
 
-A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, how it walks the
+A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, its access along the
 innermost axis. Shapes, strides and addresses are arguments, so one program serves every size.
 """
 
@@ -31,12 +31,12 @@ from polyhal_cupy.runtime import Runtime
 _BLOCK = 256
 _INT32_LIMIT = 2**31 - 1
 _MOST_TENSORS = 24
-"""Tensors whose addresses and strides surely fit in a kernel's 4 KiB of parameters."""
+"""Maximum tensors, with addresses and strides that always fit in a kernel's 4 KiB of parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """How the work is laid out: merged axes (innermost last), elements per thread, and the width of indices."""
+    """Layout of the work: merged axes (innermost last), elements per thread, and the width of indices."""
 
     axes: tuple[int, ...]
     width: int
@@ -99,10 +99,10 @@ def group(
     results: Sequence[int],
     places: Sequence[int] | None = None,
 ) -> Launch:
-    """A launch that evaluates `steps` and writes value `results[i]` to output i.
+    """Return a launch that evaluates `steps` and writes value `results[i]` to output i.
 
     Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
-    be exactly an input. `places` says where inputs and outputs are in the argument list, if not in this order. Raises
+    be identical to an input. `places` are the argument indices of inputs and outputs, if not in this order. Raises
     KernelBuildError.
     """
     places = range(len(inputs) + len(outputs)) if places is None else places
@@ -136,9 +136,9 @@ def _lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Sp
 
 
 def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand]) -> int:
-    """Elements per thread: 16 bytes of the widest operand where all are aligned, else one.
+    """Return the elements per thread: 16 bytes of the widest operand if all are aligned, else one.
 
-    Without whole vectors, neighbouring threads want neighbouring elements.
+    Without whole vectors, adjacent threads should access adjacent elements.
     """
     itemsize = max(o.dtype.itemsize for o in operands)
     full = 8 if itemsize <= 2 else 16 // itemsize
@@ -179,7 +179,7 @@ def _emit_operands(
 
 
 def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> RegisterValue:
-    # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
+    # Integers are passed in 64 bits, so that a number outside a small dtype's range wraps instead of failing to pack.
     held, cls = register_type(dtype), register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
     text.scalar(f"x{position}", wire, Scalar(place))
@@ -208,7 +208,7 @@ def _emit_results(text: _Text, space: _Space, results: Sequence[RegisterValue], 
         if o.access == "contiguous":
             text.store.append(f"store_contiguous(q{i}, at, remaining, v{i});")
         else:
-            # An output of one element may have "broadcast" access: its stride means nothing.
+            # An output of one element may have "broadcast" access: its stride is meaningless.
             step = f"t{i}" if o.access == "strided" else "(OFFSET)0"
             text.store.append(f"store_strided(q{i}, at, {step}, remaining, v{i});")
 

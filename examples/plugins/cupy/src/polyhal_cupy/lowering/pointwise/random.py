@@ -45,10 +45,10 @@ def _dropout(
 ) -> Launch | Declined:
     x, seed, offset = inputs
     if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
-        return Declined("x is a number, or seed or offset a tensor")
+        return Declined("x is a number, or seed or offset is a tensor")
     lengths, (steps,) = collapse(x.shape, (x.strides,))
     if len(lengths) > _AXES:
-        return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
+        return Declined(f"{len(lengths)} axes remain after merging; the kernel supports {_AXES}")
     fill = _AXES - len(lengths)
     lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
     p = params["p"]

@@ -1,7 +1,7 @@
 """Reductions over any axes: along rows, down columns, or whole tensors, in one pass or two.
 
-When there are too few results to fill the device, each is made by several blocks, whose partial results a second pass
-joins. The split depends on shapes and device only, so results repeat bit by bit.
+If there are too few results to fill the device, several blocks reduce each result, and a second pass combines their
+partial results. The split depends only on shapes and device, so results are reproducible bit for bit.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from polyhal_cupy.runtime import Runtime
 _BLOCK = 256
 _SPAN_THREADS = 32
 _BLOCKS_PER_UNIT = 8
-"""Two or so times what runs at once, so that no processor idles for long at the end."""
+"""Blocks per multiprocessor: about twice the resident number, so that no processor idles for long at the end."""
 _MOST_PARTS = 16384
 _SHORTEST_PART = 1024
-"""Elements below which a second pass costs more than it wins."""
+"""Minimum elements per part for which a second pass is faster."""
 _SHORTEST_COLUMN = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One kernel's work: elements of `source` at `x` into `target` at `out`."""
+    """Work of one kernel: reduce elements of `source` at `x` into `target` at `out`."""
 
     op: Operation
     source: DType
     target: DType
     held: DType
-    """The dtype in which partial results are kept."""
+    """Dtype of partial results."""
     aligned: bool
     axes: Axes
     parts: int
     divisor: int
-    """What the result of a mean is divided by; 0 where another pass does it."""
+    """Divisor of a mean; 0 if another pass divides."""
     x: Tensor | Workspace
     out: Tensor | Workspace
 
@@ -60,7 +60,7 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> 
         joined = Axes(((1, 0), (axes.results, parts)), ((1, 0), (parts, 1)))
     else:
         joined = Axes(((1, 0), (axes.results, 1)), ((1, 0), (parts, axes.results)))
-    # Partial results of `any` and `all` are numbers already, which the same operation joins.
+    # Partial results of `any` and `all` are already numbers, combined by the same operation.
     second = make(runtime, _Pass(op, held, out.dtype, held, True, joined, 1, axes.length, Workspace(2), Tensor(1)))
     return LaunchSequence([first, second], (parts * axes.results * held.itemsize,))
 
@@ -76,7 +76,7 @@ def _column_parts(runtime: Runtime, axes: Axes) -> int:
 
 
 def _lanes(length: int) -> int:
-    """Threads that share one row."""
+    """Return the number of threads per row."""
     return min(_BLOCK, power_of_two_at_least(ceil_div(length, 4)))
 
 
@@ -123,7 +123,7 @@ def _arguments(p: _Pass, part_length: int) -> dict[str, Argument]:
 
 
 def _width(p: _Pass, *steps: int) -> int:
-    """Elements per load: 16 bytes where they are aligned."""
+    """Return the elements per load: 16 bytes if they are aligned."""
     width = min(8, 16 // p.source.itemsize)
     return width if p.aligned and all(s % width == 0 for s in steps) else 1
 
@@ -134,7 +134,7 @@ def _rows(runtime: Runtime, p: _Pass) -> KernelLaunch:
     lanes = _lanes(terms)
     width = 1
     if axes.reduced[1][1] == 1:
-        # A part may begin inside a run, which must then hold whole vectors.
+        # A part may start inside a run, which must then consist of whole vectors.
         run = axes.reduced[1][0] if axes.reduced[0][0] > 1 else 0
         width = _width(p, axes.kept[0][1], axes.kept[1][1], axes.reduced[0][1], run)
     if terms < width * lanes:
@@ -176,7 +176,7 @@ _BUILDERS = ReductionBuilders(copy=copy.copy, values=_values, positions=_positio
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
-    """A launch (x, out, workspace...) for a reduction over `axes`. Raises UnsupportedOpError."""
+    """Return a launch (x, out, workspace...) for a reduction over `axes`. Raises UnsupportedOpError."""
     launch = reduction.build(_BUILDERS, runtime, op, x, out, axes)
     assert not isinstance(launch, Declined)
     return launch

@@ -25,7 +25,7 @@ _BLOCK = _SPAN_THREADS * _LINES
 
 
 def dtype_name(spec: InputSpec | None) -> str:
-    """How a kernel's definition names the dtype of an operand that may be absent."""
+    """Return the dtype name of an operand, which may be absent, in a kernel's definitions."""
     return "DTYPE" if spec is None else spec.dtype.name
 
 
@@ -90,7 +90,7 @@ def _backward(centred: bool) -> LoweringFunction:
 
 
 def _grad_operands(centred: bool) -> tuple[str, ...]:
-    """Return what the kernels of the gradient call its inputs."""
+    """Return the names of the gradient kernels' inputs."""
     return ("g", "x", "weight", "means", "scales") if centred else ("g", "x", "weight", "scales")
 
 
@@ -104,7 +104,7 @@ def _weights(
     out_dtype: DType,
     centred: bool,
 ) -> tuple[list[Launch], int]:
-    """Launches for the gradients of weight and bias, and the bytes of their workspace."""
+    """Return launches for the gradients of weight and bias, and the bytes of their workspace."""
     x, width, length = found.x, arranged.width, arranged.length
     spans = ceil_div(length, _SPAN_THREADS * width)
     parts = max(1, min(_BLOCKS_PER_UNIT * runtime.units // spans, arranged.count // _LINES))

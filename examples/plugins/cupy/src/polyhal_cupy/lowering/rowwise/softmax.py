@@ -15,7 +15,7 @@ from polyhal_cupy.runtime import Runtime
 
 
 def _lowering(kernel: str, operands: tuple[str, ...], log: bool) -> LoweringFunction:
-    """Return the lowering of a kernel that has these names for the inputs and the output."""
+    """Return the lowering of a kernel with these argument names for the inputs and the output."""
 
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -24,7 +24,7 @@ def _lowering(kernel: str, operands: tuple[str, ...], log: bool) -> LoweringFunc
         if len(specs) != len(inputs) + 1:
             return Declined("an operand is a number")
         if any(s.dtype is not specs[0].dtype for s in specs):
-            return Declined("operands of different dtypes")
+            return Declined("the operands have different dtypes")
         arranged = rows.arrange(specs, params["axis"])
         if isinstance(arranged, Declined):
             return arranged

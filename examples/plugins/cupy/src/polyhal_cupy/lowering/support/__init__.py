@@ -1,1 +1,1 @@
-"""What lowering functions share."""
+"""Helpers of lowering functions."""

@@ -1,4 +1,4 @@
-"""Kernel arguments that several families give."""
+"""Kernel arguments common to several families."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WINDOW = (
 
 
 def present(names: Sequence[str], specs: Sequence[InputSpec | None]) -> dict[str, Tensor]:
-    """Return the first arguments of an op under the names that the kernel has for them, without those that are absent."""
+    """Return the first arguments of an op under the kernel's names, without absent ones."""
     return {name: Tensor(i) for i, (name, spec) in enumerate(zip(names, specs, strict=True)) if spec is not None}
 
 
 def window_lengths(*lengths: int) -> dict[str, int]:
-    """Name height and width of: image, result, kernel, stride, padding and dilation."""
+    """Name height and width of image, result, kernel, stride, padding and dilation."""
     return dict(zip(_WINDOW, lengths, strict=True))

@@ -1,4 +1,4 @@
-"""Launches over rows: operands walked along one axis, with the other axes numbered (see kernels/lib/rows.cuh)."""
+"""Launches over rows: operands traversed along one axis, with the other axes flattened (see kernels/lib/rows.cuh)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WARP = 32
 _BLOCK = 128
 _LARGEST_BLOCK = 1024
 _HELD, _MOST_HELD = 16, 32
-"""Elements of a row that a thread keeps in registers: as many as leave room for other warps, and at most."""
+"""Elements of a row per thread kept in registers: preferred, for high occupancy, and maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How a kernel over rows is compiled and launched."""
+    """Definitions and launch parameters of a kernel over rows."""
 
     merged: StridedRows
     width: int
@@ -41,7 +41,7 @@ class Rows:
         return self.merged.length
 
     def args(self, *operands: str) -> dict[str, Argument]:
-        """Return ROW_PARAMETERS and the STRIDES of the operands, which have these names in the kernel."""
+        """Return ROW_PARAMETERS and the STRIDES of the operands with these names in the kernel."""
         rows = self.merged
         args: dict[str, Argument] = {
             "rows": rows.count, "length": rows.length, "outer1": rows.outer[1], "outer2": rows.outer[2]
@@ -57,7 +57,7 @@ def real_type(dtype: DType) -> str:
 
 
 def arrange(specs: Sequence[Spec], axis: int) -> Rows | Declined:
-    """Rows along `axis` of operands of equal shape. Vectors are used where they are whole and aligned in all of them."""
+    """Arrange rows along `axis` of operands of equal shape. Vectors are used if they are whole and aligned in all operands."""
     found = rows_along(specs, axis)
     if isinstance(found, Declined):
         return found
@@ -77,9 +77,9 @@ def arrange(specs: Sequence[Spec], axis: int) -> Rows | Declined:
 
 
 def _group(length: int, width: int) -> tuple[int, int, int]:
-    """Threads per row, threads per block and vectors per thread, 0 where a row does not fit in registers.
+    """Return threads per row, threads per block, and vectors per thread: 0 if a row does not fit in registers.
 
-    Few distinct values, so that few programs are built.
+    There are few distinct values, so that few programs are built.
     """
     packs = ceil_div(length, width)
     each = _HELD // width
