@@ -81,7 +81,7 @@ def with_overrides(quirks: Q, values: Mapping[str, bool | int]) -> Q:
 
 
 def active(quirks: Any) -> dict[str, str]:
-    """Return the reasons of the quirks in force by name, each with its value if that is a number."""
+    """Return the reasons of the active quirks by name, each with its value if that is a number."""
     reasons = {}
     for name, info in declared(type(quirks)).items():
         if value := getattr(quirks, name):
@@ -99,6 +99,6 @@ def markdown(kind: type[Any]) -> str:
 
 
 def definitions(quirks: Any) -> dict[str, bool | int]:
-    """Return preprocessor definitions for kernels: `QUIRK_NAME` for each quirk in force; the others stay undefined."""
+    """Return preprocessor definitions for kernels: `QUIRK_NAME` for each active quirk; the others stay undefined."""
     values = {f"QUIRK_{name.upper()}": getattr(quirks, name) for name in declared(type(quirks))}
     return {name: value for name, value in values.items() if value}

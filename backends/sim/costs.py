@@ -21,7 +21,7 @@ _FLOPS_PER_ELEMENT = {
     "random": 20,
     "resampling": 8,
 }
-"""Operations per element of the largest operand, for families of ops without a rule of their own."""
+"""Operations per element of the largest operand, for families of ops without their own rule."""
 _DIRECTED = ("attention", "convolution", "norm", "pooling")
 """Families whose gradients have their own kernels. Gradients of products are products."""
 _LAUNCHES = {

@@ -104,7 +104,7 @@ class EventLog:
 
     def text(self) -> str:
         """Return all steps as a table: start and duration in microseconds, track, action, command, text."""
-        title = f"{'start us':>12} {'takes us':>10}  {'lane':<10} {'action':<10} {'':>6}  what"
+        title = f"{'start us':>12} {'takes us':>10}  {'lane':<10} {'action':<10} {'':>6}  details"
         return "\n".join([title, *map(str, self.entries())])
 
     def to_json(self) -> list[dict[str, Any]]:

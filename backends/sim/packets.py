@@ -25,7 +25,7 @@ offset  bytes  all packets
  24       4    signal
  28       4    whose signal: the device of the machine by number plus 1, 0 for this one
 
-               BARRIER: everything before in this queue is done (no fields of its own)
+               BARRIER: all earlier packets of this queue are done (no fields)
 
                INDIRECT: execute an array of packets in host memory
  24       8    host address of the packets

@@ -1,6 +1,6 @@
 """Completion signals: words in host memory that the device writes when a command is done, with its start and end time.
 
-A signal is a slot of 32 bytes: state, start and end in nanoseconds, and a value (the CRC-32 of what a copy has read).
+A signal is a slot of 32 bytes: state, start and end in nanoseconds, and a value (the CRC-32 of the bytes read by a copy).
 Slots are reused when no event refers to them. Slot 0 means "no signal".
 """
 

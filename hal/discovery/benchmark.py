@@ -46,7 +46,7 @@ class WorkloadSize(NamedTuple):
     products: int
     """Number of products of two square matrices."""
     side: int
-    """Rows of these matrices."""
+    """Rows of the matrices."""
     rows: int
     """Rows of 1024 elements for elementwise ops, a softmax and a norm."""
     launches: int

@@ -87,7 +87,7 @@ def _every(kind: str) -> list[str]:
 
 
 def _cards(*types: DeviceType) -> list[str]:
-    """Return a name for each card of these types."""
+    """Return a name for each card of the given types."""
     candidates = [c for c in registry().candidates() if hardware_type(c.info) in types]
     return [group[0].name for group in group_by_card(candidates)]
 

@@ -63,7 +63,7 @@ class OpenDevices:
         if self.abandoned:
             structure.forks += 1
             _end_without_exit_handlers()
-        # Plans of calls and captured steps hold kernels of the driver: they are dropped, and new ones raise in the stand-in.
+        # Plans of calls and captured steps hold kernels of the driver: they are dropped, and new ones raise in the replacement.
         settings.forget_plans()
         structure.changed()
 

@@ -20,7 +20,7 @@ def instruction_sets() -> frozenset[str]:
 
 
 def _described(*labels: str) -> str:
-    """Return the first value in the system's description with one of these labels."""
+    """Return the first value in the system's description with one of the labels."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         for line in _CPUINFO.read_text(encoding="utf-8").splitlines():
             label, _, value = line.partition(":")

@@ -64,7 +64,7 @@ class KernelCall:
         return cls(str(value["op"]), inputs, outputs, {k: _value(v) for k, v in value["params"].items()})  # type: ignore[arg-type]
 
     def run(self, device: Device, *, launch: bool = True) -> None:
-        """Build the launch, and with `launch` run it on new memory unless it is large. Raises what the device raises."""
+        """Build the launch, and with `launch` run it on new memory unless it is large. Raises the device's errors."""
         kernel = device.backend.lower(self.op, self.inputs, self.outputs, self.params)  # type: ignore[attr-defined]
         if isinstance(kernel, Declined) or not launch:
             return

@@ -69,7 +69,7 @@ class Units:
     kernels: tuple[str, ...] = ()
     """Kernel files that use the units."""
     texts: str = ""
-    """Digest of these files and their includes in this process."""
+    """Digest of the kernel files and their includes in this process."""
 
     @property
     def in_use(self) -> frozenset[str]:

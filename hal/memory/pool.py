@@ -241,7 +241,7 @@ class Pool:
             pool._backend = stand_in
 
     def drain(self) -> None:
-        """Return every free block to the device, including those of its streams."""
+        """Return every free block to the device, including the blocks of its streams."""
         self._backend.synchronize()
         before = self.total_reserved
         for pool in (self, *self.streams.all):
@@ -249,7 +249,7 @@ class Pool:
         _LOG.debug("%s: released %d unused bytes", self._name, before - self.total_reserved)
 
     def _deallocate(self, sizes: Iterable[int]) -> None:
-        """Return the free blocks of these sizes to the device."""
+        """Return the free blocks of the given sizes to the device."""
         for size in sizes:
             blocks = self._free.get(size, [])
             while blocks:

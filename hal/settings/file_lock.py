@@ -100,7 +100,7 @@ class FileLock:
             os.utime(self.path)
 
     def holder(self) -> str:
-        """Return who holds the lock, as text for messages."""
+        """Return the holder of the lock, as text for messages."""
         try:
             with self.path.open("rb") as file:
                 host, _, number = file.read(_LONGEST_NAME).decode(errors="replace").rpartition("-")

@@ -1,4 +1,4 @@
-"""Measurements of devices: when they run, what is cached, and failures."""
+"""Measurements of devices: time, caching, and failures."""
 
 from __future__ import annotations
 

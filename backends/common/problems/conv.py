@@ -49,7 +49,7 @@ class Geometry:
 def geometry(
     x: tuple[int, ...], weight: tuple[int, ...], result: tuple[int, ...], params: Mapping[str, Any]
 ) -> Geometry:
-    """Return the geometry of an input, a weight and an output of these shapes, given the op's parameters."""
+    """Return the geometry of a convolution with these shapes of input, weight and output, and the op's parameters."""
     groups = params["groups"]
     return Geometry(
         x[0], groups, x[1] // groups, weight[0] // groups, (x[2], x[3]), (result[2], result[3]), (weight[2], weight[3]),

@@ -34,7 +34,7 @@ def store(value: Any, out: np.ndarray) -> None:
 
 
 def in_range(value: Number, dtype: DType) -> Number:
-    """Wrap an integer to the range of an integer dtype, outside of which NumPy raises.
+    """Wrap an integer to the range of an integer dtype, because NumPy raises outside it.
 
     Raises NumberRangeError beyond 64 bits.
     """

@@ -59,7 +59,7 @@ def translate_all(
 ) -> dict[NotedShader, dict[str, int]]:
     """Return the bytes of each shader's translation for an API; for every API with enough workgroup memory if `api` is unknown.
 
-    Raises BackendError, with what to install, if a tool is missing, and KernelBuildError if one refuses a shader.
+    Raises BackendError, with installation advice, if a tool is missing, and KernelBuildError if a tool rejects a shader.
     """
     languages = [_LANGUAGES[api]] if api in _LANGUAGES else list(_LANGUAGES.values())
     tools = {name: _find(name, device) for name in (TRANSLATOR, *(x.tool for x in languages)) if name}

@@ -36,7 +36,7 @@ class OpCall:
     number: int
     """Index of the sample among the op's samples."""
     stand_ins: Mapping[DType, DType] = field(default_factory=dict)
-    """Stand-ins of the device (see `Device.stand_ins`)."""
+    """Replacement dtypes of the device (see `Device.stand_ins`)."""
 
     @property
     def elements(self) -> int:

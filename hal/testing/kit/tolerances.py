@@ -1,7 +1,7 @@
 """Error bounds: the allowed difference of a device's result from the float64 reference. All of them are derived here.
 
-Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), at least that of the
-smallest normal number. An op's `Tolerance` has these parts:
+Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), at least the unit of
+the smallest normal number. An op's `Tolerance` has these parts:
 
 - `ulp`: a fixed number of operations that round once each has an error of at most `ulp * u(c, max(|reference|,
   floor))`, where c is the dtype in which the op computes: the result's own, or float32 for half-precision results.

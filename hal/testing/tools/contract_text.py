@@ -19,8 +19,8 @@ from polyhal.hal.protocol import BindingSlot, CommandBuffer, CompletionEvent, Ev
 _OBJECTS = (Event, Launch, CommandBuffer, CompletionEvent)
 """Types that backends return."""
 _HEAD = """\
-# What a backend sees of contract version {version}. Written by `make generate`. Sections marked + may grow, records at the
-# end and by fields with a default; nothing else may change without a new API_VERSION.
+# The interface of a backend under contract version {version}. Written by `make generate`. Sections marked + may grow,
+# records at the end and by fields with a default; nothing else may change without a new API_VERSION.
 """
 
 

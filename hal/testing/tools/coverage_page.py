@@ -18,22 +18,22 @@ _HEAD = """# How ops run
 Each op runs in one of these ways, the first that the backend has. `polyhal.explain("softmax", device)` explains one call in
 full, `polyhal verify` tests a device of yours.
 
-| letter | what runs |
+| letter | implementation |
 |---|---|
-| V | nothing: the result is a view of the input's memory |
+| V | none: the result is a view of the input's memory |
 | N | a native kernel of the backend, for the whole op |
 | C | members of the contract: arithmetic on contiguous tensors, fill, copy, upload |
-| D | the op's decomposition into other ops, each of which runs in one of these ways |
+| D | the op's decomposition into other ops, which run in these ways |
 | H | NumPy on the host, with the data downloaded and uploaded |
 | – | not supported: the device does not store the dtype, or the dtypes that go with it |
 | ! | wrong results, by the conformance kit |
-| ? | unknown: the device was not available since the op was added or changed |
+| ? | unknown: the device has not been available since the op was added or changed |
 
-The page is about contiguous tensors. Several letters mean that it depends on shapes or parameters. A cell holds for all
-dtypes of its op, except for those that follow by name.
+The page is about contiguous tensors. Several letters: it depends on shapes or parameters. A cell applies to all
+dtypes of its op, except for dtypes that follow by name.
 
-`make generate` writes this page, from the devices at hand and the files in `data/coverage` for the others. To ask a device
-again, or to add one:
+`make generate` writes this page, from the available devices and the files in `data/coverage` for the others. To update
+or add a device:
 
     python -m polyhal.hal.testing.tools.coverage docs/coverage.md --device opencl:pocl
 

@@ -16,14 +16,14 @@ from polyhal.hal.testing.tools.lowering_source import LoweringSource
 PAGE = "docs/kernels-index.md"
 _HEAD = """# Index of kernels
 
-Every kernel file with the lowering that launches it, and the ops whose lowering can reach it: directly, or through the steps
-that it needs around a kernel, such as a copy. Which kernel runs depends on shapes, dtypes, strides and the device:
-`polyhal.explain` tells for one call. Tunables, with the values that `polyhal tune` tries, are those of the
-[tunable families](tuning.md) that the lowering asks. Definitions are what a lowering sets when it compiles the file.
+Every kernel file with the lowering that launches it, and the ops whose lowering can reach it: directly, or through
+steps around a kernel, such as a copy. Which kernel runs depends on shapes, dtypes, strides and the device:
+`polyhal.explain` shows it for one call. Tunables, with the values that `polyhal tune` tries, belong to the
+[tunable families](tuning.md) of the lowering. Definitions are the macros that a lowering sets when it compiles the file.
 
 `make generate` writes this page from the source.
 """
-_COLUMNS = "| kernel | what it does | lowering | ops | tunables | definitions |\n|---|---|---|---|---|---|\n"
+_COLUMNS = "| kernel | description | lowering | ops | tunables | definitions |\n|---|---|---|---|---|---|\n"
 _MANY = 10
 """Minimum number of pointwise ops that are no longer listed by name."""
 _DEFAULTS = {

@@ -14,7 +14,7 @@ from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Spec
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.user_kernels import source_kernel
 
-# --- an op with kernels of its own ----------------------------------------------------------------------------------
+# --- an op with separate kernels ----------------------------------------------------------------------------------
 
 
 def swiglu_reference(x: np.ndarray) -> np.ndarray:
