@@ -104,8 +104,8 @@ def test_profiles_are_listed(polyhal: Command) -> None:
         ("x =", [], "the script failed with SyntaxError"),
         ("raise SystemExit(3)", [], "the script ended with exit code 3"),
         ("print(1)", [], "did not use"),
-        ("print(1)", ["--device", "sim:h1000"], "no simulated device is called 'h1000'"),
-        ("print(1)", ["--device", "sim:h200,speed=3"], "is no option of a simulated device"),
+        ("print(1)", ["--device", "sim:h1000"], "unknown simulated device 'h1000'"),
+        ("print(1)", ["--device", "sim:h200,speed=3"], "is not an option of a simulated device"),
         ("print(1)", ["--device", "numpy"], "'numpy' is not a simulated device"),
     ],
 )
@@ -142,7 +142,7 @@ def test_the_file_of_a_profile_is_named_after_the_device(polyhal: Command) -> No
     ("device", "output", "expected"),
     [
         ("numpyy", "x.toml", "'numpyy' is not available"),
-        ("sim:h1000", "x.toml", "no simulated device is called 'h1000'"),
+        ("sim:h1000", "x.toml", "unknown simulated device 'h1000'"),
         ("described:rx6800", "x.toml", "described:rx6800 is a described device, which cannot be measured"),
         ("numpy", "no/such/folder/x.toml", "No such file or directory"),
         ("numpy", ".", "does not end in .toml"),
