@@ -32,6 +32,14 @@ class _Case(NamedTuple):
 
 X = leaf([[0.5, -1.0], [2.0, 0.25]], "float32", requires_grad=True)
 ROWS = leaf([[[0.5, -1.0], [2.0, 0.25]]], "float32", requires_grad=True)
+CANCELLING = [
+    [
+        [[-1.0, 2.0, 1.0, -1.0], [-1.0, 0.0, 1.0, 1.0], [0.0, -2.0, -1.0, -1.0], [2.0, 1.0, 0.0, 2.0]],
+        [[-1.0, -1.0, -1.0, -1.0], [1.0, 0.0, 0.0, 2.0], [-2.0, 1.0, 0.0, 1.0], [2.0, 0.0, 1.0, -2.0]],
+        [[2.0, 0.0, 2.0, 0.0], [0.0, 0.0, 1.0, -2.0], [-1.0, 2.0, -1.0, 2.0], [0.0, 1.0, -1.0, -2.0]],
+        [[1.0, 0.0, 0.0, -1.0], [-2.0, 1.0, -2.0, 1.0], [0.0, -2.0, 0.0, 0.0], [-1.0, -1.0, 1.0, 1.0]],
+    ]
+]
 CASES = (
     _Case(
         "keeps more for the gradient",
@@ -321,6 +329,103 @@ CASES = (
         "a layout of PyTorch",
         "v1 = torch.linalg.cholesky(x1 @ x1.mT).unfold(0, 2, 1)\nv2 = v1.flatten()\nv2[:-1] = -1.0",
         {"x1": X},
+    ),
+    _Case(
+        "at infinities and NaN",
+        "v1 = torch.hypot(x1, x1).sum()\nv1.backward()",
+        {"x1": leaf([1.0, 0.0], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "at infinities and NaN",
+        """
+        v1 = torch.sinc(x1).sum()
+        v2 = torch.autograd.grad(v1, x1, create_graph=True)[0]
+        v3 = v2.sum()
+        v3.backward()
+        """,
+        {"x1": leaf([0.0, 0.5], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "at infinities and NaN",
+        "v1 = torch.nanmean(x1, 1).sum()\nv1.backward()",
+        {"x1": leaf([[1.0], [NAN]], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "at infinities and NaN",
+        "v1 = torch.scatter_reduce(x1, 0, x2, x1, 'amax').sum()\nv1.backward()",
+        {"x1": leaf([NAN, 1.0], "float32", requires_grad=True), "x2": leaf([1, 1], "int64")},
+    ),
+    _Case(
+        "at infinities and NaN",
+        "v1 = F.soft_margin_loss(x1, x2, reduction='none').sum()\nv1.backward()",
+        {"x1": leaf([-60000.0, 1.0], "float32", requires_grad=True), "x2": leaf([1.0, 1.0], "float32")},
+    ),
+    _Case("at infinities and NaN", "v1 = torch.sign(x1)\nv2 = torch.isnan(v1)", {"x1": leaf([NAN, 1.0], "float32")}),
+    _Case(
+        "at infinities and NaN",
+        "v1 = F.l1_loss(x1, x2, reduction='sum')\nv1.backward()\nv2 = x1.grad.clone()",
+        {"x1": leaf([INF, 1.0], "float32", requires_grad=True), "x2": leaf([INF, 0.5], "float32")},
+    ),
+    _Case(
+        "the sign of a zero",
+        "v1 = torch.relu(x1)\nv2 = torch.atan2(v1, x2)",
+        {"x1": leaf([-0.0, 1.0], "float32"), "x2": leaf([-2.0, 1.0], "float32")},
+    ),
+    _Case(
+        "gradients that cancel",
+        """
+        v1 = F.group_norm(x1, 2)
+        v2 = torch.index_fill(v1, 0, torch.tensor([0]), 0.5) + v1.sum()
+        v3 = torch.tanh(v2).sum() + torch.tanh(v2).sum() + v1.mean()
+        v3.backward()
+        """,
+        {"x1": leaf(CANCELLING, "float32", requires_grad=True)},
+    ),
+    _Case(
+        "zeros off the tape",
+        """
+        v1 = torch.tril(x1, 0)
+        v1[-1, :, :, None] = 0.3
+        v2 = (v1 * v1).sum()
+        v3 = torch.autograd.grad(v2, x1, create_graph=True)[0]
+        v4 = (v3 * v3).sum()
+        v4.backward()
+        """,
+        {"x1": leaf([[[1.0]]], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "statistics of a checkpoint",
+        """
+        m1 = made(nn.BatchNorm1d(2, eps=0.1), 15)
+        v1 = torch.utils.checkpoint.checkpoint(lambda m1, x1: m1(x1), m1, x1, use_reentrant=False)
+        """,
+        {"x1": leaf([[1.0, 2.0], [3.0, 5.0]], "float32")},
+        "captured forward",
+    ),
+    _Case(
+        "rounding decides",
+        "v1 = F.group_norm(x1, 1)\nv2 = torch.logical_not(v1)",
+        {
+            "x1": leaf(
+                [
+                    [
+                        [
+                            [-1.0, 0.0, 0.0, 1.0, 2.0],
+                            [1.0, 2.0, -2.0, 2.0, 0.0],
+                            [-1.0, 1.0, 0.0, -2.0, 1.0],
+                            [1.0, 0.0, 1.0, 0.0, 2.0],
+                        ],
+                        [
+                            [-1.0, 0.0, 1.0, -1.0, -2.0],
+                            [1.0, 1.0, -1.0, 1.0, 2.0],
+                            [-1.0, -2.0, 0.0, 0.0, -2.0],
+                            [1.0, -1.0, -2.0, 0.0, -2.0],
+                        ],
+                    ]
+                ],
+                "float32",
+            )
+        },
     ),
 )
 

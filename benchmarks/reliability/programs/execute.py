@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.reliability.programs.libraries import Library, Value
-from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.program import Program, Statement
 
 AFTERWARDS = "afterwards"
 """The op of statements at the end of a program that run outside of its function."""
@@ -98,7 +98,7 @@ class Session:
         """
         names = [leaf.name for leaf in self.program.leaves if not leaf.is_parameter]
         inside = [s for s in self.program.body if s.op != AFTERWARDS]
-        body = textwrap.indent("\n".join(s.text for s in inside) or "pass", "    ")
+        body = textwrap.indent("\n".join(map(_text, inside)) or "pass", "    ")
         made_there = dict.fromkeys(t for s in inside for t in s.targets)
         deleted = {n for s in inside if s.text.startswith("del ") for n in s.names}
         results = "".join(f"{n!r}: {n}, " for n in made_there if n not in deleted)
@@ -147,6 +147,13 @@ class Session:
         for name, parameter in ready.named_parameters():
             self.library.fill(parameter, state[name])
         return ready
+
+
+def _text(statement: Statement) -> str:
+    """Return the text of a statement within a function. PyTorch registers a hook on a view safely only if its node is known:
+    after a write to its base the process ends with a segmentation fault, also on the CPU."""
+    tensor, is_hook, _ = statement.text.partition(".register_hook(")
+    return f"{tensor}.grad_fn\n{statement.text}" if is_hook else statement.text
 
 
 def _off_tape(is_tensor: Callable[[Any], bool], kept: frozenset[str], results: dict[str, Any]) -> dict[str, Any]:

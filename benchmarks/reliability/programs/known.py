@@ -67,9 +67,9 @@ KNOWN = (
     ),
     Known(
         "the sign of a zero",
-        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms and "
-        "sums at indices of zeros have one sign or the other by the order of their terms; `copysign` and `atan2` show it. "
-        "`copysign` also shows the sign of NaN, which has no meaning.",
+        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, norms and sums "
+        "at indices of zeros have one sign or the other by the order of their terms, and `relu` keeps -0.0 on PyTorch's CPU. "
+        "`copysign` and `atan2` show it, and `copysign` the sign of NaN, which processors choose.",
         values.sign_of_zero,
     ),
     Known(
@@ -95,6 +95,12 @@ KNOWN = (
         errors.defined_gradient,
     ),
     Known(
+        "zeros off the tape",
+        "The gradient of a tensor before a write to all of its elements is zeros, which do not depend on anything. PyTorch "
+        "sees this for `v[:] = 1.0`, but not for `v[-1, :, None] = 1.0` of one row, and puts the zeros on its tape.",
+        errors.zeros_off_the_tape,
+    ),
+    Known(
         "PyTorch is less exact",
         "In double precision PyTorch's Bessel functions are off by up to 1e-6, its Airy function by 3e-6, its derivative of "
         "`digamma` by 1e-9, and its derivative of `hardsigmoid` is 1/6 in single precision.",
@@ -103,7 +109,8 @@ KNOWN = (
     Known(
         "rounding decides",
         "A sum that cancels, as in `cross(x, x)`, an inverse, `logaddexp(-1, -1)` or the divergence of equal distributions, "
-        "is 0 or a unit in the last place: `argwhere`, `unique` and `remainder` show which, and errors of their shapes.",
+        "or a norm of equal numbers, is 0 or a unit in the last place: `argwhere`, `ne` and `remainder` show which, products "
+        "with infinity, and errors of shapes. `unique` counts numbers that rounding separates or makes equal.",
         values.rounding_decides,
     ),
     Known(
@@ -145,6 +152,18 @@ KNOWN = (
         "views of memory of their own, which lose their hooks at a write, and gradients may be a broadcast of one element. "
         "With all new tensors row-major, in memory of their own, PyTorch has the same values.",
         layout_of_pytorch,
+    ),
+    Known(
+        "gradients that cancel",
+        "The derivative of a sum of normalized numbers is 0: terms as large as the gradient that arrives cancel, and leave "
+        "their rounding, in PyTorch as well, in another order.",
+        values.cancelled_gradients,
+    ),
+    Known(
+        "statistics of a checkpoint",
+        "A captured forward pass counts a batch once, as with `torch.compile`: what its backward pass computes again in a "
+        "checkpoint does not update running statistics, which it does after an eager forward pass.",
+        values.recomputed_statistics,
     ),
     Known(
         "zeros for no gradient",

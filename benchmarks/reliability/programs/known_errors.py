@@ -75,6 +75,21 @@ def defined_gradient(program: Program, difference: Difference) -> bool:
     return bool(re.search(r"derivative for '?(aten::)?\w+'? is not implemented", _message(difference, is_ours=False)))
 
 
+def zeros_off_the_tape(program: Program, difference: Difference) -> bool:
+    """An error here at a derivative of zeros: the gradient of a tensor before a write to all of its elements."""
+    if "is not on the tape" not in _message(difference, is_ours=True):
+        return False
+    steps = _steps(program, difference, r"autograd\.grad\(.*create_graph=True")
+    written = _steps(program, difference, r"^\w+\[.*\] = ")
+    zeros = any(not a.any() for s in steps for n, a in s.after.items() if n not in s.before)
+    return zeros and any(_is_written_whole(s) for s in written)
+
+
+def _is_written_whole(step: Step) -> bool:
+    """Return whether the memory that a statement wrote to has one value, as after a write of a number to all elements."""
+    return any(a.size and (a == a.flat[0]).all() for a in step.after.values())
+
+
 def _message(difference: Difference, *, is_ours: bool) -> str:
     """Return the text of an error of one library; empty for other differences."""
     return difference.error.message if isinstance(difference, OneError) and difference.is_ours is is_ours else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +15,28 @@ from benchmarks.reliability.programs.difference import Difference, Extra, OneErr
 from benchmarks.reliability.programs.execute import run
 from benchmarks.reliability.programs.judge import UNITS
 from benchmarks.reliability.programs.libraries import Double, Polyhal, PyTorch
-from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.program import Program, Statement
 from benchmarks.reliability.programs.trace import Step, trace
 from polyhal import Device
 
-_ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|index_add_?\("
+_ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|scatter_reduce\(|index_add_?\(|\brelu_?\("
 _SIGN_SHOWERS = r"(copysign|atan2|angle|reciprocal)_?\("
-_CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\(|\.(sum|mean)\(\)"
-_ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\(|logical_\w+\("
+_CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\(|_norm\(|Norm\w*\(|\.(sum|mean)\(\)"
+_ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\(|logical_\w+\(|\b(eq|ne)\(|\.to\(torch\.bool\)"
 _SELECTORS = r"argwhere|nonzero\(|unique"
 _DIVIDERS = r"remainder|fmod|floor_divide"
+_PRODUCTS = r" @ |matmul\(|\b(dot|mv|mm|bmm)\("
+_NEAR = 4.0
+"""Units in the last place by which two results of one number may differ."""
 _INEXACT = ((r"special\.bessel_", 1e-6, False), (r"airy_ai\(", 5e-6, False), (r"digamma|hardsigmoid", 1e-6, True))
 """Calls, PyTorch's errors of them in double precision, and whether its derivatives alone have them."""
 _PARTED = 24
 """Runs with zeros that are a little off."""
+_NORMALIZING = r"_norm\(|Norm\w*\(|normalize\("
+_SPREAD = 8.0
+"""How much larger the error of one gradient may be than the largest one of these runs: its op rounds several times."""
 _OFF = 1e-9
+_STATISTICS = re.compile(r"^m\d+\..*(running_mean|running_var|num_batches_tracked)$")
 
 
 def edge_of_padding(program: Program, difference: Difference) -> bool:
@@ -100,13 +109,42 @@ def less_exact(program: Program, difference: Difference) -> bool:
 
 def rounding_decides(program: Program, difference: Difference) -> bool:
     """A sum that cancels is 0 in one library alone, and an op looks at it: one that counts zeros, or divides by it."""
+    if _unique_of_near(program, difference):
+        return True
     if isinstance(difference, WrongValue):
         looks = _DIVIDERS if difference.dtype in UNITS else f"{_ZERO_COUNTERS}|{_DIVIDERS}"
+        if difference.dtype in UNITS and not (np.isfinite(difference.ours) & np.isfinite(difference.theirs)).any():
+            looks = _PRODUCTS  # of an infinity and a zero, or a number that is almost 0
     elif isinstance(difference, OneError):
         looks = _SELECTORS if difference.error.type == "ShapeError" else ""
     else:
-        looks = _SELECTORS if isinstance(difference, WrongFact) and difference.fact == "shape" else ""
-    return bool(looks) and any(_cancels(c) for c, _ in _pairs(program, difference, _CANCELLING, looks))
+        looks = rf"{_SELECTORS}|{_ZERO_COUNTERS}" if _is_shape(difference) else ""
+    pairs = _pairs(program, difference, _CANCELLING, looks) if looks else ()
+    return any(_cancels(c) and (looks is not _PRODUCTS or _has_infinity(user)) for c, user in pairs)
+
+
+def _unique_of_near(program: Program, difference: Difference) -> bool:
+    """Return whether `unique` is one of numbers that rounding separates or makes equal, so that it has another length."""
+    if isinstance(difference, WrongFact) and difference.fact == "shape":
+        steps = trace(program, difference.call).behind(difference.name)
+        lengths = [_lengths_of_unique(s) for s in steps if s.calls(r"torch\.unique\(")]
+        return any(math.prod(difference.ours) in found and len(found) > 1 for found in lengths)
+    if isinstance(difference, OneError) and difference.is_ours and "do not broadcast" in difference.error.message:
+        steps = trace(program, difference.call).behind_statement(difference.position)
+        return any(len(_lengths_of_unique(s)) > 1 for s in steps if s.calls(r"torch\.unique\("))
+    return False
+
+
+def _lengths_of_unique(step: Step) -> range:
+    """Return the lengths that `unique` may have if numbers with a distance of some units are equal or not."""
+    values = np.sort(np.concatenate([a.ravel() for a in step.before.values() if a.dtype.kind == "f"] or [np.zeros(0)]))
+    with np.errstate(all="ignore"):
+        apart = int((~(np.diff(values) <= _NEAR * UNITS["float32"] * np.abs(values[1:]))).sum()) + 1
+    return range(apart, values.size + 1)
+
+
+def _is_shape(difference: Difference) -> bool:
+    return isinstance(difference, WrongFact) and difference.fact == "shape"
 
 
 def windows_overlap(program: Program, difference: Difference) -> bool:
@@ -135,6 +173,32 @@ def linear_layer_of_a_device(program: Program, difference: Difference) -> bool:
     return seen is not None and not seen.requires_grad
 
 
+def cancelled_gradients(program: Program, difference: Difference) -> bool:
+    """A gradient within the spread of runs in which the gradients that arrive at statements are off by some units."""
+    if not isinstance(difference, WrongValue) or difference.dtype not in UNITS or not difference.is_gradient:
+        return False
+    if not any(s.calls(_NORMALIZING) for s in trace(program, difference.call).behind(difference.name)):
+        return False
+    runs = []
+    for seed, unit in enumerate([0.0] + [UNITS[difference.dtype]] * _PARTED):
+        seen = run(program, _NudgedGradients(unit, seed), difference.call + 1)[difference.call].values
+        if difference.name in seen:
+            runs.append(seen[difference.name].array[tuple(difference.places.T)])
+    spread = np.abs(np.array(runs) - runs[0]).max(0) if runs else 0.0
+    return bool((np.abs(difference.ours - difference.theirs) <= _SPREAD * spread).all())
+
+
+def recomputed_statistics(program: Program, difference: Difference) -> bool:
+    """Running statistics of a captured function that counted a forward pass in a checkpoint once, not twice."""
+    if not isinstance(difference, WrongValue) or not difference.call or not _STATISTICS.search(difference.name):
+        return False
+    seen = run(program, _OnceRecomputed(), difference.call + 1)[difference.call].values.get(difference.name)
+    if seen is None:
+        return False
+    expected = seen.array[tuple(difference.places.T)]
+    return bool((np.abs(expected - difference.ours) <= 1e-5 * np.maximum(np.abs(expected), 1.0)).all())
+
+
 def zero_for_none(program: Program, difference: Difference) -> bool:
     """A gradient of zeros after a captured forward pass, where PyTorch has none."""
     return (
@@ -159,6 +223,10 @@ def _pairs(program: Program, difference: Difference, first: str, second: str) ->
 def _has_zero(step: Step) -> bool:
     """Return whether a zero is among a statement's operands and results."""
     return any((a == 0).any() for a in step.arrays())
+
+
+def _has_infinity(step: Step) -> bool:
+    return any(np.isinf(a).any() for a in step.before.values() if a.dtype.kind == "f")
 
 
 def _cancels(step: Step) -> bool:
@@ -209,6 +277,55 @@ def _is_of_parted_zeros(program: Program, difference: WrongValue) -> bool:
         theirs = seen.array[tuple(difference.places.T)]
         found |= np.abs(theirs - difference.ours) <= 1e-3 * np.maximum(np.abs(theirs), 1.0)
     return bool(found.all())
+
+
+class _OnceRecomputed(Double):
+    """PyTorch in double precision, where checkpoints compute nothing again from the second call on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = 0
+
+    def begin(self, variables: dict[str, Any]) -> None:
+        """Count a call."""
+        self._calls += 1
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Replace the function of checkpoints inside the block."""
+        import torch.utils.checkpoint as module
+
+        before = module.checkpoint
+
+        def checkpoint(function: Callable[..., object], *args: object, **settings: object) -> object:
+            return before(function, *args, **settings) if self._calls == 1 else function(*args)
+
+        module.checkpoint = checkpoint
+        try:
+            with super().running():
+                yield
+        finally:
+            module.checkpoint = before
+
+
+class _NudgedGradients(Double):
+    """PyTorch in double precision, where each gradient that arrives at a result is off by some units in the last place."""
+
+    def __init__(self, unit: float, seed: int) -> None:
+        super().__init__(0.0, seed)
+        self._error = unit
+
+    def after(self, statement: Statement, variables: dict[str, Any]) -> None:
+        """Add hooks to the results of a statement."""
+        super().after(statement, variables)
+        for tensor in (variables.get(name) for name in statement.targets):
+            if self.is_tensor(tensor) and tensor.requires_grad and not tensor.is_leaf and tensor.numel():
+                tensor.register_hook(self._nudged)
+
+    def _nudged(self, g: Any) -> Any:
+        import torch
+
+        return g * (1 + self._error * (2 * torch.rand(g.shape, generator=self.random, dtype=torch.float64) - 1))
 
 
 class _PartedZeros(Double):

@@ -29,13 +29,22 @@ class Limit(NamedTuple):
 _FORMULA = "the limit, where PyTorch's formula is a difference, a quotient or a product of infinities and zeros"
 _ORDER = "products in another order: A(AA) or (AA)A"
 LIMITS = (
-    Limit(r"quantile\(|interpolate\(|trapezoid\(|kl_div\(|logcumsumexp\(|var_mean\(", "number", _FORMULA),
+    Limit(r"quantile\(|interpolate\(|trapezoid\(|kl_div\(|logcumsumexp\(|var_mean\(|nanmean\(", "number", _FORMULA),
     Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
     Limit(r"matrix_power\(", "nan", _ORDER),
     Limit(r"matrix_power\(", "number", _ORDER),
     Limit(r"copysign_?\(", "number", "the second derivative is 0", gradients_alone=True, at_zero=True),
+    Limit(r"hypot\(", "number", "the derivative at 0 is 0, as a norm's", gradients_alone=True, at_zero=True),
+    Limit(r"sinc\(", "number", "the second derivative at 0 is its limit", gradients_alone=True, at_zero=True),
+    Limit(
+        r"scatter_reduce\(.*'a(max|min)'",
+        "number",
+        "NaN equals no element, and PyTorch divides by the number of elements that are equal to the result",
+        gradients_alone=True,
+    ),
+    Limit(r"soft_margin_loss\(", "number", "the derivative of this logarithm is its limit", gradients_alone=True),
     Limit(r"soft_margin_loss\(", "finite", "the logarithm of a sum of exponentials that are infinite in PyTorch"),
     Limit(
         r"torch\.complex\(", "number", "the gradient of an infinite absolute value is the limit", gradients_alone=True
@@ -58,6 +67,11 @@ LIMITS = (
     ),
 )
 """Ops that follow NaN, infinities and zeros to their limits."""
+_TRUTH_OF_NAN = (
+    (r"isnan\(|\bne\(|not_equal\(", True),
+    (r"isfinite\(|\b(eq|less|less_equal|greater|greater_equal)\(", False),
+)
+"""Ops with truth values, and the value for NaN."""
 
 
 def at_a_limit(program: Program, difference: Difference) -> bool:
@@ -72,13 +86,27 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
         "other": ~is_nan & ~theirs_is_nan,
     }
     steps = trace(program, difference.call).behind(difference.name)
-    is_gradient = difference.is_gradient or any(s.calls(r"autograd\.grad\(") for s in steps)
+    if difference.dtype == "bool":
+        return _shows_a_limit(difference, steps)
+    is_gradient = difference.is_gradient or any(s.calls(r"autograd\.grad\(|\.grad\b") for s in steps)
     explained = np.zeros(len(is_nan), bool)
     for limit in (x for x in LIMITS if marked[x.ours].any() and (is_gradient or not x.gradients_alone)):
         calls = [s for s in steps if s.calls(limit.calls)]
         if any(_is_special(s) or (limit.at_zero and _has_zero(s)) for s in calls):
             explained |= marked[limit.ours]
     return bool(explained.all())
+
+
+def _shows_a_limit(difference: WrongValue, steps: list[Step]) -> bool:
+    """Return whether truth values tell NaN from a number, all in the same way, where an op of the table has one of both."""
+    asks = [of_nan for calls, of_nan in _TRUTH_OF_NAN if steps and steps[-1].calls(calls)]
+    for limit in LIMITS:
+        is_ours = {"nan": True, "number": False}.get(limit.ours)
+        if is_ours is None or limit.gradients_alone or not any(s.calls(limit.calls) and _is_special(s) for s in steps):
+            continue
+        if any(bool((difference.ours == (of_nan if is_ours else not of_nan)).all()) for of_nan in asks):
+            return True
+    return False
 
 
 def _is_special(step: Step) -> bool:
