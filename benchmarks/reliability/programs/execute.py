@@ -153,7 +153,7 @@ def _text(statement: Statement) -> str:
     """Return the text of a statement within a function. PyTorch registers a hook on a view safely only if its node is known:
     after a write to its base the process ends with a segmentation fault, also on the CPU."""
     tensor, is_hook, _ = statement.text.partition(".register_hook(")
-    return f"{tensor}.grad_fn\n{statement.text}" if is_hook else statement.text
+    return f"getattr({tensor}, 'grad_fn', None)\n{statement.text}" if is_hook else statement.text
 
 
 def _off_tape(is_tensor: Callable[[Any], bool], kept: frozenset[str], results: dict[str, Any]) -> dict[str, Any]:
