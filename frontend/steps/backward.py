@@ -7,7 +7,8 @@ its results, the forward step returns the values that the backward pass reads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from polyhal.hal.capture.absent_gradients import without_absent
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.ir.graph import CapturedConstant
+from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.layout import contiguous
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.recording import Recording
@@ -45,17 +46,20 @@ class CapturedBackward:
         new_leaves: Sequence[Tensor],
         outer: OuterTape,
         reached_by: Sequence[frozenset[int]],
+        constants: Mapping[int, frozenset[int]],
     ) -> None:
         """`outputs` are the numbers of differentiable results, and `leaves` the leaves that these depend on.
 
         `saved` are inputs of the forward step and values of its graph that the backward pass needs. `arguments` are the
         arguments of the recorded call, `new_leaves` the leaves that it makes and returns. `reached_by` has, for each
-        leaf, the positions of the `outputs` that depend on it.
+        leaf, the positions of the `outputs` that depend on it, and `constants`, for values that gradient rules made of
+        nothing, the positions of the `outputs` whose gradients led to the rule.
         """
         self._captured = captured
         self._outputs = outputs
         self._saved = saved
         self._reached_by = reached_by
+        self._constants = constants
         self._scalars = _freeze_scalars(captured)
         self._programs: LRUCache[tuple[int, ...], _Program] = LRUCache(_MAX_PROGRAMS)
         """By the positions of the results without a gradient."""
@@ -84,6 +88,7 @@ class CapturedBackward:
         differentiable = [results[i] for i in outputs]
         leaves = outer.leaves_of(differentiable)
         following = Recording(recording)
+        rules = following.recorder.gradient_rules = []
         seeds = [following.placeholder(x.device, contiguous(x.dtype, x.shape)) for x in differentiable]
         with _without_hooks(leaves), following, no_grad():
             gradients = differentiate(differentiable, seeds, leaves, retain_graph=True)
@@ -91,8 +96,13 @@ class CapturedBackward:
         reached = [leaf for leaf, g in zip(leaves, gradients, strict=True) if g is not None]
         ways = [{id(x) for x in outer.leaves_of([result])} for result in differentiable]
         reached_by = [frozenset(i for i, found in enumerate(ways) if id(leaf) in found) for leaf in reached]
+        is_real = not any(x.dtype.is_complex for x in (*differentiable, *leaves))
+        nodes = [set(outer.nodes_of([result])) for result in differentiable]
         del gradients, seeds  # else they would be live-outs
-        return cls(following.finish(), outputs, reached, following.forwarded, arguments, new_leaves, outer, reached_by)
+        captured = following.finish()
+        constants = _constants(captured.graph, rules, nodes) if is_real else {}
+        forwarded = following.forwarded
+        return cls(captured, outputs, reached, forwarded, arguments, new_leaves, outer, reached_by, constants)
 
     @property
     def saved_values(self) -> list[int]:
@@ -139,12 +149,31 @@ class CapturedBackward:
     def _program(self, absent: Sequence[int]) -> _Program:
         if not absent:
             return _Program(Executable(self._captured), range(len(self._captured.results)))
-        partial_graph = without_absent(self._captured, len(self._outputs), absent)
+        partial_graph = without_absent(self._captured, len(self._outputs), absent, self._constants)
         places = list(partial_graph.results)
         for leaf, outputs in enumerate(self._reached_by):
             if outputs <= set(absent):  # zeros that do not depend on the gradients
                 places[leaf] = None
         return _Program(Executable(partial_graph.captured), places)
+
+
+def _constants(
+    graph: Graph, rules: Sequence[tuple[int, GradNode]], nodes_of: Sequence[set[GradNode]]
+) -> dict[int, frozenset[int]]:
+    """Return the values that gradient rules made of nothing, with the results that depend on the node of the rule.
+
+    `rules` are the rules in their order, each from a position in the graph on; `nodes_of` are the nodes of each result. Other
+    nodes were differentiated within a rule.
+    """
+    reached = ((start, frozenset(i for i, nodes in enumerate(nodes_of) if node in nodes)) for start, node in rules)
+    known = [(start, results) for start, results in reached if results]
+    starts = [start for start, _ in known]
+    return {
+        value: known[rule - 1][1]
+        for i, node in enumerate(graph.nodes)
+        if not node.reads and not node.place.checkpoint and (rule := bisect_right(starts, i))
+        for value in node.outputs
+    }
 
 
 _MAX_PROGRAMS = 4

@@ -7,7 +7,7 @@ gradients, because 0 * inf is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,21 +25,27 @@ class PartialBackward(NamedTuple):
     """For each result of the whole graph, its position among the results of this one; None if it is absent."""
 
 
-def without_absent(captured: CapturedGraph, seeds: int, absent: Collection[int]) -> PartialBackward:
+def without_absent(
+    captured: CapturedGraph, seeds: int, absent: Collection[int], constants: Mapping[int, Collection[int]]
+) -> PartialBackward:
     """Return the graph for runs without some of the gradients that are its first `seeds` arguments.
 
-    The arguments at the positions `absent` are not read.
+    The arguments at the positions `absent` are not read. `constants` are values that gradient rules made, such as zeros, with
+    the positions of the gradients that led to the rule.
     """
-    return _Pruning(captured, seeds, absent).finish()
+    return _Pruning(captured, seeds, absent, constants).finish()
 
 
 class _Pruning:
-    def __init__(self, captured: CapturedGraph, seeds: int, absent: Collection[int]) -> None:
+    def __init__(
+        self, captured: CapturedGraph, seeds: int, absent: Collection[int], constants: Mapping[int, Collection[int]]
+    ) -> None:
         self._captured = captured
         self._rewriter = GraphRewriter(captured.graph)
         positions = {i: s.position for i, s in enumerate(captured.sources) if isinstance(s, StepInput)}
         self._absent = {i for i, p in positions.items() if p in absent}
         """Values that depend on absent gradients only."""
+        self._absent |= {value for value, led in constants.items() if set(led) <= set(absent)}
         self._present = {i for i, p in positions.items() if p < seeds and p not in absent}
         """Values that depend on gradients that are present."""
 
@@ -60,6 +66,8 @@ class _Pruning:
         return PartialBackward(pruned, [places.get(i) for i in captured.results])
 
     def _visit(self, node: Node) -> None:
+        if not node.reads and not self._absent.isdisjoint(node.outputs):
+            return
         absent = [v for v in node.reads if v in self._absent]
         if not absent:
             if not self._present.isdisjoint(node.reads):

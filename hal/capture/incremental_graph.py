@@ -96,6 +96,11 @@ class IncrementalGraph:
         result: Spec = self._specs[value]
         return result
 
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self._nodes)
+
     def finish(self, outputs: Iterable[int]) -> tuple[Graph, dict[int, int]]:
         """The graph with these outputs, and the new number of each value."""
         order = [*self.sources, *[v for n in self._nodes for v in n.outputs]]

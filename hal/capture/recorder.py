@@ -63,6 +63,8 @@ class StepRecorder:
         self._leaves = LeafTable()
         self._places: dict[int, Any] = {}
         """The first places on the tape of tensors in real memory whose place changed, by identity."""
+        self.gradient_rules: list[tuple[int, TapeNode]] | None = None
+        """Nodes of the tape, each with the number of graph nodes before its gradient rule, if they are to be listed."""
 
     @property
     def forwarded(self) -> list[StepInput | int]:
@@ -221,6 +223,8 @@ class StepRecorder:
 
     def differentiate(self, node: TapeNode) -> None:
         self._scopes.differentiate(node)
+        if self.gradient_rules is not None:
+            self.gradient_rules.append((self._graph.size, node))
 
     def recomputing(self) -> AbstractContextManager[object]:
         return self._scopes.recomputing()

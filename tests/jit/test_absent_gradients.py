@@ -22,6 +22,13 @@ def _overwritten(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     return result
 
 
+def _overwritten_infinity(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    y = x.sin()
+    z = y * np.inf
+    z.copy_(w)
+    return y, z, w * 2
+
+
 PROGRAMS: dict[str, Function] = {
     "products with infinity": lambda x, w: (x * w * np.inf, x.trunc(), w.sin()),
     "a matrix product with infinity": lambda x, w: (x @ (w * np.inf), x * 2, w.cos()),
@@ -30,6 +37,8 @@ PROGRAMS: dict[str, Function] = {
     "results of one op": lambda x, w: (x * w).unbind(0),
     "a value of several uses": lambda x, w: ((y := (x * w).sin()) * np.inf, F.relu(y), ph.concat([x, y]) * 3),
     "a sum that is overwritten": _overwritten,
+    "a product with infinity that is overwritten": _overwritten_infinity,
+    "an op without a slope of a product with infinity": lambda x, w: ((y := x * w), (y * np.inf).trunc(), w.cos()),
     "rows and a softmax": lambda x, w: (
         x[ph.tensor([0, 0, 2], device=x.device)],
         (x.T @ x).tanh(),
