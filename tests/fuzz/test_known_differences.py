@@ -367,6 +367,11 @@ CASES = (
         {"x1": leaf([INF, 1.0], "float32", requires_grad=True), "x2": leaf([INF, 0.5], "float32")},
     ),
     _Case(
+        "at infinities and NaN",
+        "v1 = torch.logcumsumexp(x1, 0)\nv2 = (v1 * x2).sum()\nv2.backward()",
+        {"x1": leaf([0.5, -INF], "float32", requires_grad=True), "x2": leaf([1.0, NAN], "float32")},
+    ),
+    _Case(
         "the sign of a zero",
         "v1 = torch.relu(x1)\nv2 = torch.atan2(v1, x2)",
         {"x1": leaf([-0.0, 1.0], "float32"), "x2": leaf([-2.0, 1.0], "float32")},

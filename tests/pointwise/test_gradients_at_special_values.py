@@ -246,3 +246,13 @@ def test_the_gradient_of_sinc_exists_where_squares_vanish(device: Device) -> Non
     ph.sinc(x).sum().backward()
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), 0, atol=1e-6)
+
+
+def test_the_gradient_of_erfcx_is_exact_where_its_terms_cancel(device: Device) -> None:
+    points = np.array([4.5, 10.0, 300.0, 1e4, 1e6])
+    x = Tensor(points, dtype="float32", device=device, requires_grad=True)
+    ph.special.erfcx(x).sum().backward()
+    nodes, weights = np.polynomial.laguerre.laggauss(40)
+    integrals = np.exp(-((nodes / (2 * points[:, None])) ** 2)) @ (nodes * weights)
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), -integrals / (np.sqrt(np.pi) * points**2), rtol=3e-6)

@@ -32,6 +32,12 @@ LIMITS = (
     Limit(r"quantile\(|interpolate\(|trapezoid\(|kl_div\(|logcumsumexp\(|var_mean\(|nanmean\(", "number", _FORMULA),
     Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
+    Limit(
+        r"logcumsumexp\(",
+        "nan",
+        "NaN that arrives stays NaN, where PyTorch takes logarithms of positive and of negative gradients, and NaN is neither",
+        gradients_alone=True,
+    ),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
     Limit(r"matrix_power\(", "nan", _ORDER),
     Limit(r"matrix_power\(", "number", _ORDER),

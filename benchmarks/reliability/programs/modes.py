@@ -127,9 +127,24 @@ def together(programs: Sequence[Program], device: polyhal.Device) -> list[Outcom
     return [_judged(truth, o) for truth, o in zip(truths, seen, strict=True)]
 
 
+def _with_distinct_parameters(mode: Mode) -> Mode:
+    """Refuse programs whose optimizer is made with a parameter twice, an error here, and a warning of PyTorch."""
+
+    @functools.wraps(mode)
+    def run_if_distinct(program: Program, device: polyhal.Device) -> Outcome:
+        try:
+            return mode(program, device)
+        except ValueError as error:
+            if not str(error).endswith("is given twice"):
+                raise
+            return Outcome(program, refused=str(error))
+
+    return run_if_distinct
+
+
 MODES: dict[str, Mode] = {
-    "eager": eager,
-    "captured": captured,
+    "eager": _with_distinct_parameters(eager),
+    "captured": _with_distinct_parameters(captured),
     "captured forward": captured_forward,
     "torch eager": torch_eager,
     "torch recorded": torch_recorded,

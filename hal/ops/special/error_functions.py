@@ -62,6 +62,16 @@ def _erfcx(m: Any, x: Any) -> Any:
     return m.where(m.less(size, 0.46875), near, m.where(m.equal(x, x), far, x))
 
 
+def _erfcx_slope(m: Any, x: Any, out: Any) -> Any:
+    """The derivative of erfcx, 2 x erfcx(x) - 2 / sqrt(pi). Its terms cancel for large x, where their difference is the
+    correction of `_scaled_tail`."""
+    far = m.minimum(m.maximum(x, 4.0), _LIMIT)
+    z = 1.0 / (far * far)
+    tail = z * (horner(z, ERFC_FAR[0]) / horner(z, ERFC_FAR[1])) * -2.0
+    beyond = m.where(m.less(_LIMIT, x), -_ONE_OVER_SQRT_PI / x / x, tail)
+    return m.where(m.less(4.0, x), beyond, out * x * 2.0 - _TWO_OVER_SQRT_PI)
+
+
 def _ndtr(m: Any, x: Any) -> Any:
     return _erfc(m, x * -math.sqrt(0.5)) * 0.5
 
@@ -99,7 +109,7 @@ erfcx = elementwise(
     inputs=("x",),
     promotion="float",
     decompose=lambda x: _erfcx(TENSORS, x),
-    gradient=lambda g, x, out: g * (out * x * 2.0 - _TWO_OVER_SQRT_PI),
+    gradient=lambda g, x, out: g * _erfcx_slope(TENSORS, x, out),
     samples=spread(-2.0, 8.0),
     tolerance=Tolerance(24.0),
     autocast=Autocast.FLOAT32,
