@@ -170,6 +170,7 @@ DIFFERENT: dict[str, tuple[Callable[..., bool], str]] = {
         "NaN stays NaN, and an overflow is infinite; in PyTorch they are 0.5 and NaN",
     ),
     "i1e": (lambda x: np.isnan(x), "NaN stays NaN; PyTorch takes it for 0"),
+    "erfcx": (lambda x: x > 1e3, "-1 / (sqrt(pi) x^2); in PyTorch's formula terms cancel, and infinity multiplies 0"),
     "log_ndtr": (lambda x: x <= -1e10, "-x far below; PyTorch's formula is a product of 0 and infinity"),
     "softsign": (lambda x: np.isinf(x), "the limit, 0; PyTorch's formula is a quotient of infinities"),
     "hypot": (lambda x, y: x == y == 0, "0 of all subgradients; PyTorch divides 0 by 0"),

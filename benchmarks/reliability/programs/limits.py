@@ -30,7 +30,7 @@ _FORMULA = "the limit, where PyTorch's formula is a difference, a quotient or a 
 _ORDER = "products in another order: A(AA) or (AA)A"
 LIMITS = (
     Limit(r"quantile\(|interpolate\(|trapezoid\(|kl_div\(|logcumsumexp\(|var_mean\(|nanmean\(", "number", _FORMULA),
-    Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
+    Limit(r"airy_ai\(|erfcx\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(
         r"logcumsumexp\(",
