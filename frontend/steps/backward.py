@@ -158,7 +158,7 @@ class CapturedBackward:
 
 
 def _constants(
-    graph: Graph, rules: Sequence[tuple[int, GradNode]], nodes_of: Sequence[set[GradNode]]
+    graph: Graph, rules: Sequence[tuple[int, object]], nodes_of: Sequence[set[GradNode]]
 ) -> dict[int, frozenset[int]]:
     """Return the values that gradient rules made of nothing, with the results that depend on the node of the rule.
 

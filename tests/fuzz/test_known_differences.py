@@ -372,6 +372,11 @@ CASES = (
         {"x1": leaf([0.5, -INF], "float32", requires_grad=True), "x2": leaf([1.0, NAN], "float32")},
     ),
     _Case(
+        "at infinities and NaN",
+        "v1 = torch.addmv(x1, x2, x3)",
+        {"x1": leaf([-INF], "float16"), "x2": leaf([[2.0, 3.0]], "float16"), "x3": leaf([60000.0, 2.0], "float16")},
+    ),
+    _Case(
         "the sign of a zero",
         "v1 = torch.relu(x1)\nv2 = torch.atan2(v1, x2)",
         {"x1": leaf([-0.0, 1.0], "float32"), "x2": leaf([-2.0, 1.0], "float32")},

@@ -24,6 +24,8 @@ class Limit(NamedTuple):
     gradients_alone: bool = False
     at_zero: bool = False
     """Zeros among the operands are enough."""
+    dtype: str = ""
+    """The dtype of the numbers; empty for each one."""
 
 
 _FORMULA = "the limit, where PyTorch's formula is a difference, a quotient or a product of infinities and zeros"
@@ -39,6 +41,7 @@ LIMITS = (
         gradients_alone=True,
     ),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
+    Limit(r"\b(addmm|addmv|addbmm|baddbmm)\(", "nan", "the product overflows before it is added", dtype="float16"),
     Limit(r"matrix_power\(", "nan", _ORDER),
     Limit(r"matrix_power\(", "number", _ORDER),
     Limit(r"copysign_?\(", "number", "the second derivative is 0", gradients_alone=True, at_zero=True),
@@ -96,7 +99,8 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
         return _shows_a_limit(difference, steps)
     is_gradient = difference.is_gradient or any(s.calls(r"autograd\.grad\(|\.grad\b") for s in steps)
     explained = np.zeros(len(is_nan), bool)
-    for limit in (x for x in LIMITS if marked[x.ours].any() and (is_gradient or not x.gradients_alone)):
+    limits = [x for x in LIMITS if marked[x.ours].any() and x.dtype in ("", difference.dtype)]
+    for limit in (x for x in limits if is_gradient or not x.gradients_alone):
         calls = [s for s in steps if s.calls(limit.calls)]
         if any(_is_special(s) or (limit.at_zero and _has_zero(s)) for s in calls):
             explained |= marked[limit.ours]
