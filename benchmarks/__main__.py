@@ -1,9 +1,9 @@
-"""Run benchmarks: all of them, or those that are named.
+"""Run all benchmarks, or the named ones.
 
 python -m benchmarks [NAME ...] [OPTION ...]
 
 Options after the names are passed on to each benchmark; `python -m benchmarks NAME --help` lists them. All benchmarks
-understand --devices. Several benchmarks run one after the other, each in a subprocess of its own.
+understand --devices. Several benchmarks run one after the other, each in its own subprocess.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ NAMES = tuple(sorted(p.stem for p in SUITE.glob("*.py") if p.stem != "__init__")
 
 
 def description(name: str) -> str:
-    """The first line of a benchmark's docstring, read without importing it."""
+    """Return the first line of a benchmark's docstring, read without importing it."""
     docstring = ast.get_docstring(ast.parse((SUITE / f"{name}.py").read_text(encoding="utf-8")))
     return (docstring or "").partition("\n")[0]
 
 
 def listing() -> str:
-    """All benchmarks with their descriptions, one per line."""
+    """Return all benchmarks with their descriptions, one per line."""
     width = max(map(len, NAMES))
     return "\n".join(f"{name:<{width}}  {description(name)}" for name in NAMES)
 
@@ -73,7 +73,7 @@ def _run(name: str, options: Sequence[str]) -> int:
 
 
 def _run_in_subprocess(name: str, options: Sequence[str], folder: Path | None) -> int:
-    """Run one benchmark with a garbage collector, environment and caches of its own."""
+    """Run one benchmark with its own garbage collector, environment and caches."""
     json_options = ["--json", str(folder / f"{name}.json")] if folder is not None else []
     print(f"\n=== {name}: {description(name)}", flush=True)
     command = [sys.executable, "-m", "benchmarks", name, *options, *json_options]

@@ -11,7 +11,7 @@ from polyhal.hal.discovery.registry import registry
 
 
 def make_parser(name: str, description: str | None, devices: str = "") -> argparse.ArgumentParser:
-    """A parser with --devices and --json. `devices` is the default of --devices; empty for all devices."""
+    """Return a parser with --devices and --json. `devices` is the default of --devices; empty for all devices."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks {name}",
         description=description,
@@ -24,7 +24,8 @@ def make_parser(name: str, description: str | None, devices: str = "") -> argpar
 
 
 def open_devices(names: str, supports: Callable[[Device], bool] = lambda device: True) -> list[Device]:
-    """Open the devices in a comma-separated list, or all devices. Those that `supports` rejects are skipped with a message.
+    """Open the devices in a comma-separated list, or all devices. Devices that `supports` rejects are
+    skipped with a message.
 
     Raises PolyhalError for an unknown device.
     """
@@ -38,7 +39,7 @@ def open_devices(names: str, supports: Callable[[Device], bool] = lambda device:
 
 
 def choices(text: str, known: tuple[str, ...]) -> list[str]:
-    """An argparse type: a comma-separated list of names from `known`."""
+    """Return an argparse type: a comma-separated list of names from `known`."""
     names = text.split(",")
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -1,4 +1,4 @@
-"""One training step of a 64-128-10 perceptron on handwritten digits, in a process that does nothing else.
+"""One training step of a 64-128-10 perceptron on handwritten digits, in a separate process.
 
 python -m benchmarks.first_step FRAMEWORK DEVICE DATA prints the loss when the step has finished. The benchmark `startup`
 runs and times it.

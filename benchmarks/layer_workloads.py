@@ -1,7 +1,7 @@
 """Workloads of the benchmark `layers`: layers and functions of whole tensors, written once for Polyhal and PyTorch.
 
 A workload is a function of a library, which is either the module `polyhal` or the module `torch`: both have the names
-that it uses. The bytes that it must move and the operations that it must do are counted by hand.
+that it uses. Its minimum of moved bytes and its operations are counted by hand.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LayerWorkload:
     """True if it is measured with gradients, too, unlike a write to an input."""
 
     def arrays(self) -> list[np.ndarray]:
-        """The inputs, the same for every framework."""
+        """Return the inputs, the same for every framework."""
         rng = np.random.default_rng(0)
         return [
             rng.integers(0, self.indices[i], shape) if i in self.indices else normal_numbers(rng, shape)
@@ -51,7 +51,7 @@ class LayerWorkload:
         ]
 
     def work(self, backward: bool) -> tuple[int, int]:
-        """Bytes that a call must move, and operations that it must do."""
+        """Return bytes that a call must move, and operations that it must do."""
         flops = self.flops * (1 + self.backward_flops) if backward else self.flops
         moved = self.moved + (self.backward_moved or 2 * self.moved) if backward else self.moved
         return 4 * moved, int(flops)
@@ -104,7 +104,7 @@ def _depthwise(batch: int, channels: int, side: int, kernel: int = 3, stride: in
         ),
         flops=2 * pixels * kernel**2 // stride**2,
         moved=pixels + pixels // stride**2,
-        # Both gradients read that of the result; one reads the input, and one writes its gradient.
+        # Both gradients read the result's gradient; one reads the input, and one writes its gradient.
         backward_moved=2 * pixels + pixels // stride**2,
     )
 
@@ -138,7 +138,7 @@ def _scatter_add(rows: int, width: int, table: int) -> LayerWorkload:
 
 
 def _write_rows(rows: int, width: int, table: int) -> LayerWorkload:
-    """Rows of a large tensor replaced in its memory: the bytes that are moved do not depend on its size."""
+    """Replace rows of a large tensor in its memory: the moved bytes do not depend on its size."""
     return LayerWorkload(
         f"index_copy_ of {rows:,} rows of {width} to {table:,}",
         ((table, width), (rows,), (rows, width)),
@@ -253,5 +253,5 @@ _GPU = (
 
 
 def workloads(size: str) -> Sequence[LayerWorkload]:
-    """The workloads for processors ("cpu") or GPUs ("gpu")."""
+    """Return the workloads for processors ("cpu") or GPUs ("gpu")."""
     return _GPU if size == "gpu" else _CPU

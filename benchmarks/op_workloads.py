@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 _DISTINCT = 3_999_971
 """Random numbers before they repeat; a prime, so that no two rows of a matrix are equal."""
 _BACKWARD = {"attention": 3.5}
-"""Multiply-adds of a forward and backward pass relative to the forward pass alone. The default is 3: one more product per
+"""Multiply-adds of a forward and backward pass relative to the forward pass. The default is 3: one more product per
 operand. Attention recomputes its scores in the backward pass."""
 
 _INTENSE = 8
@@ -31,7 +31,7 @@ _INTENSE = 8
 
 
 def normal_numbers(rng: np.random.Generator, shape: Shape) -> np.ndarray:
-    """Normal random numbers. They repeat after some millions, because drawing them would take longer than the ops."""
+    """Return normal random numbers that repeat after some millions: drawing more would take longer than the ops."""
     size = math.prod(shape)
     return np.resize(rng.standard_normal(min(size, _DISTINCT), dtype=np.float32), shape)
 
@@ -68,7 +68,7 @@ class OpWorkload:
         return op
 
     def arrays(self) -> list[np.ndarray | None]:
-        """The inputs, the same for every framework. Floats are float32, for the framework to cast to `dtype`."""
+        """Return the inputs, the same for every framework. Floats are float32, for the framework to cast to `dtype`."""
         rng = np.random.default_rng(0)
         arrays: list[np.ndarray | None] = []
         for i, shape in enumerate(self.shapes):
@@ -85,7 +85,7 @@ class OpWorkload:
         return tuple(None if s is None else contiguous(d, s) for s, d in zip(self.shapes, kinds, strict=True))
 
     def work(self) -> tuple[int, int]:
-        """Bytes that a call must move and operations that it must do; one of them is 0: the one that does not bound it."""
+        """Return the bytes that a call must move and its operations; whichever does not bound it is 0."""
         op, specs = self.definition, self._specs()
         bound = op.bind(tuple({**op.schema.params, **self.params}.values()))
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
@@ -98,7 +98,7 @@ class OpWorkload:
 
 
 def _products(side: int, **more: Any) -> list[OpWorkload]:
-    """A square product with each operand plain and transposed."""
+    """Return a square product with each operand plain and transposed."""
     products = []
     for transposed in ((), (0,), (1,), (0, 1)):
         name = f"matmul {side}" + "".join(f" {'ab'[i]}ᵀ" for i in transposed)
@@ -133,7 +133,7 @@ _SCALE_SHIFT_GELU = {
 
 
 def _streams(n: int, side: int) -> list[OpWorkload]:
-    """Memory-bound ops on `n` elements or a square matrix with sides of `side`."""
+    """Return memory-bound ops on `n` elements or a square matrix with sides of `side`."""
     square, row = (side, side), (side,)
     last = {"axis": -1}
     return [
@@ -166,7 +166,7 @@ def _streams(n: int, side: int) -> list[OpWorkload]:
 
 
 def _lines(n: int, side: int) -> list[OpWorkload]:
-    """Scans, sorts, pooling and normalization, on `n` elements or a square matrix with sides of `side`."""
+    """Return scans, sorts, pooling and normalization, on `n` elements or a square matrix with sides of `side`."""
     square, image = (side, side), (32, 128, side // 64, side // 64)
     channel, pooled = (image[1],), {"kernel": (2, 2), "stride": (2, 2)}
     near = {"padding": (1, 1), "groups": image[1]}
@@ -233,5 +233,5 @@ def _gpu() -> list[OpWorkload]:
 
 
 def workloads(size: str) -> Sequence[OpWorkload]:
-    """The workloads for a CPU ("cpu") or a discrete GPU ("gpu")."""
+    """Return the workloads for a CPU ("cpu") or a discrete GPU ("gpu")."""
     return _gpu() if size == "gpu" else _cpu()

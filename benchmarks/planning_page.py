@@ -1,4 +1,4 @@
-"""The tables of docs/planning.md: forecasts beside measurements, and beside speeds that others have published."""
+"""The tables of docs/planning.md: forecasts compared with measurements and with published speeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _END = "<!-- End of forecasts -->"
 
 
 def planning_page(text: str, results: Iterable[dict[str, Any]]) -> str:
-    """The page with its tables made anew, between two comments."""
+    """Return the page with its tables, between two comments, regenerated."""
     head, _, rest = text.partition(_START)
     _, _, tail = rest.partition(_END)
     known = list(results)
@@ -30,7 +30,7 @@ def _scaling_text(result: dict[str, Any]) -> str:
 
 
 def scaling_table(result: dict[str, Any]) -> list[str]:
-    """Training steps on several devices beside their forecasts."""
+    """Return the table of training steps on several devices and their forecasts."""
     lines = [
         "| model | precision | devices | samples each | measured | times one device | forecast | forecast : measured |",
         "|---|---|---|---:|---:|---:|---:|---:|",

@@ -3,8 +3,8 @@ docs/planning.md.
 
 `make generate` writes them, with all other generated files.
 
-Besides the figures, a result file may have `place`, which names its machine in the heading, and `notes`, paragraphs that
-explain the figures; whoever measures adds them by hand.
+In addition to the figures, a result file may have `place`, which names its machine in the heading, and `notes`,
+paragraphs that explain the figures; whoever measures adds them by hand.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Section = Callable[[dict[str, Any]], list[str]]
 
 
 def page(results: Iterable[dict[str, Any]]) -> str:
-    """The whole page, sorted by place and, within a place, in the order of `_SECTIONS`."""
+    """Return the whole page, sorted by place and, within a place, in the order of `_SECTIONS`."""
     order = list(_SECTIONS)
     parts = [_HEAD]
     for result in sorted(results, key=lambda r: (r["place"], order.index(r["benchmark"]), r["date"])):
@@ -101,7 +101,7 @@ def _device(name: str, device: Mapping[str, str], limit: Mapping[str, float] | N
 
 
 def simulator_page(text: str, results: Iterable[dict[str, Any]]) -> str:
-    """docs/simulator.md with its tables of predictions made anew, between two comments."""
+    """Return docs/simulator.md with its tables of predictions, between two comments, regenerated."""
     head, _, rest = text.partition(_PREDICTIONS)
     _, _, tail = rest.partition(_PREDICTIONS_END)
     tables = []
@@ -137,7 +137,8 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
 
 
 def results() -> list[dict[str, Any]]:
-    """All results but those on the page of reliability. A file without a `place` is named after the file."""
+    """Return all results except the ones on the page of reliability. A file without a `place` is named after the
+    file."""
     loaded = []
     for path in sorted(RESULTS.glob("*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -147,7 +148,7 @@ def results() -> list[dict[str, Any]]:
 
 
 def pages() -> dict[Path, str]:
-    """The text of each page."""
+    """Return the text of each page."""
     measured = results()
     simulator = simulator_page(SIMULATOR_PAGE.read_text(encoding="utf-8"), measured)
     planning = planning_page(PLANNING_PAGE.read_text(encoding="utf-8"), measured)

@@ -37,12 +37,12 @@ _COLUMNS = (
 
 
 def pages() -> dict[Path, str]:
-    """The page by its place. Raises CorruptFileError or IncompatibleFileError for a file that is no report."""
+    """Return the page by its place. Raises CorruptFileError or IncompatibleFileError for a file that is not a report."""
     return {PAGE: page(read(path) for path in sorted(REPORTS.glob("*.json")))}
 
 
 def page(reports: Iterable[MachineReport]) -> str:
-    """The whole page, the newest reports first."""
+    """Return the whole page, the newest reports first."""
     found = sorted(reports, key=lambda r: (r.date, sorted(r.system.items())), reverse=True)
     return "\n".join([_HEAD, *(line for report in found for line in _section(report))])
 
@@ -91,7 +91,7 @@ def _row(name: str, driver: str, checks: str, figures: Sequence[SpeedFigure]) ->
 
 
 def _notes(report: MachineReport) -> Iterator[str]:
-    """What failed, and why."""
+    """Return the failures and their reasons."""
     for device in report.devices:
         name = _cell(device.name)
         if device.problem:
@@ -117,5 +117,5 @@ def _missing(name: str, figures: Sequence[SpeedFigure]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Text of strangers, with what Markdown and HTML would read as markup taken for what it is."""
+    """Return text of strangers with the markup of Markdown and HTML escaped."""
     return "".join(f"&#{ord(c)};" if c in "\\`*_[]<>|#!&" else c for c in text)

@@ -15,7 +15,7 @@ from polyhal.hal.settings import json_store
 
 
 def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
-    """Date, processor, and the devices with their drivers."""
+    """Return date, processor, and the devices with their drivers."""
     return {
         "date": datetime.date.today().isoformat(),
         "polyhal": polyhal.__version__,

@@ -1,4 +1,5 @@
-"""What each rank of the benchmark `processes` runs: data-parallel steps on its device, timed together with the other ranks."""
+"""Program of each rank of the benchmark `processes`: data-parallel steps on its device, timed in
+lockstep with the other ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _SAMPLE_SECONDS = 0.1
 
 
 def time_together(step: Callable[[], object], ranks: Ranks, repetitions: int) -> TimingSummary:
-    """Seconds per step of the slowest rank. All ranks take the same number of steps."""
+    """Return seconds per step of the slowest rank. All ranks take the same number of steps."""
     number = ranks.agree(calls_per_sample(step, _SAMPLE_SECONDS))
     samples = []
     for _ in range(repetitions):
@@ -34,7 +35,7 @@ def time_together(step: Callable[[], object], ranks: Ranks, repetitions: int) ->
 
 
 def main(model: str, samples: str, precision: str, repetitions: str, path: str) -> None:
-    """Time steps, and let rank 0 write what it finds to a file."""
+    """Time steps, and let rank 0 write the result to a file."""
     group = distributed.init()
     ranks, device = Ranks(group), Device.default()
     polyhal.set_float32_matmul_precision("high" if precision == "high" else "highest")

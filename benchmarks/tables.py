@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flops_text(rate: float) -> str:
-    """A rate of operations with its unit."""
+    """Return a rate of operations with its unit."""
     return f"{rate / 1e12:.1f} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.0f} GFLOP/s"
 
 
@@ -32,7 +32,8 @@ def _share(row: Mapping[str, Any], median: float, limit: Mapping[str, float]) ->
 
 
 def kernels_table(result: dict[str, Any]) -> list[str]:
-    """Rate of each op, its share of what the device can do, and its speed relative to the fastest other framework."""
+    """Return the rate of each op, its fraction of the device's peak, and its speed relative to the fastest other
+    framework."""
     limits = result["limits"]
     names = list(dict.fromkeys(n for row in result["rows"] for n in (*row["seconds"], *row["left_out"])))
     ours, peers = [n for n in names if n in limits], [n for n in names if n not in limits]
@@ -58,7 +59,7 @@ def kernels_table(result: dict[str, Any]) -> list[str]:
 
 
 def layers_table(result: dict[str, Any]) -> list[str]:
-    """Times, what the limits of the device allow, and the speed relative to the fastest way to run PyTorch."""
+    """Return times, the times at the device's limits, and the speed relative to the fastest way to run PyTorch."""
     limits = result["limits"]
     names = list(dict.fromkeys(n for row in result["rows"] for n in row["seconds"]))
     peers = [n for n in names if not any(n.startswith(f"{device} ") for device in limits)]
@@ -121,7 +122,7 @@ def training_step_table(result: dict[str, Any]) -> list[str]:
 
 
 def decode_table(result: dict[str, Any]) -> list[str]:
-    """Tokens per second, with and without the prompt."""
+    """Return tokens per second, with and without the prompt."""
     lines = ["| device | dtype | tokens/s | including the prompt | PyTorch, eager |", "|---|---|---:|---:|---:|"]
     for row in result["rows"]:
         us = row["polyhal"]
@@ -132,7 +133,7 @@ def decode_table(result: dict[str, Any]) -> list[str]:
 
 
 def train_command_table(result: dict[str, Any]) -> list[str]:
-    """Tokens per second and the first step, captured and eager."""
+    """Return tokens per second and the first step, captured and eager."""
     lines = [
         "| device | captured, tokens/s | `--eager`, tokens/s | first step, captured | first step, `--eager` |",
         "|---|---:|---:|---:|---:|",
@@ -150,7 +151,7 @@ def _median(values: Sequence[float], form: str) -> str:
 
 
 def replay_table(result: dict[str, Any]) -> list[str]:
-    """Host time per launch: of captured steps, of bare calls of the driver, of eager steps."""
+    """Return host time per launch: of captured steps, of bare calls of the driver, of eager steps."""
     lines = [
         "| device | launches | captured step, µs per launch | bare driver calls | eager step | above the driver |",
         "|---|---:|---:|---:|---:|---:|",
@@ -163,7 +164,7 @@ def replay_table(result: dict[str, Any]) -> list[str]:
 
 
 def overlap_table(result: dict[str, Any]) -> list[str]:
-    """Copies, kernels, both at once, and loops that load their data ahead or on demand."""
+    """Return copies, kernels, both at once, and loops that load their data ahead or on demand."""
     lines = [
         "| device | batches | copies, ms | kernels | both at once | loop, prefetched | loop, on demand |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -188,7 +189,7 @@ def read_back_table(result: dict[str, Any]) -> list[str]:
 
 
 def pairs_table(result: dict[str, Any]) -> list[str]:
-    """Steps of one device, of the other, and of both, with rows divided evenly and by speed."""
+    """Return steps of one device, of the other, and of both, with rows divided evenly and by speed."""
     lines = [
         "| model | rows | devices | first alone | second alone | pair, even rows | pair, rows by speed | at most |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
@@ -205,7 +206,7 @@ def pairs_table(result: dict[str, Any]) -> list[str]:
 
 
 def processes_table(result: dict[str, Any]) -> list[str]:
-    """Steps of one device, of all devices in one process, and in a process each."""
+    """Return steps of one device, of all devices in one process, and in a process each."""
     lines = [
         "| model | precision | samples each | devices | one device | one process, all devices | processes | of them |",
         "|---|---|---:|---|---:|---:|---:|---:|",
@@ -222,7 +223,7 @@ def processes_table(result: dict[str, Any]) -> list[str]:
 
 
 def collectives_table(result: dict[str, Any]) -> list[str]:
-    """Bus bandwidth and time of each collective."""
+    """Return bus bandwidth and time of each collective."""
     everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["seconds"]))
     head = ["collective", "devices", "dtype", "size", *everyone]
     lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---:|" + "---:|" * len(everyone)]
@@ -236,7 +237,7 @@ def collectives_table(result: dict[str, Any]) -> list[str]:
 
 
 def links_table(result: dict[str, Any]) -> list[str]:
-    """Bandwidth of copies between devices, one way and both ways."""
+    """Return bandwidth of copies between devices, one way and both ways."""
     lines = ["| from | to | way | MiB | GB/s | both ways |", "|---|---|---|---:|---:|---:|"]
     for row in result["rows"]:
         both = f"{2 * row['bytes'] / row['both_seconds'] / 1e9:.1f}" if row["both_seconds"] else ""
@@ -247,7 +248,7 @@ def links_table(result: dict[str, Any]) -> list[str]:
 
 
 def startup_table(result: dict[str, Any]) -> list[str]:
-    """Seconds from the start of a process to its first step, with and without caches."""
+    """Return seconds from the start of a process to its first step, with and without caches."""
     lines = ["| framework | caches | seconds from process start to the end of the first step |", "|---|---|---:|"]
     for row in result["rows"]:
         median, low, high = row["seconds"]
@@ -256,13 +257,13 @@ def startup_table(result: dict[str, Any]) -> list[str]:
 
 
 def overhead_table(result: dict[str, Any]) -> list[str]:
-    """Microseconds per op."""
+    """Return microseconds per op."""
     lines = ["| `a + b` | µs per op |", "|---|---:|"]
     return [*lines, *(f"| {row['what']} | {_median(row['us'], '.2f')} |" for row in result["rows"])]
 
 
 def optimizers_table(result: dict[str, Any]) -> list[str]:
-    """Launches and milliseconds of steps on the small parameters, before a change if that was measured, and now."""
+    """Return launches and milliseconds of steps on the small parameters, before a change if that was measured, and now."""
     ways = ("eager", "captured", "PyTorch, foreach")
     before = {(row["device"], row["parameters"], row["optimizer"]): row["steps"] for row in result.get("before", ())}
     lines = [f"| optimizer | device | {' | '.join(ways)} |", "|---|---|---:|---:|---:|"]
@@ -278,7 +279,7 @@ def _launches(step: Mapping[str, Any]) -> str:
 
 
 def peak_table(result: dict[str, Any]) -> list[str]:
-    """Bandwidth of copies, and the rate of multiply-adds."""
+    """Return bandwidth of copies, and the rate of multiply-adds."""
     lines = ["| device | copies | multiply-adds |", "|---|---:|---:|"]
     for row in result["rows"]:
         rates = f"{row['bytes_per_s'] / 1e9:,.1f} GB/s | {flops_text(row['flops_per_s']) if row['flops_per_s'] else ''}"
@@ -287,7 +288,7 @@ def peak_table(result: dict[str, Any]) -> list[str]:
 
 
 def prediction_table(result: dict[str, Any]) -> list[str]:
-    """Measured and predicted times of steps."""
+    """Return measured and predicted times of steps."""
     clock = "The processor's time on one core, so that other work on the machine does not count."
     lines = [
         *([clock, ""] if result.get("one_core") else []),
@@ -308,7 +309,7 @@ def _significant(value: float) -> str:
 
 
 def model_parallel_table(result: dict[str, Any]) -> list[str]:
-    """Steps of one model on several devices, and forecasts of them."""
+    """Return steps of one model on several devices, and forecasts of them."""
     lines = [
         "| model | precision | way | devices | measured | times one device | predicted |",
         "|---|---|---|---|---:|---:|---:|",

@@ -1,4 +1,4 @@
-"""A device that is several times slower than it is: every launch is carried out that often, with the same results.
+"""A throttled device: every launch is carried out several times, with unchanged results.
 
 Pairs of unequal devices are made of it, such as a processor's half and another that takes three times as long:
 
@@ -26,7 +26,7 @@ def throttled(name: str, times: int) -> Device:
     """Open the device called `name` as one that computes at 1/`times` of its speed. Copies to and from the host are as fast
     as before. Raises DeviceUnavailableError.
 
-    The device shares the memory and the kernels of `Device(name)`, which may be used beside it.
+    The device shares the memory and the kernels of `Device(name)`, which remains usable.
     """
     inner = Device(name)
     backend: Any = ThrottledBackend(inner.backend, times)
@@ -36,8 +36,8 @@ def throttled(name: str, times: int) -> Device:
 class ThrottledBackend:
     """A backend that carries out every launch several times.
 
-    The last time writes where it should, the times before write to scratch memory of the same layout. So work in place, and
-    sums into memory, are done once.
+    The last run writes to the outputs, the runs before write to scratch memory of the same layout. So work in place,
+    and sums into memory, are done once.
     """
 
     def __init__(self, inner: Any, times: int) -> None:
@@ -61,7 +61,7 @@ class ThrottledBackend:
                     setattr(self, name, ours.get(name, getattr(inner, name)))
 
     def __getattr__(self, name: str) -> Any:
-        """What the backend has beside the contract."""
+        """Return members of the backend that are not in the contract."""
         return getattr(self.inner, name)
 
     def _lower(
@@ -93,7 +93,8 @@ class ThrottledBackend:
         return SimpleLaunch(launch.name, self._slowly(launch, outputs, inputs), launch.workspace)
 
     def _slowly(self, run: Callable[..., None], outputs: int, inputs: int | None = None) -> Callable[..., None]:
-        """Return `run`, several times. Its outputs follow `inputs` arguments; they are the last ones if that is None."""
+        """Return a launch that runs `run` several times. Its outputs follow `inputs` arguments; they are the last ones
+        if that is None."""
 
         def several(*args: Any) -> None:
             # The extra runs come first: they read what the last one may overwrite.
@@ -106,7 +107,7 @@ class ThrottledBackend:
         return several
 
     def _in_scratch(self, place: int, ref: Ref) -> Ref:
-        """Return a place of the same layout that nobody reads. Command buffers may write to it: it is never released."""
+        """Return scratch memory of the same layout. Command buffers may write to it: it is never released."""
         reach = [(length - 1) * stride for length, stride in zip(ref.shape, ref.strides, strict=True)]
         before = round_up(-sum(r for r in reach if r < 0), ALIGNMENT)
         nbytes = (before + sum(r for r in reach if r > 0) + 1) * ref.dtype.itemsize

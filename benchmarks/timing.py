@@ -26,7 +26,7 @@ class TimingSummary:
 
 
 def summarize(samples: list[float]) -> TimingSummary:
-    """The median and the quartiles of some samples."""
+    """Return the median and the quartiles of some samples."""
     if len(samples) < 2:
         return TimingSummary(samples[0], samples[0], samples[0], len(samples))
     low, _, high = statistics.quantiles(samples, n=4)
@@ -34,7 +34,7 @@ def summarize(samples: list[float]) -> TimingSummary:
 
 
 def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> TimingSummary:
-    """Seconds per call of a short function, from `repetitions` loops of `number` calls."""
+    """Return seconds per call of a short function, from `repetitions` loops of `number` calls."""
     function()
     samples = []
     for _ in range(repetitions):
@@ -46,7 +46,7 @@ def per_call(function: Callable[[], object], number: int, repetitions: int = 20)
 
 
 def calls_per_sample(function: Callable[[], object], min_seconds: float) -> int:
-    """How many calls take `min_seconds`, found by the fastest of three: the first after a pause may be a slow one."""
+    """Return the number of calls that take `min_seconds`, by the fastest of three: the first one may be slow."""
     times = []
     for _ in range(3):
         begin = time.perf_counter()
@@ -63,11 +63,11 @@ def alternate(
     min_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, TimingSummary]:
-    """Seconds per call of several functions in alternation, so that a slow spell of the machine affects all alike.
+    """Return seconds per call of several functions in alternation, so that a slow spell of the machine affects all equally.
 
-    `settle` is called before each sample; work that an earlier function left unfinished is not counted then. A sample
-    consists of as many calls as take `min_seconds`. `clock` may be `time.process_time`: on a machine that others use, too,
-    the time of the process on one core says more than time that passes.
+    `settle` is called before each sample; it finishes the pending work of an earlier function, which is then not
+    counted. A sample consists of as many calls as take `min_seconds`. `clock` may be `time.process_time`: on a shared
+    machine, processor time on one core is more reliable than wall-clock time.
     """
     calls = {}
     for name, function in competitors.items():

@@ -1,7 +1,8 @@
-"""The first steps of a PyTorch program, in a process that does nothing else.
+"""The first steps of a PyTorch program, in a separate process.
 
-python -m benchmarks.torch_first_steps SIZE MODEL WHO DEVICE PLACE PRECISION prints as JSON the seconds of each step, from the
-model on the host on; imports and the opening of the device are not counted. The benchmark `torch_steps` runs it.
+python -m benchmarks.torch_first_steps SIZE MODEL WHO DEVICE PLACE PRECISION prints as JSON the seconds of each step,
+beginning with the model in host memory; imports and the opening of the device are not counted. The benchmark
+`torch_steps` runs it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from benchmarks.torch_step_workloads import WORKLOADS_BY_SIZE, prepare
 from polyhal import Device
 
 STEPS = 4
-"""A recorded step is only replayed from the fourth on."""
+"""The fourth step is the first that is only replayed."""
 
 
 def main(size: str, model: str, who: str, device: str, place: str, precision: str) -> None:

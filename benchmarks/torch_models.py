@@ -100,7 +100,7 @@ class TorchGPT(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Two convolutions beside a shortcut, as in a ResNet-18."""
+    """Two convolutions with a shortcut, as in a ResNet-18."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def _resnet18(classes: int) -> nn.Module:
 
 
 class _Bottleneck(nn.Module):
-    """Three convolutions beside a shortcut, as in a ResNet-50."""
+    """Three convolutions with a shortcut, as in a ResNet-50."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class Encoder(nn.Module):
 
 
 def classifier(name: str) -> nn.Module:
-    """`MLP((784, 512, 10))`, `CNN()`, `resnet18(10)` or `resnet50(10)` of `polyhal.models`, by the names of the workloads."""
+    """Return `MLP((784, 512, 10))`, `CNN()`, `resnet18(10)` or `resnet50(10)` of `polyhal.models` by workload name."""
     if name == "mlp":
         return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
     if name == "resnet-50":

@@ -1,7 +1,8 @@
-"""PyTorch's own steps on CUDA in a process of their own, which knows nothing of Polyhal's device.
+"""PyTorch's own steps on CUDA in a separate process, in which Polyhal's device is not registered.
 
-PyTorch takes the device of a package for its accelerator as soon as it has a name, and its backward pass on CUDA fails then.
-`python -m benchmarks.torch_peer SIZE MODEL WHO PRECISION` takes a step for each line that it reads, and prints the loss.
+PyTorch treats the device of a package as its accelerator as soon as it is named, and then its backward pass on CUDA
+fails. `python -m benchmarks.torch_peer SIZE MODEL WHO PRECISION` takes a step for each line that it reads, and prints
+the loss.
 """
 
 from __future__ import annotations

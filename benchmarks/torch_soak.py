@@ -17,7 +17,7 @@ from benchmarks.result_files import describe_machine, write
 from polyhal import Device
 
 _SLACK = {"resident": 8 << 20, "reserved": 1 << 20}
-"""Bytes that may come and go, as in the campaign of soak."""
+"""Bytes of permitted variation, as in the campaign of soak."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def soak(device: Device, recorded: bool, steps: int, times: int = 10) -> dict[str, Any]:
-    """Take steps, and look so many times at what the process holds. Returns a row, with what grew."""
+    """Take steps, and measure the resources of the process several times. Returns a row with the resources that
+    grew."""
     step = prepare(device, recorded)
     looks: list[Held] = []
     for i in range(steps):
@@ -63,7 +64,7 @@ def soak(device: Device, recorded: bool, steps: int, times: int = 10) -> dict[st
 
 
 def prepare(device: Device, recorded: bool) -> Callable[[], object]:
-    """A training step, which draws its batch."""
+    """Return a training step, which draws its batch."""
     import torch
     from torch import nn
 

@@ -38,7 +38,8 @@ class TorchWorkload:
     classes: int = 10
     twin: str = ""
     rate: float = 1e-3
-    """Of learning: small for deep networks, whose losses after a few steps of 1e-3 depend on how sums are rounded."""
+    """Learning rate: small for deep networks, whose losses after a few steps of 1e-3 depend on how sums are
+    rounded."""
 
     @property
     def items(self) -> int:
@@ -46,7 +47,7 @@ class TorchWorkload:
         return self.inputs[0] * (self.inputs[1] if self.vocabulary else 1)
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and targets."""
+        """Return inputs and targets."""
         generator = torch.Generator().manual_seed(0)
         if self.vocabulary:
             tokens = torch.randint(self.vocabulary, (self.inputs[0], self.inputs[1] + 1), generator=generator)
@@ -89,7 +90,7 @@ WORKLOADS_BY_SIZE: dict[str, tuple[TorchWorkload, ...]] = {
 
 
 def prepare(workload: TorchWorkload, who: str, device: Device, place: str, precision: str) -> Step:
-    """Prepare a step of a competitor. `place` is where PyTorch's own ways run, "cpu" or "cuda"."""
+    """Prepare a step of a competitor. `place` is the device of PyTorch's own competitors, "cpu" or "cuda"."""
     if who == OWN:
         step: Any = polyhal_step(WORKLOADS[workload.twin], device, precision, captured=True)
         return lambda: torch.tensor(step().item())

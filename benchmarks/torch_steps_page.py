@@ -45,6 +45,6 @@ def _first(t: Mapping[str, Any] | None) -> str:
 
 
 def _speedup(row: Mapping[str, Any]) -> str:
-    """How many of PyTorch's steps take as long as one recorded step: more than 1 if recorded steps are faster."""
+    """Return how many of PyTorch's steps take as long as one recorded step: more than 1 if recorded steps are faster."""
     who = row["who"]
     return f"{who[_PEER]['ms'] / who[_RECORDED]['ms']:.2f}" if _PEER in who and _RECORDED in who else ""

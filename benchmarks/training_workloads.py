@@ -1,6 +1,6 @@
 """Training steps of the same models on the same data in Polyhal and PyTorch: forward, backward, optimizer, and a wait.
 
-Steps of Polyhal run eagerly or captured; those of PyTorch eagerly or, on CUDA, as a CUDA graph. Language models train with
+Steps of Polyhal run eagerly or captured; PyTorch's run eagerly or, on CUDA, as a CUDA graph. Language models train with
 AdamW and gradient clipping, as in `polyhal train`, classifiers with Adam. Benchmarks of several devices prepare their steps
 with `captured_step`.
 """
@@ -47,7 +47,7 @@ class TrainingWorkload:
         return self.inputs[0] * (self.inputs[1] if self.config else 1)
 
     def batch(self) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and targets."""
+        """Return inputs and targets."""
         rng = np.random.default_rng(0)
         if self.config is None:
             return rng.standard_normal(self.inputs).astype(np.float32), rng.integers(0, _CLASSES, self.inputs[0])
@@ -102,7 +102,7 @@ def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, 
     matmul_precision: Any = "highest" if precision == "bfloat16" else precision
 
     def wait() -> polyhal.Tensor:
-        # Only if another step changed it: a program sets it once, and its cost would show in small steps.
+        # Set only if another step changed it: a program sets it once, and the cost would distort small steps.
         if polyhal.get_float32_matmul_precision() != matmul_precision:
             polyhal.set_float32_matmul_precision(matmul_precision)
         loss = run()

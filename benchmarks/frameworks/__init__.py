@@ -1,7 +1,7 @@
-"""Frameworks that the benchmark `kernels` compares: Polyhal, and those of the others that are installed.
+"""Frameworks that the benchmark `kernels` compares: Polyhal, and every other one that is installed.
 
 Each module has a function `competitors`, which returns competitors by the name used in tables. A competitor prepares an op
-workload as a `WorkloadRunner`, or says why it cannot.
+workload as a `WorkloadRunner`, or returns the reason why it cannot.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class WorkloadRunner(Protocol):
     """A workload with its inputs on the device."""
 
     def wall(self, calls: int) -> float:
-        """Seconds per call by the host's clock, including the wait for the device."""
+        """Return seconds per call by the host's clock, including the wait for the device."""
 
     def device(self, calls: int) -> float:
-        """Seconds per call by the device's timestamps of kernels, or by the host's clock if it has none."""
+        """Return seconds per call by the device's timestamps of kernels, or by the host's clock if it has none."""
 
     def result(self) -> np.ndarray:
-        """The result of the forward pass, for tests that all frameworks compute the same."""
+        """Return the result of the forward pass, for tests that all frameworks compute the same."""
 
 
 class Competitor(Protocol):

@@ -18,7 +18,7 @@ Call = Callable[[], Any]
 
 
 def polyhal_calls(workload: LayerWorkload, device: Device, backward: bool) -> dict[str, Call]:
-    """The workload on a device, captured and eager."""
+    """Return the workload on a device, captured and eager."""
     layer = workload.layer(polyhal).to(device) if workload.layer else None
     inputs = [polyhal.tensor(a, device=device) for a in workload.arrays()]
     sources = _sources(workload, layer, inputs) if backward else []
@@ -43,10 +43,10 @@ def polyhal_calls(workload: LayerWorkload, device: Device, backward: bool) -> di
 
 
 def torch_calls(workload: LayerWorkload, place: str, backward: bool, compiled: bool) -> dict[str, Call]:
-    """The workload in PyTorch on its device `place`; with `compiled`, also by torch.compile."""
+    """Return the workload in PyTorch on its device `place`; with `compiled`, also by torch.compile."""
     import torch
 
-    if place == "cuda":  # as accurate as what it is compared with
+    if place == "cuda":  # as accurate as the competitor
         torch.backends.cudnn.allow_tf32 = False
     layer = workload.layer(torch).to(place) if workload.layer else None
     inputs = [torch.from_numpy(a).to(place) for a in workload.arrays()]
@@ -84,7 +84,7 @@ def torch_calls(workload: LayerWorkload, place: str, backward: bool, compiled: b
 
 
 def _sources(workload: LayerWorkload, layer: Any, inputs: list[Any]) -> list[Any]:
-    """Everything that has a gradient: the floating-point inputs and the parameters."""
+    """Return everything that has a gradient: the floating-point inputs and the parameters."""
     floats = [x.requires_grad_() for i, x in enumerate(inputs) if i not in workload.indices]
     return floats + (list(layer.parameters()) if hasattr(layer, "parameters") else [])
 

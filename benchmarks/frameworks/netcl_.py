@@ -53,7 +53,7 @@ class NetclCompetitor:
 
 
 def competitors() -> dict[str, NetclCompetitor]:
-    """netcl on the OpenCL device that it chooses; empty if it is not installed or does not run."""
+    """Return netcl on the OpenCL device that it chooses; empty if it is not installed or does not run."""
     try:
         import netcl
         import netcl.core.tensor

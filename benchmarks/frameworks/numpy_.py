@@ -58,5 +58,5 @@ class NumpyCompetitor:
 
 
 def competitors() -> dict[str, NumpyCompetitor]:
-    """NumPy, which is always installed."""
+    """Return NumPy, which is always installed."""
     return {"NumPy": NumpyCompetitor()}

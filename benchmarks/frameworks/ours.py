@@ -1,4 +1,4 @@
-"""Polyhal on each of its devices. Workloads name ops of Polyhal, so there is nothing to translate."""
+"""Polyhal on each of its devices. Workloads name ops of Polyhal, so no translation is needed."""
 
 from __future__ import annotations
 
@@ -84,5 +84,5 @@ class PolyhalCompetitor:
 
 
 def competitors(devices: Sequence[Device]) -> dict[str, PolyhalCompetitor]:
-    """Polyhal on each of the devices, by device name."""
+    """Return Polyhal on each of the devices, by device name."""
     return {d.name: PolyhalCompetitor(d) for d in devices}

@@ -113,7 +113,7 @@ class TorchCompetitor:
 
 
 def competitors(gpu: bool) -> dict[str, TorchCompetitor]:
-    """PyTorch on CUDA if `gpu` is set and CUDA is available, else on the CPU; empty if it is not installed."""
+    """Return PyTorch on CUDA if `gpu` is set and CUDA is available, else on the CPU; empty if it is not installed."""
     try:
         import torch
     except ImportError:

@@ -70,7 +70,7 @@ class TinygradCompetitor:
 
 
 def competitors() -> dict[str, TinygradCompetitor]:
-    """tinygrad's OpenCL device; empty if tinygrad is not installed or does not run."""
+    """Return tinygrad's OpenCL device; empty if tinygrad is not installed or does not run."""
     os.environ.setdefault("DEV", "CL")
     try:
         import tinygrad

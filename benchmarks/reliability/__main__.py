@@ -1,6 +1,7 @@
 """Run the campaigns in their long form: `python -m benchmarks.reliability [--only NAMES] [--minutes N]`, or `fuzz --minutes N`.
 
-Each runs in a process of its own. The counts go to benchmarks/results/reliability.json, from which docs/reliability.md is made.
+Each runs in its own process. The counts go to benchmarks/results/reliability.json, from which docs/reliability.md is
+made.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks.reliability.page import PAGE, RESULT, page
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what `arguments` name. Returns the exit code: 0, or 1 if something was found."""
+    """Run the campaigns that `arguments` name. Returns the exit code: 0, or 1 if there are findings."""
     if arguments[:1] == ["fuzz"]:
         from benchmarks.reliability.programs import campaign
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(name: str, minutes: float) -> dict[str, Any]:
-    """Run a campaign in a process of its own, and add its counts to the result file."""
+    """Run a campaign in its own process, and add its counts to the result file."""
     begin = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.reliability", "--campaign", name, "--minutes", str(minutes)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The campaigns in their long form, by name. Each imports what it needs when it runs."""
+"""The campaigns in their long form, by name. Each imports its modules when it runs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 
 class Campaign(NamedTuple):
-    """A campaign, and what of it stands on the page."""
+    """A campaign, and the counts of it that the page shows."""
 
     title: str
     about: str
     counts: Callable[[float], dict[str, Any]]
     """Runs it, given the minutes of training of the campaign of soak. Returns counts, among them `findings`."""
     figures: tuple[tuple[str, str], ...]
-    """Keys of counts, and what they count."""
+    """Keys of counts, with their descriptions."""
     tables: tuple[str, ...] = ()
     """Keys of tables: of rows by kind, with counts by outcome, or with one count."""
 

@@ -1,6 +1,7 @@
-"""Errors of real drivers: what each OpenCL device refuses must be a typed error with its cause, and the device must go on.
+"""Errors of real drivers: an invalid request must raise a typed error with its cause on each OpenCL device, and the
+device must stay usable.
 
-Injected faults are those of the simulated GPU; these are the ones that a driver of the machine can be brought to raise itself.
+Injected faults belong to the simulated GPU; these errors are raised by a driver of the machine itself.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class DriverErrorsResult:
 
     provoked: int
     recovered: int
-    """Errors after which the device computed what it should, with the memory that it had before."""
+    """Errors after which the device computed right results, with as much memory as before."""
     leaks: int
     outcomes: dict[str, dict[str, int]]
-    """By kind of fault and by what became of it."""
+    """Counts by kind of fault and by outcome."""
     findings: tuple[str, ...]
 
 
 def driver_errors(repeats: int, devices: tuple[str, ...] | None = None) -> DriverErrorsResult:
-    """Provoke each error on each OpenCL device so many times."""
+    """Provoke each error `repeats` times on each OpenCL device."""
     outcomes: dict[str, Counter[str]] = {}
     findings: list[str] = []
     leaks = 0
@@ -55,7 +56,8 @@ def driver_errors(repeats: int, devices: tuple[str, ...] | None = None) -> Drive
 
 
 def attempt(device: Device, provoke: Callable[[Device], str]) -> tuple[str, bool]:
-    """Provoke an error once. Returns `refused`, `works` or what is wrong, and whether memory is left."""
+    """Provoke an error once. Returns `refused`, `works` or a description of the problem, and whether memory is
+    leaked."""
     gc.collect()
     used = device.memory_stats().used
     try:
@@ -73,7 +75,7 @@ def attempt(device: Device, provoke: Callable[[Device], str]) -> tuple[str, bool
 def _refused(
     action: Callable[[], object], error: type[PolyhalError] | tuple[type[PolyhalError], ...], text: str
 ) -> str:
-    """Whether an action raises such an error, whose text matches."""
+    """Return whether an action raises such an error with a matching text."""
     try:
         action()
     except error as refusal:
@@ -84,26 +86,26 @@ def _refused(
 
 
 def _driver(device: Device) -> Any:
-    """What the driver says of a device."""
+    """Return the driver's description of a device."""
     backend: Any = device.backend
     return backend.runtime.device
 
 
 def _kernel(body: str, group: int = 64) -> Any:
-    """A kernel of a user."""
+    """Return a kernel as users write them."""
     source = f"__kernel void broken(__global const T *x, __global T *out) {{\n  {body}\n}}"
     return ph.kernel("broken", opencl=source, numpy=lambda x: x, group=(group,))
 
 
 def too_large(device: Device) -> str:
-    """Ask for a tensor larger than the device allows in one piece."""
+    """Request a tensor larger than the device allows in one allocation."""
     largest = device.capabilities.limits.max_allocation
     text = rf"^\[full\] no memory for \d+.* MiB.*{largest / _MIB:.2f} MiB.*{device}"
     return _refused(lambda: ph.zeros((largest + _MIB,), dtype="uint8", device=device), OutOfMemoryError, text)
 
 
 def exhausted(device: Device) -> str:
-    """Fill what the pool may take. A tensor more must be refused, and fit when another is gone."""
+    """Fill the pool up to its limit. One more tensor must be refused, and fit after another one is freed."""
     device.empty_cache()
     device.set_memory_limit(device.memory_stats().reserved + 8 * _MIB)
     try:
@@ -134,7 +136,8 @@ def group_too_large(device: Device) -> str:
 
 
 def local_memory_too_large(device: Device) -> str:
-    """Launch a kernel with four times the local memory that there is. Where a driver runs it all the same, it must be right."""
+    """Launch a kernel with four times the available local memory. If a driver runs it nevertheless, the result must be
+    right."""
     floats = int(_driver(device).local_mem_size)
     x = ph.ones((64,), device=device)
     wasteful = _kernel(

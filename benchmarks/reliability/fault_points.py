@@ -1,4 +1,4 @@
-"""Where a program can be hit: every allocation, build, command, transfer and callback of a run without faults."""
+"""Fault points of a program: every allocation, build, command, transfer and callback of a run without faults."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class FaultPoint(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FaultObserver(FaultPlan):
-    """A plan without faults, which notes what could be hit."""
+    """A plan without faults, which records all fault points."""
 
     points: list[FaultPoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.planned.append(InjectedFault(FaultKind.DEVICE_LOST, at=-1))  # devices ask only if something is planned
+        self.planned.append(InjectedFault(FaultKind.DEVICE_LOST, at=-1))  # an empty plan is not queried
 
     def strike(self, kind: FaultKind, number: int, name: str) -> None:
         with self._lock:
@@ -33,7 +33,7 @@ class FaultObserver(FaultPlan):
 
 
 def sampled(points: Sequence[FaultPoint], each: int | None, seed: int) -> list[FaultPoint]:
-    """So many points of each kind, all of them by default. Equal seeds give equal points."""
+    """Return `each` points of each kind, all of them by default. Equal seeds result in equal points."""
     chosen: list[FaultPoint] = []
     for kind in FaultKind:
         of_kind = [p for p in points if p.kind is kind]

@@ -1,8 +1,8 @@
-"""Faults of a device: trainings on the simulated GPU, hit once by each fault at each point, and what becomes of them.
+"""Faults of a device: trainings on the simulated GPU, hit once by each fault at each point, and their outcomes.
 
-A fault must become a typed error that names device and cause, or do no harm. Afterwards the same process goes on: it repeats
-the step, or loads its last checkpoint, on a fresh device if the old one is lost. The final weights are those of a run without
-faults, bit for bit, and nothing is left behind: memory, host buffers, devices, threads.
+A fault must become a typed error that names device and cause, or do no harm. Afterwards the same process continues: it
+repeats the step, or loads its last checkpoint, on a fresh device if the old one is lost. The final weights equal the
+weights of a run without faults, bit for bit, and nothing is leaked: memory, host buffers, devices, threads.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from polyhal.hal.hookspecs import ENTRY_POINT_GROUP
 
 _DEVICE = "sim:teaching,memory=64MiB"
 _PATIENCE = 100.0
-"""Seconds after which a training hangs, on a machine that does other things as well."""
+"""Seconds after which a training counts as hung, on a machine that also runs other programs."""
 _END_OF_THREADS = 5.0
-"""Seconds in which the threads of a device end after it."""
+"""Seconds that the threads of a closed device may take to end."""
 _MOST_ERRORS = 4
 """Errors of one fault, after which a training does not recover."""
 
@@ -56,7 +56,7 @@ _ERRORS: dict[FaultKind, tuple[type[PolyhalError], ...]] = {
     FaultKind.LATE_CALLBACK: (),
     FaultKind.WRONG_RESULT: (),
 }
-"""What each fault may become; nothing where it is no more than slow, or where no device would notice."""
+"""Outcomes that each fault may have; none if it only slows the device down, or if no device would detect it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +67,24 @@ class FaultsResult:
     unharmed: int
     """Runs in which no error was raised, and none was due."""
     recovered: int
-    """Runs that went on after an error, to the weights of a run without faults."""
+    """Runs that continued after an error, to the weights of a run without faults."""
     undetectable: int
     """Wrong results of a kernel that changed the weights, in runs without checks."""
     detected: int
     """Wrong results of a kernel that POLYHAL_CHECK=reference has found."""
     lost: int
-    """Runs that ended with other weights, or did not go on."""
+    """Runs that ended with other weights, or did not continue."""
     leaks: int
     trainings: dict[str, dict[str, int]]
     """By training: points at which it can be hit, and how many of them were."""
     outcomes: dict[str, dict[str, int]]
     """By kind of fault."""
     findings: tuple[str, ...]
-    """What must not happen."""
+    """Findings: outcomes that must not occur."""
 
 
 class _Run(NamedTuple):
-    """What became of one training."""
+    """Outcome of one training."""
 
     errors: list[tuple[type[PolyhalError], str]]
     weights: bytes
@@ -121,9 +121,10 @@ def faults(
     seed: int = 0,
     progress: Any = None,
 ) -> FaultsResult:
-    """Hit trainings at all points if they are `exhaustive`, else at so many of `each` kind; with checks at `checked` points."""
+    """Hit trainings at all points if they are `exhaustive`, else at `each` points of each kind; with checks at
+    `checked` points."""
     campaign = _Campaign()
-    # Kernels that do not build are errors; by default slower ones that round otherwise take their place.
+    # Kernels that do not build are errors; by default they are replaced by slower ones that round differently.
     with mock.patch.dict(os.environ, POLYHAL_STRICT="1"):
         for name in recipes:
             for captured in (False, True):
@@ -155,7 +156,7 @@ def _hit(
 
 
 def _judge(point: FaultPoint, run: _Run, clean: bytes) -> str:
-    """Return what became of a fault, in a word if that may be."""
+    """Return the outcome of a fault, as one word if it is permitted."""
     expected = _ERRORS[point.kind]
     if run.problem:
         return run.problem
@@ -178,7 +179,7 @@ def _judge(point: FaultPoint, run: _Run, clean: bytes) -> str:
 
 
 def _says_too_little(text: str) -> str:
-    """Return what an error does not name; empty if it says everything."""
+    """Return the facts that an error does not name; empty if it names all."""
     if _DEVICE not in text:
         return "on which device"
     named = text.startswith("[") or "transfer of" in text or "command" in text
@@ -196,8 +197,9 @@ def _hit_checked(
     for point in chosen:
         run = _run(recipe, captured, point, check=True, may_repeat=False)
         found = any(error is WrongResultError for error, _ in run.errors)
-        # The check launches copies itself, to read operands that are not contiguous. A kernel that the training never launches
-        # without the check is one of those, and no result of the program; any other that goes unnoticed is a finding.
+        # The check launches copies itself, to read operands that are not contiguous. A kernel that the training never
+        # launches without the check is such a copy, not a result of the program; any other fault that stays undetected
+        # is a finding.
         of_check = point.name not in own
         harmless = of_check and run.struck and not run.problem and not run.errors and run.weights == clean
         missed = "unharmed" if harmless else f"not found by the check ({run.problem or 'no error'})"
@@ -211,7 +213,7 @@ def _hit_checked(
 
 def _observe(recipe: Recipe, captured: bool, *, check: bool = False) -> tuple[bytes, list[FaultPoint]]:
     """Train without faults. Returns the weights, and the points that can be hit."""
-    _run(recipe, captured, None, check=check, may_repeat=False)  # what the process makes once
+    _run(recipe, captured, None, check=check, may_repeat=False)  # objects that the process creates once
     observer = FaultObserver()
     run = _run(recipe, captured, None, check=check, may_repeat=False, observer=observer)
     if run.errors or run.problem or run.leaks:
@@ -228,7 +230,7 @@ def _run(
     check: bool = False,
     observer: FaultObserver | None = None,
 ) -> _Run:
-    """Train on a device of its own with at most one fault, and recover from it as a program would."""
+    """Train on a separate device with at most one fault, and recover from it as a program would."""
     threads = set(threading.enumerate())
     devices = Registry([EntryPoint("sim", "polyhal.backends.sim", ENTRY_POINT_GROUP)])
     first = devices.open(_DEVICE)
@@ -263,7 +265,7 @@ def _inject(backend: SimBackend, point: FaultPoint) -> None:
 
 
 class _Program:
-    """What a program does that survives errors: train, keep a checkpoint, and go on after an error."""
+    """A program that survives errors: it trains, keeps a checkpoint, and continues after an error."""
 
     def __init__(self, recipe: Recipe, devices: Registry, captured: bool, may_repeat: bool) -> None:
         self.errors: list[tuple[type[PolyhalError], str]] = []
@@ -277,7 +279,7 @@ class _Program:
         self._must_load = False
 
     def run(self) -> None:
-        """Train to the end, on a thread of its own: one that waits for a lock for ever is seen."""
+        """Train to the end, on a separate thread, so that a deadlock is detected."""
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         thread.join(_PATIENCE)
@@ -314,7 +316,7 @@ class _Program:
             training.step()
 
     def _recover(self, error: PolyhalError) -> None:
-        """Decide what the next attempt begins with."""
+        """Choose the state that the next attempt begins with."""
         if self._training is None:
             return
         lost = self._training.device.is_lost
@@ -329,11 +331,11 @@ def _backend(device: ph.Device) -> SimBackend:
     return device.backend
 
 
-# --- what is left ---------------------------------------------------------------------------------------------------
+# --- leaks ----------------------------------------------------------------------------------------------------------
 
 
 def _left_on(device: ph.Device) -> Iterator[str]:
-    """Yield what a training has left on its device."""
+    """Yield the resources that a training leaked on its device."""
     gc.collect()
     backend = _backend(device)
     backend.faults.clear()
@@ -362,7 +364,7 @@ def _left_in_process(devices: list[weakref.ref[ph.Device]], threads: set[threadi
 
 
 def lines(result: FaultsResult) -> Iterator[str]:
-    """The result as text."""
+    """Return the result as text."""
     yield (
         f"{result.injected:,} faults: {result.unharmed:,} unharmed, {result.recovered:,} recovered, {result.detected:,} "
         f"wrong results detected, {result.undetectable:,} not detectable without checks, {result.leaks} leaks, "

@@ -1,6 +1,6 @@
 """Hostile files: damaged and invented inputs of every format, read by processes under supervision.
 
-An input must be read as what was written, or be refused by an error of Polyhal that says what is wrong. It must not raise
+An input must be read as it was written, or be refused by an error of Polyhal that names the problem. It must not raise
 anything else, crash, hang, run or import code, touch files outside of its folder, or take memory out of proportion.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.reliability.fuzzing.registry_names import NAMES
 from benchmarks.reliability.processes import ROOT, environment
 
 _SILENCE = 120.0
-"""Seconds without progress after which a process hangs, where its own limit of processor time does not help."""
+"""Seconds without progress after which a process counts as hung, if its own limit of processor time does not end it."""
 _POLL = 0.2
 
 
@@ -38,12 +38,12 @@ class HostileFilesResult:
     outcomes: dict[str, dict[str, int]]
     """How often each format was loaded, and refused by each error."""
     findings: tuple[str, ...]
-    """What must not happen: format, number of the input, and what went wrong."""
+    """Findings: format, number of the input, and the failure."""
 
 
 @dataclass(slots=True)
 class _Campaign:
-    """What is known so far."""
+    """Counts and findings so far."""
 
     seed: int
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Campaign:
 
 
 def hostile_files(inputs: int, seed: int = 0, formats: tuple[str, ...] = NAMES, guided: int = 0) -> HostileFilesResult:
-    """Read so many inputs, the same number of each format. Equal seeds give equal inputs.
+    """Read inputs, the same number of each format. Equal seeds result in equal inputs.
 
     If atheris is installed, it looks for `guided` further inputs of each format whose parser is in Python.
     """
@@ -78,14 +78,14 @@ def hostile_files(inputs: int, seed: int = 0, formats: tuple[str, ...] = NAMES, 
 
 
 def _read_some(campaign: _Campaign, inputs: list[list[Any]]) -> list[list[Any]]:
-    """Read inputs in a process. Returns those that are left if it did not survive one, which is a finding."""
+    """Read inputs in a process. Returns the remaining inputs if one crashed the process, which is a finding."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         request = json.dumps({"folder": folder, "seed": campaign.seed, "inputs": inputs})
         command = [sys.executable, "-m", "benchmarks.reliability.fuzzing.worker", request]
         own = environment(
             POLYHAL_DISABLE="opencl,wgpu",
             RUST_BACKTRACE="0",
-            PYTHONDONTWRITEBYTECODE="1",  # or modules that are imported late count as files that are written
+            PYTHONDONTWRITEBYTECODE="1",  # otherwise the bytecode of late imports would count as written files
         )
         with (
             open(Path(folder) / "out", "w+b") as out,
@@ -121,7 +121,7 @@ def _wait(process: subprocess.Popen[bytes], progress: Path) -> str:
 
 
 def _after(campaign: _Campaign, inputs: list[list[Any]], progress: Path, problem: str) -> list[list[Any]]:
-    """Note the input that a process did not survive. Returns those after it."""
+    """Record the input that crashed a process. Returns the inputs after it."""
     if not progress.exists():
         raise RuntimeError(f"the worker did not start: {problem}")
     name, number = json.loads(progress.read_bytes())
@@ -133,7 +133,7 @@ def _after(campaign: _Campaign, inputs: list[list[Any]], progress: Path, problem
 
 
 def lines(result: HostileFilesResult) -> Iterator[str]:
-    """The result as text."""
+    """Return the result as text."""
     yield f"{result.inputs:,} inputs: {result.loaded:,} loaded, {result.refused:,} refused, {len(result.findings)} findings"
     for name, counts in result.outcomes.items():
         yield f"  {name}: {', '.join(f'{error} {n:,}' for error, n in counts.items())}"

@@ -1,4 +1,4 @@
-"""Kills at random moments: what was written whole is there, nothing else is, and the next start works.
+"""Kills at random moments: completely written data exists, partially written data does not, and the next start works.
 
 Processes that write checkpoints, caches and runs end by SIGKILL. They are forked from a process that has imported everything,
 before it opens any device, so that a kill costs milliseconds.
@@ -42,7 +42,7 @@ _WRITES = 6
 _FIRST = 0.1
 """A kill comes after fewer than `_WRITES` writes and a part of the time of one; `_FIRST` seconds for the first."""
 _PROMPT = 10.0
-"""Seconds within which the next start has to be over: nobody waits for a killed process."""
+"""Seconds within which the next start must end: no process may wait for a killed one."""
 
 Victim = Callable[[Connection, str, int], None]
 
@@ -56,9 +56,9 @@ class KillsResult:
     moments: dict[str, int]
     """How many kills came before the first write was finished, and how many later."""
     lost: int
-    """Times that something written whole was gone or other than written, or a run ended with other weights."""
+    """Times that completely written data was lost or changed, or a run ended with other weights."""
     resumed: int
-    """Training runs that were killed, went on, and ended with the weights of the run without a kill."""
+    """Training runs that were killed, continued, and ended with the weights of the run without a kill."""
     findings: tuple[str, ...]
     """Data that was lost or wrong, and starts that failed."""
 
@@ -77,7 +77,7 @@ class _Campaign:
             self.findings.append(problem)
 
     def expect_kept(self, holds: bool, problem: str) -> None:
-        """The same for what was written."""
+        """Count a lost state, and expect that it is kept."""
         self.lost += not holds
         self.expect(holds, problem)
 
@@ -107,7 +107,7 @@ class _Campaign:
 
 
 def _started(victim: Victim, path: Path, seed: int) -> tuple[Connection, Any]:
-    """A victim, and the end of the pipe from which its reports come."""
+    """Return a victim, and the end of the pipe from which its reports come."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.reliability.victims"])
     receive, send = context.Pipe(duplex=False)
@@ -118,7 +118,7 @@ def _started(victim: Victim, path: Path, seed: int) -> tuple[Connection, Any]:
 
 
 def _received(receive: Connection, seconds: float) -> list[int | None]:
-    """The next report; empty if there is none within so many seconds, or ever."""
+    """Return the next report; empty if there is none within so many seconds, or ever."""
     try:
         return [receive.recv()] if receive.poll(seconds) else []
     except EOFError:
@@ -128,7 +128,7 @@ def _received(receive: Connection, seconds: float) -> list[int | None]:
 def kills(writes: int, trainings: int, searches: int = 0, seed: int = 0, device: str = "opencl") -> KillsResult:
     """Kill each kind of writer `writes` times, training `trainings` times, and `polyhal tune` on `device` `searches` times.
 
-    Equal seeds give equal delays.
+    Equal seeds result in equal delays.
     """
     campaign = _Campaign(Random(seed))
     with (
@@ -157,7 +157,7 @@ def _unfinished(folder: Path) -> list[str]:
     return [p.name for p in folder.rglob(".*") if p.suffix in (".tmp", ".lock")]
 
 
-# --- what is killed -------------------------------------------------------------------------------------------------
+# --- victims --------------------------------------------------------------------------------------------------------
 
 
 def _checkpoint(suffix: str) -> Callable[[_Campaign, str, Path, int], None]:
@@ -179,7 +179,7 @@ def _checkpoint(suffix: str) -> Callable[[_Campaign, str, Path, int], None]:
 
 
 def _number(path: Path) -> int | None:
-    """The number of the state that is there."""
+    """Return the number of the state on disk."""
     return int(ph.load(path, "numpy", lazy=True)["number"]) if path.exists() else None
 
 
@@ -251,7 +251,7 @@ _TARGETS: dict[str, Callable[[_Campaign, str, Path, int], None]] = {
 
 
 def _training(campaign: _Campaign, folder: Path, number: int) -> None:
-    """Kill runs several times each, let them go on, and compare what they end with."""
+    """Kill runs several times each, let them continue, and compare their final weights."""
     expected = _end(folder / "without")
     run = 0
     while campaign.by_target["training"] < number:
@@ -272,7 +272,7 @@ def _training(campaign: _Campaign, folder: Path, number: int) -> None:
 
 
 def _search(campaign: _Campaign, device: str) -> None:
-    """Kill a search for tuned choices with its workers still running, and ask for what is stored."""
+    """Kill a search for tuned choices while its workers run, and read the stored choices."""
     command = [sys.executable, "-m", "polyhal", "tune", "--device", device]
     search = [*command, "--budget", "20s", "--only", "softmax"]
     with subprocess.Popen(search, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

@@ -1,6 +1,6 @@
 """Load: many launches, many tensors, large tensors, many threads, exits with work in flight, forked children.
 
-Each part raises if a result is wrong. What it leaves behind is a leak.
+Each part raises if a result is wrong. Resources that remain allocated afterwards are leaks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from polyhal.hal.memory.host_memory import HostMemory
 
 _THREADS = 8
 _SHARE = 0.8
-"""Of a device's memory, which tensors fill."""
+"""Fraction of a device's memory that tensors fill."""
 _SMALL_DEVICES = ("sim:teaching,memory=100MiB", "numpy:tiny_mem")
 _MOST_OF_HOST = 0.5
-"""Of the host's free memory, which may be filled while other programs run."""
+"""Fraction of the host's free memory that may be filled while other programs run."""
 _EXIT_TIMEOUT = 120.0
 
 _EXITS = {
@@ -115,7 +115,7 @@ def load(
 
 
 def _may_fill(name: str) -> bool:
-    """Whether most of a device's memory can be filled without the host suffering: other programs use it, too."""
+    """Return whether most of a device's memory can be filled without the host suffering: other programs use it, too."""
     info, host = ph.Device(name).info, HostMemory().total_and_available()
     if info.type is not DeviceType.CPU or host is None:
         return True
@@ -134,18 +134,18 @@ def _guarded(name: str, part: Callable[..., object], *arguments: object) -> list
 
 
 def small_launches(name: str, count: int) -> None:
-    """Enqueue a chain of so many additions, and check its end."""
+    """Enqueue a chain of `count` additions, and check its result."""
     device = ph.Device(name)
     one = ph.ones((4,), device=device)
     x = ph.zeros((4,), device=device)
     for _ in range(count):
         x = x + one
-    expected = min(count, 1 << 24)  # where float32 stops counting
+    expected = min(count, 1 << 24)  # the largest integer up to which float32 is exact
     assert x.tolist() == [expected] * 4, x.tolist()
 
 
 def live_tensors(name: str, count: int) -> None:
-    """Hold so many tensors at once, and check each of them."""
+    """Hold `count` tensors at once, and check each of them."""
     device = ph.Device(name)
     before = device.memory_stats().used
     held = [ph.full((3,), i, dtype="int32", device=device) for i in range(count)]
@@ -156,7 +156,7 @@ def live_tensors(name: str, count: int) -> None:
 
 
 def large_tensors(name: str) -> int:
-    """Fill most of a device by one tensor; where one piece may not be so large, by several. Returns the bytes."""
+    """Fill most of a device by one tensor, or by several if one allocation may not be that large. Returns the bytes."""
     device = ph.Device(name)
     device.empty_cache()
     total, limit = device.info.memory, device.capabilities.limits.max_allocation
@@ -179,7 +179,7 @@ def large_tensors(name: str) -> int:
 
 
 def threads_on(names: list[str], launches: int) -> None:
-    """Let a thread per name work on its device, and check what each of them gets."""
+    """Run one thread per name on its device, and check the result of each."""
     wrong: list[str] = []
 
     def work(number: int, name: str) -> None:
@@ -202,18 +202,18 @@ def threads_on(names: list[str], launches: int) -> None:
 
 
 def exit_with_work(name: str, kind: str) -> list[str]:
-    """End a process whose device works. Returns what is wrong."""
+    """End a process while its device works. Returns the failure."""
     return _ends(f"{name}, exit with {kind}", f"x = ph.ones((64, 64), device={name!r})\n{_EXITS[kind]}\n")
 
 
 def fork(name: str, *, quickly: bool) -> list[str]:
-    """Fork a process whose device works. Its child ends with or without the handlers of exits. Returns what is wrong."""
+    """Fork a process while its device works. The child ends with or without exit handlers. Returns the failure."""
     text = f"from polyhal.hal.errors import PolyhalError\nNAME, QUICKLY = {name!r}, {quickly}\n{_FORK}"
     return _ends(f"{name}, fork", text)
 
 
 def _ends(what: str, text: str) -> list[str]:
-    """Run a program, which must end well and say nothing."""
+    """Run a program, which must succeed without output."""
     command = [sys.executable, "-X", "faulthandler", "-c", f"import polyhal as ph\n{text}"]
     try:
         done = subprocess.run(

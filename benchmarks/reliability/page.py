@@ -33,7 +33,7 @@ The figures on this page are those of the long form, whose seconds include waiti
 
 
 def page(result: Mapping[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for name, counts in result["campaigns"].items():
         parts.append("\n".join([*_section(CAMPAIGNS[name], counts, result), ""]))
@@ -75,7 +75,7 @@ def _section(campaign: Campaign, counts: Mapping[str, Any], result: Mapping[str,
 
 
 def _table(table: Mapping[str, Any]) -> Iterator[str]:
-    """Rows by kind, with columns by outcome, or with one column where a row is a number."""
+    """Return rows by kind, with columns by outcome, or with one column where a row is a number."""
     rows = {kind: row if isinstance(row, Mapping) else {"count": row} for kind, row in table.items()}
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     yield f"| | {' | '.join(columns)} |"

@@ -1,4 +1,5 @@
-"""What the memory pool costs: its share of training steps, by the number of blocks taken and the time of taking one."""
+"""Cost of the memory pool: its fraction of training steps, by the number of blocks taken and the time of taking
+one."""
 
 from __future__ import annotations
 
@@ -60,11 +61,11 @@ def _taken(device: ph.Device) -> int:
 def _take_and_give(device: ph.Device) -> None:
     take = device.pool.take
     for _ in range(_BLOCKS):
-        take(1024)  # it comes back at once, as nothing holds it
+        take(1024)  # returned to the pool at once, since no reference remains
 
 
 def _seconds(action: Callable[[], object], count: int) -> float:
-    """The median time of one of `count` equal parts of an action."""
+    """Return the median time of one of `count` equal parts of an action."""
     times = []
     for _ in range(_ROUNDS):
         begin = time.perf_counter()

@@ -11,6 +11,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """The environment of a process that finds the modules that this one finds, with further variables."""
+    """Return the environment of a process that finds the modules that this one finds, with further variables."""
     path = os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])
     return os.environ | {"PYTHONPATH": path} | settings

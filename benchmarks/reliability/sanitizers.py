@@ -1,7 +1,7 @@
 """Training examples under the tools of NVIDIA's compute-sanitizer: `python -m benchmarks.reliability.sanitizers FILE.json`.
 
-The tools instrument programs that call CUDA, so they see the kernels of the CuPy plug-in, and nothing of OpenCL's: one run on
-OpenCL shows that this is still so. Kernels in OpenCL C are checked by Oclgrind.
+The tools instrument programs that call CUDA, so they check the kernels of the CuPy plug-in, but not OpenCL's: one run
+on OpenCL shows that this is still so. Kernels in OpenCL C are checked by Oclgrind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(tool: str, example: str, steps: str, device: str) -> dict[str, Any]:
 
 
 def section(result: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of the page about a result."""
+    """Return the lines of the page about a result."""
     devices = ", ".join(f"{d['name']} (`{name}`), {d['driver']}" for name, d in result["devices"].items())
     yield f"{result['date']}, {devices}:"
     yield ""

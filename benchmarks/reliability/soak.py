@@ -1,4 +1,5 @@
-"""Soak: training on several devices in turn for as long as wanted. Nothing may grow, and equal trainings give equal bits."""
+"""Soak: training on several devices in turn for as long as wanted. Nothing may grow, and equal trainings
+result in equal bits."""
 
 from __future__ import annotations
 
@@ -20,16 +21,16 @@ from benchmarks.reliability.trainings import RECIPES, Training, weights_of
 _TURN = 10
 """Steps of one training before it is the turn of the next."""
 _SLACK = {"resident": 8 << 20, "reserved": 1 << 20}
-"""Bytes that may come and go: pages of allocators that are not full, free blocks of the pools."""
+"""Bytes of permitted variation: partially used pages of allocators, free blocks of the pools."""
 _ROWS = 6
 """Moments of the course that the result keeps."""
 
 
 class Held(NamedTuple):
-    """What the process holds at one moment. None of it may grow."""
+    """Resources of the process at one moment. None may grow."""
 
     resident: int
-    """Bytes of the process in RAM; 0 where the system does not tell."""
+    """Bytes of the process in RAM; 0 if the system does not report it."""
     used: int
     """Bytes in use in the pools of all devices."""
     reserved: int
@@ -38,7 +39,7 @@ class Held(NamedTuple):
     """Live blocks of the pools: handles of drivers."""
     tensors: int
     files: int
-    """Open files; 0 where the system does not tell."""
+    """Open files; 0 if the system does not report them."""
     threads: int
 
 
@@ -50,13 +51,14 @@ class SoakResult:
     devices: dict[str, str]
     steps: int
     repeated: int
-    """Trainings of new models, whose weights had to be those of the first of their kind, bit for bit."""
+    """Trainings of new models, whose weights had to equal the weights of the first of their kind, bit for
+    bit."""
     growth: dict[str, int]
     """By how much each figure of `Held` was, at most, above that after the first tenth of the time."""
     leaks: int
-    """What is left in the pools after the last training."""
+    """Memory in the pools after the last training."""
     course: dict[str, dict[str, int]]
-    """What was held, by the time that had passed."""
+    """Resources by elapsed time."""
     findings: tuple[str, ...]
 
 
@@ -91,7 +93,8 @@ class _Soak:
 
 
 def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RECIPES)) -> SoakResult:
-    """Train models on devices in turn for so many minutes, eagerly and captured, each and new ones each time."""
+    """Train models on devices in turn for some minutes, eagerly and captured, both continued and new
+    models each time."""
     begin = time.monotonic()
     devices = [ph.Device(name) for name in names]
     before = used_on(names)
@@ -112,7 +115,8 @@ def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RE
 
 
 def _laps(run: _Soak, begin: float, recipes: Sequence[str]) -> Iterator[tuple[float, Held]]:
-    """Train all models on all devices until the time is over. Yields the minutes that have passed and what is held."""
+    """Train all models on all devices until the time is over. Yields elapsed minutes and the resources in
+    use."""
     kinds = [(name, captured) for name in recipes for captured in (False, True)]
     kept = [Training(RECIPES[name], d, captured=captured) for name, captured in kinds for d in run.devices]
     for lap in itertools.count():
@@ -126,7 +130,7 @@ def _laps(run: _Soak, begin: float, recipes: Sequence[str]) -> Iterator[tuple[fl
 
 
 def held(devices: Sequence[ph.Device]) -> Held:
-    """Look at what this process holds now."""
+    """Measure the resources of this process now."""
     gc.collect()
     stats = [d.memory_stats() for d in devices]
     tensors = sum(issubclass(type(x), ph.Tensor) for x in gc.get_objects())

@@ -19,7 +19,7 @@ _CLASSES, _SIDE, _BATCH, _WORDS, _CONTEXT = 10, 8, 3, 11, 6
 
 
 class Recipe(NamedTuple):
-    """What is trained."""
+    """The models to train."""
 
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module, ph.Tensor, ph.Tensor], ph.Tensor]
@@ -67,10 +67,10 @@ RECIPES = {
 
 
 class Training:
-    """A training on one device. It always sees the same batches."""
+    """A training on one device, always on the same batches."""
 
     def __init__(self, recipe: Recipe, device: ph.Device, *, captured: bool) -> None:
-        """Build the model. Raises what the device raises."""
+        """Build the model. Raises the errors of the device."""
         self.recipe = recipe
         self.device = device
         self.done = 0
@@ -98,14 +98,14 @@ class Training:
         return float(loss.detach().numpy_async().result())
 
     def begin_again(self) -> None:
-        """Go back to the first batch and the first learning rate. Weights and moments go on."""
+        """Go back to the first batch and the first learning rate. Weights and moments are kept."""
         self._schedule.load_state_dict(dict(self._first_schedule))
         for group, lr in zip(self._optimizer.param_groups, self._schedule.get_last_lr(), strict=True):
             group["lr"] = lr
         self.done = 0
 
     def checkpoint(self) -> dict[str, Any]:
-        """Everything that the training needs to go on, in the host's memory."""
+        """Return everything that the training needs to continue, in the host's memory."""
         return {
             "model": {name: x.numpy() for name, x in self._model.state_dict().items()},
             "optimizer": _on_host(self._optimizer.state_dict()),
@@ -115,7 +115,7 @@ class Training:
         }
 
     def load(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self._model.load_state_dict(checkpoint["model"])
         self._optimizer.load_state_dict(checkpoint["optimizer"])
         self._schedule.load_state_dict(dict(checkpoint["schedule"]))
@@ -124,7 +124,7 @@ class Training:
 
 
 def _on_host(value: Any) -> Any:
-    """The same structure, with arrays in place of tensors."""
+    """Return the structure with arrays in place of tensors."""
     if isinstance(value, dict):
         return {k: _on_host(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -133,5 +133,5 @@ def _on_host(value: Any) -> Any:
 
 
 def weights_of(checkpoint: dict[str, Any]) -> bytes:
-    """The bits of a checkpoint's model."""
+    """Return the bits of a checkpoint's model."""
     return b"".join(np.ascontiguousarray(x).tobytes() for x in checkpoint["model"].values())

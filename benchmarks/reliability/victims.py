@@ -1,4 +1,5 @@
-"""Processes that write without end, to be killed at any moment. Each tells through a pipe what it has finished."""
+"""Processes that write without end, to be killed at any moment. Each reports finished writes through a
+pipe."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def state(number: int) -> dict[str, Any]:
-    """A state of about 100 kB that its number determines."""
+    """Return a state of about 100 kB that its number determines."""
     random = np.random.default_rng(number)
     tensors = [ph.tensor(random.normal(size=size), ph.float32, "numpy") for size in (20_000, 5_000, 3)]
     return {"number": number, "tensors": tensors, "text": f"state {number} " * 50}
@@ -50,7 +51,7 @@ def save_checkpoints(report: Connection, path: str, seed: int) -> None:
 
 
 def payload(number: int) -> bytes:
-    """A program that its number determines."""
+    """Return a program that its number determines."""
     return Random(number).randbytes(30_000)
 
 
@@ -64,7 +65,7 @@ def store_programs(report: Connection, path: str, seed: int) -> None:
 
 
 def choice(number: int) -> TunedChoice:
-    """A tuned choice that its number determines."""
+    """Return a tuned choice that its number determines."""
     return TunedChoice("tile", f"shape {number}", {"rows": number}, 1.5, "2026-01-01")
 
 
@@ -79,7 +80,7 @@ def add_choices(report: Connection, path: str, seed: int) -> None:
 
 
 class _Backend:
-    """What the benchmark cache knows of a backend."""
+    """A backend's entry in the benchmark cache."""
 
     priority = 0
 
@@ -88,12 +89,12 @@ class _Backend:
 
 
 def candidates() -> list[Candidate]:
-    """Two devices."""
+    """Return two devices."""
     return [Candidate(_Backend(name), INFO) for name in ("one", "two")]  # type: ignore[arg-type]
 
 
 def times(candidate: Candidate, seconds: float) -> BenchmarkTimes:
-    """A measurement."""
+    """Return a measurement."""
     return BenchmarkTimes(0.5, 1.0, 64)
 
 

@@ -1,8 +1,8 @@
-"""Collectives among several devices: time and bus bandwidth, beside NCCL where PyTorch has as many CUDA devices.
+"""Collectives among several devices: time and bus bandwidth, compared with NCCL if PyTorch has as many CUDA devices.
 
-Bus bandwidth is what the links between devices carry, whatever their number: of n devices, an all_reduce of S bytes moves
-2 (n - 1) / n S over each link, an all_gather or reduce_scatter of S bytes in all (n - 1) / n S, and a broadcast S. This is the
-definition of nccl-tests, so that figures may be compared.
+Bus bandwidth is the traffic of each link between devices, independent of their number: of n devices, an all_reduce of S
+bytes moves 2 (n - 1) / n S over each link, an all_gather or reduce_scatter of S bytes in all (n - 1) / n S, and a
+broadcast S. This is the definition of nccl-tests, so that figures may be compared.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _SAMPLE_SECONDS = 0.05
 
 
 def bus_bytes(kind: str, nbytes: int, size: int) -> float:
-    """Bytes over each link of `size` devices, of a collective of `nbytes` bytes."""
+    """Return bytes over each link of `size` devices, of a collective of `nbytes` bytes."""
     return {"all_reduce": 2 * (size - 1) / size, "broadcast": 1.0}.get(kind, (size - 1) / size) * nbytes
 
 
 def polyhal_collective(group: Group, kind: str, dtype: str, nbytes: int) -> Callable[[], None]:
-    """Prepare a collective of `nbytes` bytes: what a member gives, or for all_gather what all give. Checks its result once."""
+    """Prepare a collective of `nbytes` bytes per send buffer, or for all_gather in all send buffers. Checks its result
+    once."""
     elements = nbytes // dtypes.as_dtype(dtype).itemsize // group.size * group.size
     each = elements // group.size if kind == "all_gather" else elements
     values = [polyhal.full((each,), float(i + 1), dtype=dtype, device=d) for i, d in enumerate(group.devices)]
@@ -60,7 +61,8 @@ def polyhal_collective(group: Group, kind: str, dtype: str, nbytes: int) -> Call
 
 
 def nccl_collective(size: int, kind: str, dtype: str, nbytes: int) -> Callable[[], None] | None:
-    """Prepare the same with NCCL, in this process; None without PyTorch, or where CUDA has fewer than `size` devices."""
+    """Prepare the collective with NCCL, in this process; None without PyTorch, or where CUDA has fewer than `size`
+    devices."""
     try:
         import torch
         from torch.cuda import nccl
@@ -109,7 +111,7 @@ def measure(group: Group, kind: str, dtype: str, nbytes: int, repetitions: int) 
 
 
 def _sizes(text: str) -> list[int]:
-    """An argparse type: comma-separated sizes such as 16MiB."""
+    """Return an argparse type: comma-separated sizes such as 16MiB."""
     units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     found = [re.fullmatch(r"(\d+)(KiB|MiB|GiB)", size) for size in text.split(",")]
     return [int(m[1]) * units[m[2]] if m is not None else int("") for m in found]

@@ -1,7 +1,7 @@
 """Tokens per second of generating text with a GPT-2 of 124 million parameters, from a KV cache.
 
-The weights are random; only the time counts. `steady` is the median over all tokens, `whole` the average of a run from the
-prompt on, including the capture of steps. PyTorch runs a model with the same cache, eagerly.
+The weights are random; only the time counts. `steady` is the median over all tokens, `whole` the average of a run
+including the prompt, and including the capture of steps. PyTorch runs a model with the same cache, eagerly.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def torch_tokens(place: str, dtype: str, tokens: int) -> Iterator[object]:
 
 
 def measure(tokens: Iterator[object]) -> dict[str, Any]:
-    """Seconds per token: median and quartiles, and the average of the whole run."""
+    """Return seconds per token: median and quartiles, and the average of the whole run."""
     samples = []
     begin = last = time.perf_counter()
     for _ in tokens:

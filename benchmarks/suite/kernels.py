@@ -1,9 +1,9 @@
 """Single ops on several devices and in other frameworks: rates, ratios, and fractions of the device's peak.
 
 NumPy, PyTorch, tinygrad and netcl take part if they are installed. Every call works on the same random data. A sample is a
-loop of calls, long enough for the clock. Competitors alternate, so that a slow spell of the machine affects all alike. The
-wall clock counts until the device is done; `--clock device` adds up the device's own timestamps of its kernels, without the
-time between them.
+loop of calls, long enough for the clock. Competitors alternate, so that a slow spell of the machine affects all
+equally. The wall clock counts until the device is done; `--clock device` adds up the device's own timestamps of its
+kernels, without the time between them.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _row(workload: OpWorkload, timings: Mapping[str, TimingSummary], left_out: M
 
 
 def competitors(devices: Sequence[Device], gpu: bool) -> dict[str, Competitor]:
-    """Polyhal on its devices, then the other frameworks that are installed."""
+    """Return Polyhal on its devices, then the other frameworks that are installed."""
     return {
         **ours.competitors(devices), **numpy_.competitors(), **pytorch.competitors(gpu), **tinygrad_.competitors(),
         **netcl_.competitors(),
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--repetitions", type=int, default=20)
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     warnings.filterwarnings("ignore", message=".*compiler output.*")  # of programs that other frameworks build
     devices = open_devices(args.devices)
     if args.compute_capability:

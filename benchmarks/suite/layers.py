@@ -1,4 +1,4 @@
-"""Layers beside PyTorch: recurrent layers, convolutions, interpolation, scatter, einsum, embedding bags.
+"""Layers compared with PyTorch: recurrent layers, convolutions, interpolation, scatter, einsum, embedding bags.
 
 Every workload runs forward and with gradients of all its inputs and parameters, captured and eager, on the same data as
 in PyTorch, which runs eagerly, compiled with `--compile`, and on CUDA as a CUDA graph. Competitors alternate.
@@ -26,7 +26,7 @@ _SAMPLE_SECONDS = 0.03
 def competitors(
     workload: LayerWorkload, devices: Sequence[Device], backward: bool, compiled: bool
 ) -> tuple[dict[str, Call], dict[str, str]]:
-    """Calls by competitor, each run once, and why some are missing."""
+    """Return calls by competitor, each run once, and why some are missing."""
     calls: dict[str, Call] = {}
     left_out: dict[str, str] = {}
     for device in devices:
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--compile", action="store_true", help="measure torch.compile, too; it takes long to compile")
     parser.add_argument("--repetitions", type=int, default=15)
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     warnings.filterwarnings("ignore", category=UserWarning)  # of PyTorch's, on memory formats and the like
     devices = open_devices(args.devices)
     limits = {d.name: peak.measure(d, args.size)._asdict() for d in devices}

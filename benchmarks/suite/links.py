@@ -1,6 +1,6 @@
 """How fast devices copy to each other, in one direction and in both: directly where they can, or through the host.
 
-A device that is named alone is opened a second time, so that its copies between two contexts are measured. Every result is
+A single named device is opened a second time, so that copies between its two contexts are measured. Every result is
 checked.
 """
 
@@ -26,13 +26,13 @@ _REPETITIONS = 7
 
 
 def twin(device: Device) -> Device:
-    """The same device, opened once more."""
+    """Open the device a second time."""
     create = probing.resolve(registry().backends[device.info.backend].create)
     return Device.opened(f"{device.name} again", create(device.info.selector))
 
 
 def timed(devices: Sequence[Device], run: Callable[[], object]) -> TimingSummary:
-    """Seconds of `run` until all devices are done."""
+    """Return seconds of `run` until all devices are done."""
     samples = []
     for _ in range(_REPETITIONS + 1):
         for d in devices:
@@ -46,13 +46,13 @@ def timed(devices: Sequence[Device], run: Callable[[], object]) -> TimingSummary
 
 
 def vector(device: Device, nbytes: int, value: float) -> Tensor:
-    """float32 numbers in memory that is allocated now: devices that have peers may make it elsewhere than before."""
+    """Return float32 numbers in memory that is allocated now: devices that have peers may make it elsewhere than before."""
     device.empty_cache()
     return full((nbytes // 4,), value, device=device)
 
 
 def through_host(source: Tensor, target: Tensor) -> None:
-    """Copy as devices do that do not reach each other."""
+    """Copy through the host, as devices without access to each other do."""
     target.device.backend.copy_to_device(byte_view(source.numpy()), target.ref.handle, 0)
 
 

@@ -1,7 +1,8 @@
-"""One model on several devices, in pipeline stages and with divided layers, beside one device.
+"""One model on several devices, in pipeline stages and with divided layers, compared with one device.
 
-All train on the same batch (strong scaling). Steps are those of `training_step`: captured, with AdamW and gradient clipping.
-The stages are those that `parallel.partition` proposes; the page of results has its predicted times beside the measured ones.
+All train on the same batch (strong scaling). Steps are as in `training_step`: captured, with AdamW and gradient
+clipping. The stages are those that `parallel.partition` proposes; the page of results has its predicted and measured
+times.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SAMPLE_SECONDS = 0.1
 
 
 def loss_of(logits: polyhal.Tensor, targets: polyhal.Tensor) -> polyhal.Tensor:
-    """The mean cross entropy of all tokens."""
+    """Return the mean cross entropy of all tokens."""
     return F.cross_entropy(logits.reshape((-1, logits.shape[-1])), targets.reshape((-1,)))
 
 
@@ -78,7 +79,7 @@ def row_of(
     workload: TrainingWorkload, devices: Sequence[Device], way: str, precision: str, timing: TimingSummary, alone: float,
     predicted: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """A measurement, printed and returned. `alone` are the seconds of one device."""
+    """Print and return a measurement. `alone` are the seconds of one device."""
     used = devices[:1] if way == "alone" else devices
     row = {
         "model": workload.name, "what": workload.what, "way": way, "devices": [d.name for d in used],
@@ -101,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--micro-batches", type=int, default=8)
     parser.add_argument("--repetitions", type=int, default=15)
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     devices = open_devices(args.devices)
     ways = ["alone", *(w for w in args.ways if w != "alone")]
     result: dict[str, Any] = {"benchmark": "model_parallel", **describe_machine(devices), "rows": []}

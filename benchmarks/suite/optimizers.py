@@ -1,7 +1,7 @@
 """Launches and time of optimizer steps, eager, captured and of PyTorch's own optimizers on its device "polyhal".
 
-Each optimizer updates 24 small parameters, whose launches take longer than their work, and one large parameter, whose memory
-traffic decides. A step ends when the device has finished.
+Each optimizer updates 24 small parameters, whose launches take longer than their work, and one large parameter, which
+is bound by memory traffic. A step ends when the device has finished.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _arrays(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
 
 
 def polyhal_step(device: Device, name: str, shapes: Sequence[tuple[int, ...]]) -> Callable[[], None]:
-    """A step of an optimizer of `polyhal.optim` on parameters with gradients."""
+    """Return a step of an optimizer of `polyhal.optim` on parameters with gradients."""
     arrays = _arrays(shapes)
     parameters = [nn.Parameter(tensor(x, device=device)) for x in arrays]
     for p, x in zip(parameters, arrays, strict=True):
@@ -62,7 +62,7 @@ def polyhal_step(device: Device, name: str, shapes: Sequence[tuple[int, ...]]) -
 
 
 def pytorch_step(name: str, shapes: Sequence[tuple[int, ...]]) -> Callable[[], None]:
-    """A step of PyTorch's optimizer with `foreach` on the device "polyhal"."""
+    """Return a step of PyTorch's optimizer with `foreach` on the device "polyhal"."""
     import torch
 
     import polyhal.torch  # noqa: F401  (registers the device)
@@ -77,7 +77,7 @@ def pytorch_step(name: str, shapes: Sequence[tuple[int, ...]]) -> Callable[[], N
 
 
 def launches(device: Device, step: Callable[[], None]) -> int:
-    """How many launches a step takes."""
+    """Return the number of launches of a step."""
     backend: Any = device.backend
     device.synchronize()
     backend.start_profiling()

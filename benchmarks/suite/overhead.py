@@ -1,4 +1,4 @@
-"""What the framework itself costs per op: `a + b` on the null backend, and eager time per op on every device.
+"""Overhead of the framework per op: `a + b` on the null backend, and eager time per op on every device.
 
 With PyTorch installed, also `a + b` of PyTorch's tensors on its device "polyhal", on the null backend too. Exits with code 1
 if `a + b` on the null backend takes longer than the design allows.

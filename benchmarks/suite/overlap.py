@@ -1,4 +1,4 @@
-"""How much of its copies a device hides behind kernels, in a loop that is bound by its data loader.
+"""Overlap of copies with kernels, in a loop that is bound by its data loader.
 
 Prints, from the device's own timestamps, how long copies ran, how long kernels ran, and how long both ran at once; and the
 time of the loop with prefetched batches and with batches read on demand.
@@ -28,7 +28,7 @@ Span = tuple[int, int]
 
 
 def make_loop(device: Device, data: TensorDataset, rows: int, prefetch: int) -> Callable[[], None]:
-    """One pass over the data in batches of `rows`, with a matrix product per batch."""
+    """Return one pass over the data in batches of `rows`, with a matrix product per batch."""
     weight = Tensor(np.ones((_WIDTH, _COLUMNS.get(device.type, 64)), np.float32), device=device)
     loader = DataLoader(data, rows, device=device, prefetch=prefetch)
 
@@ -41,7 +41,7 @@ def make_loop(device: Device, data: TensorDataset, rows: int, prefetch: int) -> 
 
 
 def device_spans(device: Device, loop: Callable[[], None]) -> tuple[list[Span], list[Span]]:
-    """When copies ran and when kernels ran."""
+    """Return the spans of copies and the spans of kernels."""
     with profile(device) as result:
         loop()
     events = [e for e in result.events if e.device]
@@ -50,7 +50,7 @@ def device_spans(device: Device, loop: Callable[[], None]) -> tuple[list[Span], 
 
 
 def overlap(copies: list[Span], kernels: list[Span]) -> int:
-    """Nanoseconds in which a copy and a kernel ran at once. Kernels must not overlap each other."""
+    """Return nanoseconds in which a copy and a kernel ran at once. Kernels must not overlap each other."""
     return sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
 
 

@@ -1,8 +1,6 @@
-"""A device alone, and in a pair with one that is as fast or several times slower: training on the same batch.
-
-The second device is slowed down, so that the pair is as unequal as it is said to be. The rows of a batch are divided evenly,
-and in proportion to the speeds at which the devices take the step alone; the sum of these speeds is the most that a pair can
-reach.
+"""Training on one device, and in a pair with one that is as fast or several times slower, on the same batch. The second
+device is throttled, so that the ratio of speeds is known. The rows of a batch are divided evenly, and in proportion to
+the speeds of the devices in separate steps; the sum of these speeds is the upper limit for a pair.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from polyhal.models import GPT
 from polyhal.parallel import DataParallel
 
 _SPEED_RUNS = 4
-"""From which the speed of a device is taken, by which rows are divided."""
+"""Steps from which the speed of a device is measured; rows are divided by speed."""
 _SAMPLE_SECONDS = 0.1
 
 
@@ -49,7 +47,7 @@ def training_step(
 
 
 def measure(workload: TrainingWorkload, pair: Sequence[Device], slower: int, repetitions: int) -> dict[str, Any]:
-    """Measure a model on both devices alone and together, and print the results. Returns a row."""
+    """Measure a model on each device and on the pair, and print the results. Returns a row."""
     first, second = pair
     steps = {"first": training_step(workload, [first]), "second": training_step(workload, [second])}
     speeds = [1 / per_call(step, 1, _SPEED_RUNS).median for step in steps.values()]
@@ -81,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[16, 64], help="rows of a batch")
     parser.add_argument("--repetitions", type=int, default=15)
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     devices = open_devices(args.devices)
     if len(devices) != 2:
         print(f"skipped: {args.devices} names {len(devices)} devices; expected two")

@@ -1,4 +1,4 @@
-"""What each device can reach: bandwidth of copies and, on OpenCL, rate of multiply-adds in registers.
+"""Peak rates of each device: bandwidth of copies and, on OpenCL, rate of multiply-adds in registers.
 
 The other benchmarks relate their results to these limits.
 """
@@ -17,7 +17,7 @@ from polyhal.calibration.peak import peak_rates
 from polyhal.calibration.stopwatch import Stopwatch
 
 _COPY_BYTES = {"cpu": 16 << 20, "gpu": 1 << 30}
-"""As large as the largest operands of the op workloads, some of which fit into the caches of some processors."""
+"""As large as the largest operands of the op workloads; on some processors a part of them fits into the caches."""
 _REPETITIONS = 60
 
 
@@ -34,7 +34,7 @@ def measure(device: Device, size: str) -> Peak:
 
 
 def _fastest(call: Callable[[], object], wait: Callable[[], object]) -> float:
-    """The shortest time of many, in seconds: what the device can do undisturbed."""
+    """Return the shortest time of many, in seconds: the undisturbed speed of the device."""
     samples = []
     for _ in range(_REPETITIONS):
         begin = time.perf_counter()

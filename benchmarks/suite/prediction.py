@@ -1,10 +1,10 @@
-"""Training steps in virtual time on a simulated device, beside the measured times of the real one.
+"""Training steps in virtual time on a simulated device, compared with the measured times of the real one.
 
 The same captured steps run on the real device, and on the simulated one without computing anything. Its profile is made first,
-by the micro-benchmarks of `polyhal sim calibrate`, which have no part of the steps, or is one by name. The cores of a virtual
-machine are at times twice as slow as at others. Therefore a product of matrices alternates with the steps, and the prediction
-is divided by the speed at which this product runs, relative to the profile's. With `--measured` the real times come from a
-result file of the benchmark `training_step` instead, for devices that are not at hand.
+by the micro-benchmarks of `polyhal sim calibrate`, which contain no part of the steps, or is a named one. The cores of
+a virtual machine are at times twice as slow as at others. Therefore a product of matrices alternates with the steps,
+and the prediction is divided by the speed at which this product runs, relative to the profile's. With `--measured` the
+real times come from a result file of the benchmark `training_step` instead, for devices that are not available.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _STEPS_BEFORE = 4
 """A captured step is recorded twice before it is only replayed."""
 _SAMPLE_SECONDS = 0.05
 _MEASURED = "measured"
-"""Stands for the profile that is measured on a device."""
+"""Sentinel: the profile that is measured on a device."""
 _PRODUCT = {DeviceType.GPU: 4096}
-"""Rows and columns of the product that tells the machine's speed, 512 on other devices: it must not be bound by the host."""
+"""Rows and columns of the product that measures the machine's speed, 512 on other devices: it must not be bound by the
+host."""
 
 
 class MeasuredStep(NamedTuple):
@@ -53,17 +54,17 @@ class MeasuredStep(NamedTuple):
 
 
 def predict(workload: TrainingWorkload, simulated: Device, precision: str) -> float:
-    """Virtual milliseconds of one captured step."""
+    """Return virtual milliseconds of one captured step."""
     return _virtual_ms(simulated, polyhal_step(workload, simulated, precision, captured=True), _STEPS_BEFORE)
 
 
 def predict_product(simulated: Device) -> float:
-    """Virtual milliseconds of the product that tells the machine's speed."""
+    """Return the virtual milliseconds of the product that measures the machine's speed."""
     return _virtual_ms(simulated, _product(simulated), 1)
 
 
 def _virtual_ms(simulated: Device, run: Callable[[], object], before: int) -> float:
-    """Virtual milliseconds of a run after `before` others."""
+    """Return virtual milliseconds of a run after `before` others."""
     backend: Any = simulated.backend
     for _ in range(before):
         run()
@@ -118,7 +119,7 @@ def read_measured(path: Path, models: Sequence[str], precisions: Sequence[str]) 
 
 
 class Predictions:
-    """Predicts steps on the simulated devices that stand for real ones."""
+    """Predicts steps on the simulated counterparts of real devices."""
 
     def __init__(self, simulated: Callable[[str], Device]) -> None:
         """`simulated` opens the simulated device for the name of a real one."""
@@ -127,11 +128,11 @@ class Predictions:
         self._product = functools.cache(lambda name: predict_product(self._open(name)))
 
     def speed(self, step: MeasuredStep) -> float:
-        """The machine's speed when a step was measured, relative to the profile's; 1 if it was not measured."""
+        """Return the machine's speed when a step was measured, relative to the profile's; 1 if it was not measured."""
         return self._product(step.device) / step.product_ms if step.product_ms else 1.0
 
     def milliseconds(self, step: MeasuredStep) -> float:
-        """What a step takes at that speed."""
+        """Return the duration of a step at that speed."""
         return self._step(step.device, step.model, step.precision) / self.speed(step)
 
 
@@ -175,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
     clock = time.process_time if args.one_core else time.perf_counter
     if args.one_core:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     if args.measured is not None and args.profile == _MEASURED:
         parser.error("--measured needs a --profile by name: its devices are not here to be measured")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 """Data-parallel steps of one process with several devices, and of several processes with a device each.
 
-Each device has a batch of its own size (weak scaling), and steps are those of `scaling`: captured, with gradients that are
-reduced beside the backward pass. Processes are started by `polyhal launch`, exchange gradients through MPI, and take the
-devices in turn. A step of a device alone is timed before and after, because what runs in other processes cannot alternate.
+Each device has a full batch (weak scaling), and steps are as in `scaling`: captured, with gradient reductions that
+overlap with the backward pass. Processes are started by `polyhal launch`, exchange gradients through MPI, and take the
+devices in turn. A step on one device is timed before and after, because other processes cannot alternate with this one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def measure_processes(
         path = Path(folder) / "timing.json"
         program = ["-m", "benchmarks.steps_of_ranks", workload.name, workload.inputs[0], precision, repetitions, path]
         launch = [sys.executable, "-m", "polyhal", "launch", "-n", processes, "--devices", names, *program]
-        # A part of a processor is counted in cores, all of which a driver has to show then.
+        # A device such as 1/2 of a processor is a number of cores, so the driver must report all cores.
         cores = {"POCL_MAX_PTHREAD_COUNT": str(os.cpu_count())} if "/" in names else {}
         done = subprocess.run(list(map(str, launch)), cwd=_ROOT, env={**os.environ, **cores}, check=False)
         if done.returncode:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--samples", type=int, help="batch of each device; default: the model's")
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     devices = open_devices(args.devices)
     processes = max(2, len(devices)) if args.processes is None else args.processes
     if processes < 1:

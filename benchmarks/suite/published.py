@@ -1,6 +1,4 @@
-"""Forecasts beside training speeds that others have published, for clusters that are not at hand.
-
-Nothing is measured here.
+"""Forecasts compared with published training speeds, for clusters that are not available. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class PublishedRun(NamedTuple):
     devices: int
     batch: int
     teraflops: float
-    """Operations per second of each device, those of layers that are computed again included."""
+    """Operations per second of each device, including recomputed layers."""
 
 
 RUNS = (
@@ -50,13 +48,13 @@ RUNS = (
 
 
 def operations(run: PublishedRun) -> float:
-    """Floating-point operations of a step by the paper's equation 3."""
+    """Return floating-point operations of a step by the paper's equation 3."""
     per_layer = 1 + _CONTEXT / (6 * run.width) + _VOCABULARY / (16 * run.layers * run.width)
     return 96.0 * run.batch * _CONTEXT * run.layers * run.width**2 * per_layer
 
 
 def forecast(run: PublishedRun) -> dict[str, Any]:
-    """The forecast of a run with its degrees of parallelism, and with the size of micro-batches that is best for them."""
+    """Return the forecast of a run with its degrees of parallelism, and with the best size of micro-batches."""
     config = GPTConfig(
         vocab_size=_VOCABULARY, block_size=_CONTEXT, n_layer=run.layers, n_head=run.heads, n_embd=run.width
     )

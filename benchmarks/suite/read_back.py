@@ -1,8 +1,8 @@
-"""How much work of the host a device hides when results are read asynchronously, in a loop that uses every result.
+"""Overlap of the host's work with the device's when results are read asynchronously, in a loop that uses every result.
 
-Each turn of the loop runs matrix products on the device and then reads the result, of which the host computes a checksum that
-takes about as long. With `numpy` the two take turns. With `numpy_async` the host works on the last result while the device
-computes the next one.
+Each turn of the loop runs matrix products on the device and then reads the result; the host computes a checksum of it,
+which takes about as long. With `numpy` the two take turns. With `numpy_async` the host works on the last result while
+the device computes the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PRODUCTS = 8
 
 
 class Loop:
-    """A device's work and the host's, which take about as long."""
+    """A device's work and the host's, of about equal duration."""
 
     def __init__(self, device: Device, turns: int) -> None:
         width = _WIDTH.get(device.type, 512)
@@ -39,7 +39,7 @@ class Loop:
 
     @staticmethod
     def seconds(function: Callable[[], object]) -> float:
-        """The shortest of three runs."""
+        """Return the shortest of three runs."""
         times = []
         for _ in range(3):
             begin = time.perf_counter()
@@ -48,7 +48,7 @@ class Loop:
         return min(times)
 
     def compute(self) -> Tensor:
-        """The device's work alone."""
+        """Run the device's work without the host's."""
         y = self.enqueue()
         y.device.synchronize()
         return y
@@ -61,7 +61,7 @@ class Loop:
         return y
 
     def use(self, array: np.ndarray) -> None:
-        """The host's work, which needs no interpreter lock."""
+        """Run the host's work, which needs no interpreter lock."""
         for _ in range(self._checksums):
             zlib.crc32(array.data)
 

@@ -27,7 +27,7 @@ _WIDTH, _LAYERS, _BATCH = 16, 16, 8
 
 
 def make_step(device: Device) -> Callable[[], Tensor]:
-    """One training step of the small network, as a function without arguments."""
+    """Return one training step of the small network, as a function without arguments."""
     manual_seed(0)
     layers: list[nn.Module] = []
     for _ in range(_LAYERS):
@@ -52,7 +52,7 @@ def make_step(device: Device) -> Callable[[], Tensor]:
 
 
 def capture(device: Device, step: Callable[[], Tensor]) -> tuple[Callable[[], Any], list[Any]]:
-    """The captured step, and the command buffers that the backend recorded for it."""
+    """Return the captured step, and the command buffers that the backend recorded for it."""
     recordings: list[Any] = []
     backend: Any = device.backend
     if hasattr(backend.runtime, "prefers_khr_buffers"):
@@ -69,7 +69,7 @@ def capture(device: Device, step: Callable[[], Tensor]) -> tuple[Callable[[], An
 
 
 def bare_loops(device: Device, recordings: list[Any]) -> dict[str, Callable[[], None]]:
-    """Loops that only enqueue what was recorded, the one with the least overhead first."""
+    """Return loops that only enqueue the recorded kernels, the one with the least overhead first."""
     backend: Any = device.backend
     if device.name.startswith("wgpu"):
 

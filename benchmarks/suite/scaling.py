@@ -1,8 +1,8 @@
 """Data-parallel training steps on 1, 2, 4 ... devices, and their forecasts.
 
-Each device has a batch of its own size, however many there are (weak scaling). Steps are those of `training_step`: captured,
+Each device has a full batch, for any number of devices (weak scaling). Steps are as in `training_step`: captured,
 with AdamW and gradient clipping. Forecasts come from one of two sources: from the same step measured on the first device and
-on the link between two of them, or, with `--profile`, from a simulated device and its link alone.
+on the link between two of them, or, with `--profile`, only from a simulated device and its link.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def parallel_step(
 
 
 def with_samples(workload: TrainingWorkload, samples: int | None) -> TrainingWorkload:
-    """The workload with another batch."""
+    """Return the workload with another batch."""
     return workload if samples is None else replace(workload, inputs=(samples, *workload.inputs[1:]))
 
 
 def forecasts(workload: TrainingWorkload, cluster: Cluster, counts: Sequence[int], precision: str) -> list[float]:
-    """Seconds of a step for each number of devices."""
+    """Return seconds of a step for each number of devices."""
     assert workload.config is not None
     dtype = "bfloat16" if precision == "bfloat16" else "float32"
     forecaster = Forecaster(gpt_recipe(workload.name, workload.config), cluster, dtype)
@@ -96,7 +96,7 @@ def row_of(
     alone: float,
     forecast: float,
 ) -> dict[str, Any]:
-    """A measurement beside its forecast, printed and returned. `alone` are the seconds of one device."""
+    """Print and return a measurement with its forecast. `alone` are the seconds of one device."""
     count = len(devices)
     row = {
         "model": workload.name, "what": workload.what, "devices": [d.name for d in devices], "precision": precision,
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str]) -> int:
         "--link", default="", help="between devices, as for polyhal plan; default: the profile's, or measured"
     )
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     devices = open_devices(args.devices)
     counts = [n for n in (1, 2, 4, 8, 16) if n <= len(devices)]
     cluster = parse_cluster(f"1x{len(devices)}x{args.profile or devices[0].name}", args.link)

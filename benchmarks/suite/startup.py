@@ -47,7 +47,7 @@ class StartupCompetitor:
         return self.device if self.framework == "polyhal" else f"{self.framework}:{self.device}".rstrip(":")
 
     def seconds(self, caches: Path, data: Path) -> float:
-        """Seconds until a new process reports its first step. Raises RuntimeError with its last message if it fails."""
+        """Return seconds until a new process reports its first step. Raises RuntimeError with its last message."""
         command = [sys.executable, "-m", "benchmarks.first_step", self.framework, self.device, str(data)]
         begin = time.perf_counter()
         process = subprocess.Popen(
@@ -68,7 +68,7 @@ class StartupCompetitor:
 
 
 def cache_variables(caches: Path) -> dict[str, str]:
-    """Environment variables that move every cache of compiled kernels to the folder `caches`."""
+    """Return environment variables that move every cache of compiled kernels to the folder `caches`."""
     folders = {
         "HOME": caches, "XDG_CACHE_HOME": caches / "xdg", "POLYHAL_CACHE_DIR": caches / "polyhal",
         "POCL_CACHE_DIR": caches / "pocl", "CUDA_CACHE_PATH": caches / "nv",
@@ -78,7 +78,7 @@ def cache_variables(caches: Path) -> dict[str, str]:
 
 
 def make_competitors(devices: Sequence[str]) -> list[StartupCompetitor]:
-    """Polyhal on each device, then the other frameworks that are installed."""
+    """Return Polyhal on each device, then the other frameworks that are installed."""
     competitors = [StartupCompetitor(who, name) for name in devices for who in ("polyhal", "captured")]
     for framework in ("torch", "tinygrad", "netcl"):
         if importlib.util.find_spec(framework) is None:
@@ -95,7 +95,7 @@ def _torch_device() -> str:
 
 
 def digits() -> dict[str, np.ndarray]:
-    """A batch of scikit-learn's handwritten digits, loaded here so that the processes need not import scikit-learn."""
+    """Return a batch of handwritten digits, loaded here so that the processes need not import scikit-learn."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -103,7 +103,7 @@ def digits() -> dict[str, np.ndarray]:
 
 
 def measure(competitors: list[StartupCompetitor], repetitions: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Rows of seconds with cold and warm caches, and the errors of competitors that failed."""
+    """Return rows of seconds with cold and warm caches, and the errors of competitors that failed."""
     samples: dict[tuple[str, str], list[float]] = {
         (c.name, state): [] for c in competitors for state in ("cold", "warm")
     }

@@ -1,8 +1,9 @@
-"""Training steps of PyTorch programs on Polyhal's device beside PyTorch's own: time per step, and the first steps.
+"""Training steps of PyTorch programs on Polyhal's device, compared with PyTorch's own: time per step, and the first
+steps.
 
 Eagerly, recorded by `polyhal.torch.jit`, compiled by `torch.compile(backend="polyhal")`, against PyTorch's eager steps and
-its compiler, on the CPU or, with `--size gpu`, on CUDA, there also beside the same steps of Polyhal's own library. Losses of
-the first steps have to agree with PyTorch's. The first steps are those of a new process with empty caches of kernels.
+its compiler, on the CPU or, with `--size gpu`, on CUDA, there also against equal steps of Polyhal's own library. Losses
+of the first steps have to agree with PyTorch's. The first steps run in a new process with empty caches of kernels.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _TIMEOUT = 900.0
 _COMPARED = 6
 """Steps whose losses are compared."""
 _TOLERANCE = {"highest": 4e-3, "high": 1e-2, "bfloat16": 3e-2}
-"""Relative, of losses. AdamW's first steps are as long for gradients that are rounding alone as for others: after six steps
-of ResNet-18 on 8 images of 64x64, PyTorch's losses with oneDNN and without it differ by 1.4e-3."""
+"""Relative tolerance of losses. AdamW's first steps are as long for gradients that are mere rounding errors as for
+others: after six steps of ResNet-18 on 8 images of 64x64, PyTorch's losses with oneDNN and without it differ by
+1.4e-3."""
 _SAMPLE_SECONDS = 0.2
 
 
@@ -60,8 +62,8 @@ def main(arguments: Sequence[str]) -> int:
         "--no-first-steps", action="store_true", help="do not start processes that measure the first steps"
     )
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
-    os.environ["POLYHAL_FALLBACK"] = "error"  # what runs on the CPU is no result of the device
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
+    os.environ["POLYHAL_FALLBACK"] = "error"  # work on the CPU is not a result of the device
     if args.one_core:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         torch.set_num_threads(1)
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_there(who: str, twin: str | None) -> bool:
-    """Whether a competitor can take part: the compiler has to be installed, and Polyhal's library to have the model."""
+    """Return whether a competitor can take part: its compiler is installed, or Polyhal's library has the model."""
     from torch import _dynamo
 
     from benchmarks.torch_step_workloads import COMPILED
@@ -142,14 +144,14 @@ def measure(
 
 
 def _difference(losses: Mapping[str, Sequence[float]], wanted: Sequence[float] | None) -> float:
-    """The largest relative difference of a loss from PyTorch's; 0 if PyTorch does not take part."""
+    """Return the largest relative difference of a loss from PyTorch's; 0 if PyTorch does not take part."""
     if wanted is None:
         return 0.0
     return max(abs(a - b) / abs(b) for own in losses.values() for a, b in zip(own, wanted, strict=True))
 
 
 def _first_steps(size: str, model: str, who: str, device: Device, place: str, precision: str) -> list[float]:
-    """Seconds of the first steps in a new process without caches. Raises RuntimeError with its last message if it fails."""
+    """Return seconds of the first steps in a new process without caches. Raises RuntimeError with its last message."""
     with tempfile.TemporaryDirectory() as caches:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.torch_first_steps", size, model, who, device.name, place, precision],

@@ -1,6 +1,6 @@
 """`polyhal train` as users run it, captured and with --eager: tokens per second, and seconds to the first step.
 
-Tokens per second are those that the run itself logs, over the second half of the steps. The time to the first step counts
+Tokens per second are taken from the run's own log, over the second half of the steps. The time to the first step counts
 from the start of the process, with warm caches: the first run of each kind fills them and is not counted.
 """
 

@@ -19,7 +19,7 @@ _SAMPLE_SECONDS = 0.05
 _STEPS_BEFORE_PEAK = 4
 """A captured step is recorded twice before it is only replayed."""
 Facts = dict[str, float]
-"""What is known of a step beside its time: "peak" in bytes, "first_s" in seconds."""
+"""Figures of a step in addition to its time: "peak" in bytes, "first_s" in seconds."""
 
 
 def _prepare(workload: TrainingWorkload, device: Device, precision: str, captured: bool) -> tuple[Step, Facts]:
@@ -49,14 +49,14 @@ def _prepare_torch(workload: TrainingWorkload, place: str, precision: str, graph
     step()
     torch.cuda.reset_peak_memory_stats()
     step()
-    # A CUDA graph owns its memory from the capture on, so its peak cannot be seen here.
+    # A CUDA graph owns its memory since the capture, so its peak cannot be measured here.
     return step, {"peak": torch.cuda.max_memory_allocated() - before} if not graph else {}
 
 
 def competitors(
     workload: TrainingWorkload, device: Device, precision: str
 ) -> dict[str, Callable[[], tuple[Step, Facts]]]:
-    """Functions that prepare a step each, by competitor."""
+    """Return functions that prepare a step each, by competitor."""
     prepare: dict[str, Callable[[], tuple[Step, Facts]]] = {
         "captured": lambda: _prepare(workload, device, precision, True),
         "eager": lambda: _prepare(workload, device, precision, False),
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--precisions", type=precisions, default=["highest"], help=help_text)
     parser.add_argument("--repetitions", type=int, default=20)
     args = parser.parse_args(arguments)
-    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from the measured programs
     devices = open_devices(args.devices)
     result: dict[str, Any] = {"benchmark": "training_step", **describe_machine(devices), "rows": []}
     for model in args.models:

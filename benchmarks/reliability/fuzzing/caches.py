@@ -1,4 +1,4 @@
-"""Files in the cache folder: what damages them must never break the next start."""
+"""Files in the cache folder: damage to them must never break the next start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAME = "x"
 
 
 def formats() -> list[FileFormat]:
-    """All formats of this file."""
+    """Return all formats of this file."""
     return [
         _json("tuning database", _choices(), tuning.path(_INFO), _read_tuning),
         _json("verdicts", _verdicts(), library._path(_INFO), _read_verdicts),
@@ -66,7 +66,7 @@ def _json(name: str, tree: Any, path: Path, read: Callable[[], Any]) -> FileForm
 
 
 def _lines(name: str, data: bytes, path: Path, read: Callable[[], Any]) -> FileFormat:
-    """A file of lines, each JSON or plain text."""
+    """Return a file of lines, each JSON or plain text."""
     place = _place(path)
 
     def make(random: Random) -> HostileInput:

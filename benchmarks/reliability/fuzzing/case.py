@@ -20,7 +20,8 @@ class HostileInput:
 
     files: Mapping[str, bytes]
     exact: bool = False
-    """Whether checksums protect all of it, so that it must read like the undamaged file or be refused."""
+    """Whether checksums protect the whole file, so that it must read like the undamaged
+    one or be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,16 @@ class FileFormat:
     name: str
     make: Callable[[Random], HostileInput]
     read: Callable[[Path], Any]
-    """Reads an input from a folder as users do, and returns its content. Raises the errors that users see."""
+    """Reads an input from a folder through the public functions, and returns its
+    content. Raises their errors."""
     original: HostileInput
-    """An undamaged one."""
+    """An undamaged input."""
     allowance: int = 48 << 20
     """Bytes that reading any input may touch."""
 
 
 def digest_of(value: Any) -> str:
-    """A digest of content: equal for tensors, arrays and plain data that are equal bit by bit."""
+    """Return a digest of content: equal for tensors, arrays and plain data that are equal bit by bit."""
     hasher = hashlib.sha256()
     _feed(hasher, value)
     return hasher.hexdigest()

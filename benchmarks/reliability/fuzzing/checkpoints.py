@@ -29,13 +29,13 @@ _FILE, _FOLDER = "x.safetensors", "x"
 
 
 def formats() -> list[FileFormat]:
-    """All formats of this file."""
+    """Return all formats of this file."""
     file, folder = (_saved(_save_training, name) for name in (_FILE, _FOLDER))
     model, graph, run = (_saved(save, _FOLDER) for save in (_save_model, _save_graph, _save_run))
     return [
         FileFormat("checkpoint", _single(file), _read_training(_FILE), _whole(file)),
         FileFormat("checkpoint folder", _folder(folder), _read_training(_FOLDER), _whole(folder)),
-        # Layers may have tables that the file has not, so small files may ask for some memory.
+        # Layers may have tables that are not in the file, so small files may need some memory.
         FileFormat("model", _folder(model), _read_state, _whole(model), allowance=512 << 20),
         FileFormat("graph", _folder(graph), _read_graph, _whole(graph)),
         FileFormat("run", _folder(run), _read_run, _whole(run)),
@@ -47,13 +47,13 @@ def _whole(files: Mapping[str, bytes]) -> HostileInput:
 
 
 def _saved(save: Callable[[Path], object], name: str) -> dict[str, bytes]:
-    """What `save` writes under a name, by path."""
+    """Return the files that `save` writes under a name, by path."""
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder) / name)
         return {p.relative_to(folder).as_posix(): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
 
 
-# --- what is saved --------------------------------------------------------------------------------------------------
+# --- saved states ---------------------------------------------------------------------------------------------------
 
 
 def _parts() -> tuple[nn.Module, Any, Any]:
@@ -96,7 +96,7 @@ def _save_run(path: Path) -> None:
     save_model(path, Trainer(model, options, data.training, data.validation, eager=True), tokenizer, corpus, None)
 
 
-# --- how it is damaged ----------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------------------------
 
 
 def _single(files: Mapping[str, bytes]) -> Callable[[Random], HostileInput]:
@@ -136,14 +136,14 @@ def _folder(files: Mapping[str, bytes]) -> Callable[[Random], HostileInput]:
 
 
 def _sealed(random: Random, tree: Any, damaged: Any) -> Any:
-    """The file around a damaged state, with a checksum that agrees."""
+    """Return the file around a damaged state, with a checksum that agrees."""
     state = damaged["state"] if isinstance(damaged, dict) and "state" in damaged else damaged
     if state == tree["state"]:
         state = damaged_tree(random, state)
     return {**tree, "state": state, "sha256": digest(json.dumps(state).encode())}
 
 
-# --- how it is read -------------------------------------------------------------------------------------------------
+# --- readers --------------------------------------------------------------------------------------------------------
 
 
 def _read_training(name: str) -> Callable[[Path], Any]:

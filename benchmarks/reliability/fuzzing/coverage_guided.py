@@ -1,7 +1,7 @@
 """Inputs that atheris finds by the branches that they reach, for the parsers of foreign files. It is optional, for development.
 
-Run as `python -m benchmarks.reliability.fuzzing.coverage_guided FORMAT RUNS SEED`; an input that must not be ends it with an
-exit code other than 0, and is printed.
+Run as `python -m benchmarks.reliability.fuzzing.coverage_guided FORMAT RUNS SEED`; an input that violates the rules is
+printed, and ends the process with an exit code other than 0.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SEEDS = 40
 
 
 def available() -> bool:
-    """Whether atheris is installed."""
+    """Return whether atheris is installed."""
     return importlib.util.find_spec("atheris") is not None
 
 
 def search(runs: int, seed: int = 0) -> dict[str, str]:
-    """Run each format so many times. Returns what went wrong by format: the last lines of the process."""
+    """Run each format `runs` times. Returns the failures by format: the last lines of the process."""
     problems = {}
     for name in FORMATS:
         command = [sys.executable, "-m", __name__, name, str(runs), str(seed)]

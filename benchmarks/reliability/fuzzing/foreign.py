@@ -22,7 +22,7 @@ _NAME = "x"
 
 
 def formats() -> list[FileFormat]:
-    """All formats of this file."""
+    """Return all formats of this file."""
     fixed = Random(0)
     arrays = _arrays()
     return [
@@ -50,7 +50,7 @@ def _format(
     structured: Callable[[Random], bytes],
     read: Callable[[Path], Any] | None = None,
 ) -> FileFormat:
-    """A format of one file: damaged bytes of valid and of structured ones, and structured ones as they are."""
+    """Return a format of one file: damaged bytes of valid and of structured files, and structured files without damage."""
 
     def make(random: Random) -> HostileInput:
         kind = random.randrange(3)
@@ -74,7 +74,7 @@ def _arrays() -> list[bytes]:
 
 
 def _hostile_npy(random: Random) -> bytes:
-    """One array with an invented header."""
+    """Return one array with an invented header."""
     kind = random.choice(
         ("<f4", ">i8", "|b1", "<U3", "|S0", "<U0", "|O", "<c8", "<M8[s]", "<f2", "|V8", "<U99999999", "<f16")
     )
@@ -98,7 +98,7 @@ def _hostile_safetensors(random: Random) -> bytes:
         "b": {"dtype": random.choice(kinds), "shape": [random.choice((3, 12, 6, 24, 1))], "data_offsets": [24, 36]},
         "__metadata__": {"format": "pt", **({"polyhal.schema": "1"} if random.random() < 0.2 else {})},
     }  # fmt: skip
-    if random.random() < 0.2:  # shapes that the library accepts and no array has
+    if random.random() < 0.2:  # shapes that the library accepts but that no array has
         shape = random.choice(([2**62, 0, 2**62], [1] * 200, [0] * 200, [2**31, 0, 2**31, 2**31], [1] * 65))
         entries["b"] |= {"dtype": "I8", "shape": shape, "data_offsets": [24, 24 if 0 in shape else 25]}
     tree = damaged_tree(random, entries) if random.random() < 0.7 else entries

@@ -17,7 +17,7 @@ _HOSTILE: tuple[Any, ...] = (
     [2**40, 2**40], [10**9, 0], {"$tensor": "x"}, {"$tensor": 1}, {"$tensor": []}, {"$tuple": 3}, {"$dict": [[1]]},
     {"$dict": [[[], 1]]}, {"$float": []}, {"$float": "nan"}, {"$array": {}}, {"$other": 1}, {"value": 10**6}, {"float": []},
 )  # fmt: skip
-"""What a field of a file may be replaced by."""
+"""Replacements for a field of a file."""
 _NAMES = ("$tensor", "$dict", "$tuple", "$float", "$array", "kind", "class", "", "__class__", "x", "\ud800")
 _DEEP = 100_000
 
@@ -76,7 +76,7 @@ def damaged_tree(random: Random, tree: Any) -> Any:
 
 
 def _varied(random: Random, value: Any) -> Any:
-    """A value of the same type."""
+    """Return a value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -89,7 +89,7 @@ def _varied(random: Random, value: Any) -> Any:
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Every part of a tree, as a container and a key."""
+    """Return every part of a tree, as a container and a key."""
     stack = [tree]
     while stack:
         holder = stack.pop()
@@ -100,12 +100,12 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def damaged_json(random: Random, tree: Any, seal: Callable[[Any], Any] = lambda tree: tree) -> bytes:
-    """JSON of a damaged tree, or damaged text. `seal` computes what depends on the rest, such as checksums."""
+    """Return JSON of a damaged tree, or damaged text. `seal` recomputes dependent fields, such as checksums."""
     kind = random.randrange(10)
     if kind == 0:
         return damaged_bytes(random, json.dumps(tree).encode())
     text = json.dumps(seal(damaged_tree(random, tree)))
-    if kind == 1:  # what only a parser can stumble over
+    if kind == 1:  # text that may only break a parser
         deep = random.choice(('{"a":' * _DEEP, "[" * _DEEP, "[" * 2000 + "]" * 2000, "9" * 5000, "-Infinity", "1e999"))
         at = random.randrange(len(text))
         text = random.choice((text[:at] + deep + text[at:], deep, f'{{"schema": 1, "x": {deep}}}'))
@@ -113,7 +113,7 @@ def damaged_json(random: Random, tree: Any, seal: Callable[[Any], Any] = lambda 
 
 
 def damaged_toml(random: Random, lines: Sequence[str]) -> bytes:
-    """Lines of a TOML file with hostile values, or damaged text."""
+    """Return lines of a TOML file with hostile values, or damaged text."""
     values = (
         "1", "-1", "0", "1e400", "nan", "inf", "true", '"x"', "[]", "[" * 3000 + "]" * 3000, "[" * _DEEP, "{a=1}",
         "1979-05-27T07:32:00Z", "07:32:00", "9" * 5000, "0x" + "f" * 5000, '"' + "x" * 5000 + '"', "2024-13-45", "0o9",

@@ -59,7 +59,7 @@ def mapping(*entries: tuple[bytes, bytes]) -> bytes:
 
 
 def tensor(random: Random, key: str, count: int, *, legacy: bool, hostile: bool) -> bytes:
-    """A view of a storage, which is often not within it if `hostile`."""
+    """Return a view of a storage, which is often not within it if `hostile`."""
     kind = random.choice(_KINDS) if hostile else "FloatStorage"
     parts = [text("storage"), name(f"torch {kind}"), text(key), text("cpu"), whole(count), *([b"N"] if legacy else [])]
     reference = group(*parts) + b"Q"
@@ -77,7 +77,7 @@ def tensor(random: Random, key: str, count: int, *, legacy: bool, hostile: bool)
 
 
 def program(random: Random) -> bytes:
-    """Random instructions that are likely to go on: values, containers, names, calls, references."""
+    """Return random instructions that are likely to run long: values, containers, names, calls, references."""
     out = [b"\x80\x02"]
     memo = 0
     for _ in range(random.choice((3, 10, 30, 100))):
@@ -106,7 +106,7 @@ def program(random: Random) -> bytes:
 
 
 def state(random: Random, *, legacy: bool, hostile: bool) -> bytes:
-    """The pickle of a state dict with two tensors, or of something worse."""
+    """Return the pickle of a state dict with two tensors, or of a hostile object."""
     if hostile and random.random() < 0.3:
         return program(random)
     view = [tensor(random, key, 6, legacy=legacy, hostile=hostile) for key in ("0", "1")]
@@ -120,7 +120,7 @@ _STORAGES = {key: np.arange(6, dtype=np.float32).tobytes() for key in ("0", "1")
 
 
 def archive(random: Random, *, hostile: bool) -> bytes:
-    """A file of `torch.save`."""
+    """Return a file of `torch.save`."""
     file = io.BytesIO()
     method = zipfile.ZIP_DEFLATED if hostile and random.random() < 0.3 else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", method) as new:
@@ -134,7 +134,7 @@ def archive(random: Random, *, hostile: bool) -> bytes:
 
 
 def legacy_file(random: Random, *, hostile: bool) -> bytes:
-    """A file of `torch.save` before PyTorch 1.6."""
+    """Return a file of `torch.save` before PyTorch 1.6."""
     keys = b"](" + text("0") + text("1") + b"e." if not hostile or random.random() < 0.8 else program(random)[2:]
     head = b"\x80\x02" + whole(_MAGIC) + b"." + b"\x80\x02" + whole(1001) + b"." + b"\x80\x02}."
     count = random.choice((6, 6, 7, 2**40, 2**63)) if hostile else 6

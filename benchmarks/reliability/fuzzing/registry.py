@@ -8,7 +8,7 @@ from benchmarks.reliability.fuzzing.registry_names import NAMES
 
 
 def formats() -> dict[str, FileFormat]:
-    """All formats; the folder of caches is the one that POLYHAL_CACHE_DIR names now."""
+    """Return all formats; the folder of caches is the one that POLYHAL_CACHE_DIR names now."""
     found = [*checkpoints.formats(), *foreign.formats(), *caches.formats(), *texts.formats()]
     assert tuple(f.name for f in found) == NAMES
     return {f.name: f for f in found}

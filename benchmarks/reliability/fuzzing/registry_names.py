@@ -1,4 +1,4 @@
-"""The names of all formats, which cost no import of them."""
+"""The names of all formats, without importing the formats."""
 
 NAMES = (
     "checkpoint", "checkpoint folder", "model", "graph", "run", "torch zip", "torch legacy", "pickle", "npz", "safetensors",

@@ -1,4 +1,4 @@
-"""Text that users and runs leave: tokenizers, configuration, metrics, reports of devices."""
+"""Text files of users and runs: tokenizers, configuration, metrics, reports of devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TEXT = "one two three four five six seven"
 
 
 def formats() -> list[FileFormat]:
-    """All formats of this file."""
+    """Return all formats of this file."""
     return [
         _json("tokenizer (characters)", CharTokenizer.train(_TEXT).to_json(), _read_tokenizer),
         _json("tokenizer (BPE)", BPETokenizer.train(_TEXT, 260, 1).to_json(), _read_tokenizer),

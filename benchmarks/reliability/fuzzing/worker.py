@@ -31,12 +31,13 @@ _SECONDS = 10.0
 _SPACE = 1 << 30
 """Bytes of address space beyond those at the start."""
 _PER_BYTE = 64
-"""Bytes that reading may touch for each byte of an input, besides the allowance of its format: what zip files expand to."""
+"""Bytes that reading may touch for each byte of an input, in addition to the allowance of its format: zip files
+expand."""
 _READABLE = (
     *{sys.prefix, sys.base_prefix, *map(os.path.realpath, filter(None, sys.path))},
     *("/usr", "/lib", "/proc", "/sys", "/dev/null", "/dev/zero", "/etc/localtime"),
 )
-"""What Python reads for itself: modules, descriptions of packages, facts of the system."""
+"""Files that Python itself reads: modules, descriptions of packages, facts of the system."""
 _FORBIDDEN = frozenset({"pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "exec",
                         "socket.connect", "ctypes.dlopen", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"})  # fmt: skip
 _OPENED = frozenset({"checkpoint", "checkpoint folder", "torch zip", "torch legacy", "pickle", "npz", "safetensors",
@@ -52,7 +53,7 @@ class Hang(BaseException):
 
 
 class Watch:
-    """What the process does while it reads an input."""
+    """Actions of the process while it reads an input."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = os.path.realpath(folder)
@@ -85,7 +86,7 @@ class Watch:
 
 
 def _is_harmless(code: Any) -> bool:
-    """Whether code that runs is a part of Polyhal or a table of characters, imported when it is needed first."""
+    """Return whether code that runs is a part of Polyhal or a table of characters, imported when it is needed first."""
     path = getattr(code, "co_filename", "")
     if path == "<string>":  # functions of ops, made of their declarations when they are used first; named tuples
         path = next(p for p in _callers() if p not in _MAKERS)
@@ -98,7 +99,7 @@ def _is_harmless(code: Any) -> bool:
 
 
 def _callers() -> Iterator[str]:
-    """The files of the running functions, the innermost first."""
+    """Return the files of the running functions, the innermost first."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         yield frame.f_code.co_filename
@@ -106,7 +107,7 @@ def _callers() -> Iterator[str]:
 
 
 def _memory(field: bytes) -> int:
-    """Bytes by the name of the line in the process's status."""
+    """Return bytes by the name of the line in the process's status."""
     for line in Path("/proc/self/status").read_bytes().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -133,7 +134,7 @@ def _place(folder: Path, files: dict[str, bytes], endless: int = 0) -> int:
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """An error and what caused it."""
+    """Return an error and its causes."""
     out: list[BaseException] = []
     while error is not None and error not in out:
         out.append(error)
@@ -142,14 +143,14 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 
 class Reader:
-    """Reads inputs and reports what must not happen."""
+    """Reads inputs and reports findings."""
 
     def __init__(self, folder: Path, watch: Watch) -> None:
         self._folder = folder
         self._watch = watch
 
     def read(self, form: Any, case: Any, expected: str | None, number: int = 0) -> tuple[str, str]:
-        """Read one input. Returns the outcome (`loaded` or the name of the error) and what is wrong with it."""
+        """Read one input. Returns the outcome (`loaded` or the name of the error) and its finding, if any."""
         from benchmarks.reliability.fuzzing.case import digest_of
 
         size = _place(self._folder, dict(case.files), number)
@@ -186,7 +187,7 @@ class Reader:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost line of Polyhal in a traceback."""
+    """Return the innermost line of Polyhal in a traceback."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename
@@ -209,7 +210,7 @@ def main(request: dict[str, Any]) -> None:
     from benchmarks.reliability.fuzzing.case import digest_of
 
     expected = {}
-    for name, form in forms.items():  # undamaged files read well; this also imports what reading needs
+    for name, form in forms.items():  # undamaged files can be read; this also imports all modules of the readers
         _place(inputs, dict(form.original.files))
         expected[name] = digest_of(form.read(inputs))
 
