@@ -1,4 +1,5 @@
-"""What a public docstring leaves unsaid: more than the name, shapes or dtypes of tensors, and the errors that the code raises.
+"""Omissions of public docstrings: information beyond the name, shapes or dtypes of tensors, and the errors that the
+code raises.
 
 The errors are read off the source: what a function, or a class's constructor and call, raises itself.
 """
@@ -41,7 +42,7 @@ _SMALL = {"a", "an", "the", "of", "is", "to", "with", "by", "in", "for", "as", "
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """Every public function and class by its first dotted name."""
+    """Return every public function and class by its first dotted name."""
     seen: set[int] = set()
     for module in map(importlib.import_module, MODULES):
         for name in _names(module):
@@ -59,7 +60,7 @@ def _names(module: ModuleType) -> list[str]:
 
 
 def lacks(name: str, value: Any) -> list[str]:
-    """What the docstring of a public function or class should say and does not."""
+    """Return the omissions of a public docstring."""
     doc = _text(value)
     missing = [] if _says_more(name.rpartition(".")[2], doc) else ["more than its name"]
     missing += [] if not _takes_tensors(value) or _SHAPES.search(doc) or _DETAILED.search(doc) else ["shapes"]
@@ -67,7 +68,7 @@ def lacks(name: str, value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """The docstring; for a class with those of its constructor and call."""
+    """Return the docstring; for a class with those of its constructor and call."""
     docs = [inspect.getdoc(value) or ""]
     if inspect.isclass(value):
         docs += [vars(value)[m].__doc__ or "" for m in _CALLED if inspect.isfunction(vars(value).get(m))]
@@ -75,7 +76,7 @@ def _text(value: Any) -> str:
 
 
 def _says_more(name: str, doc: str) -> bool:
-    """Whether the first paragraph is a sentence with a formula, or with a word that is neither small nor in the name."""
+    """Return whether the first paragraph has a formula, or a word that is neither small nor part of the name."""
     first = doc.split("\n\n")[0].strip()
     words = {w.lower() for w in re.findall(r"\w+", first)} - _SMALL
     restated = {w for w in words if len(w) > 2 and w.rstrip("s") in name.lower().replace("_", "")}
@@ -83,7 +84,7 @@ def _says_more(name: str, doc: str) -> bool:
 
 
 def _takes_tensors(value: Any) -> bool:
-    """Whether a function takes a tensor, by its annotations, or by its names where it has none."""
+    """Return whether a function takes a tensor, by its annotations, or by its names where it has none."""
     if inspect.isclass(value):
         return False
     try:
@@ -94,7 +95,7 @@ def _takes_tensors(value: Any) -> bool:
 
 
 def _raised(value: Any) -> set[str]:
-    """The errors that a function, or a class's constructor and call, raises by name."""
+    """Return the errors that a function, or a class's constructor and call, raises by name."""
     node = _definitions(sys.modules[value.__module__]).get(value.__qualname__) if _in_file(value) else None
     if node is None:
         return set()
@@ -111,7 +112,7 @@ def _in_file(value: Any) -> bool:
 
 
 def _error(raised: ast.expr) -> str:
-    """The name of an error class; of a function that makes the error, nothing."""
+    """Return the name of an error class; of a function that makes the error, nothing."""
     made = raised.func if isinstance(raised, ast.Call) else raised
     name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
     return name if name[:1].isupper() else ""
@@ -119,7 +120,7 @@ def _error(raised: ast.expr) -> str:
 
 @functools.cache
 def _definitions(module: ModuleType) -> dict[str, ast.FunctionDef | ast.ClassDef]:
-    """The functions and classes of a module by qualified name."""
+    """Return the functions and classes of a module by qualified name."""
     found: dict[str, ast.FunctionDef | ast.ClassDef] = {}
     pending: list[tuple[str, ast.AST]] = [("", ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))]
     while pending:

@@ -1,7 +1,7 @@
 """Measurements of the source that docs/architecture.md quotes: rooms and their imports, names, docstrings, assertions.
 
 Run `python -m tests.architecture.survey [FOLDER ...]` for a table with a column per checkout. Everything is read off the
-source, so an old checkout can be measured beside a new one.
+source, so old and new checkouts can be compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import of a module of the project: from where, of what, and when it happens."""
+    """One import of a module of the project: importer, imported module, and the time of the import."""
 
     source: str
     target: str
@@ -54,7 +54,7 @@ class Tree:
         self.modules = {self.module(p): p for p in self.files}
 
     def module(self, path: Path) -> str:
-        """The import name of a file."""
+        """Return the import name of a file."""
         folder, *rest = path.relative_to(self.root).with_suffix("").parts
         parts = [PACKAGES[folder], *rest]
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -93,14 +93,15 @@ class Tree:
                 yield node.module
 
     def functions(self, under: str = "") -> Iterator[ast.FunctionDef]:
-        """Every function and method below a folder."""
+        """Return every function and method below a folder."""
         for path, nodes in self.nodes.items():
             if path.is_relative_to(self.root / under):
                 yield from (n for n in nodes if isinstance(n, ast.FunctionDef))
 
 
 def _without_garbage_collection(make: Callable[[], T]) -> T:
-    """What `make` returns. A collection while it makes millions of objects would find no garbage, and take longer than that."""
+    """What `make` returns. A garbage collection among millions of new objects would find no garbage, and take longer
+    than `make`."""
     gc.disable()
     try:
         return make()
@@ -110,13 +111,13 @@ def _without_garbage_collection(make: Callable[[], T]) -> T:
 
 @functools.cache
 def this_tree() -> Tree:
-    """The source of this checkout, parsed once for all tests."""
+    """Return the source of this checkout, parsed once for all tests."""
     return Tree(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """The rooms of a package: modules that lie flat in it, and packages. `floors` is the longest chain of imports."""
+    """The rooms of a package: its direct modules and its subpackages. `floors` is the longest chain of imports."""
 
     count: int
     arrows: int
@@ -126,7 +127,7 @@ class Rooms:
 
 
 def rooms(tree: Tree, package: str, without: str = "testing") -> Rooms:
-    """The rooms of `package` and the imports between them."""
+    """Return the rooms of `package` and the imports between them."""
     arrows: dict[tuple[str, str], set[str]] = defaultdict(set)
     names = {_room(m, package) for m in tree.modules} - {"", without}
     for i in tree.imports:
@@ -144,12 +145,12 @@ def _room(module: str, package: str) -> str:
 
 
 def _floors(names: set[str], arrows: list[tuple[str, str]]) -> dict[str, int]:
-    """For each room the length of the longest chain of imports below it; rooms in a cycle share a floor."""
+    """Return for each room the length of the longest chain of imports below it; rooms in a cycle share a floor."""
     below = {name: {b for a, b in arrows if a == name} for name in names}
     floor = dict.fromkeys(names, 0)
     for _ in names:
         raised = {n: max((floor[b] + 1 for b in below[n] if not _reaches(below, b, n)), default=0) for n in names}
-        for n in names:  # a cycle stands on what any of its rooms imports
+        for n in names:  # a cycle is above every import of its rooms
             raised[n] = max(raised[m] for m in names if m == n or (_reaches(below, n, m) and _reaches(below, m, n)))
         if raised == floor:
             break
@@ -170,7 +171,7 @@ def _reaches(below: dict[str, set[str]], start: str, goal: str) -> bool:
 
 
 def homonyms(tree: Tree) -> dict[str, list[str]]:
-    """Class names that are defined in several files, lowering functions' rooms left out."""
+    """Return class names that are defined in several files, lowering functions' rooms left out."""
     places: dict[str, list[str]] = defaultdict(list)
     for path, nodes in tree.nodes.items():
         if "lowering" not in path.parts:
@@ -181,7 +182,7 @@ def homonyms(tree: Tree) -> dict[str, list[str]]:
 
 
 def name_tests(tree: Tree) -> list[str]:
-    """Comparisons of an op's name, or of an op with `OPS[...]`, outside the declarations and the backends."""
+    """Return comparisons of an op's name, or of an op with `OPS[...]`, outside the declarations and the backends."""
     found = []
     for path, nodes in tree.nodes.items():
         relative = path.relative_to(tree.root)
@@ -198,7 +199,7 @@ def name_tests(tree: Tree) -> list[str]:
 
 
 def private_rebuilds(tree: Tree) -> list[str]:
-    """Comprehensions and loops that map the values of a graph to their producers or users."""
+    """Return comprehensions and loops that map the values of a graph to their producers or users."""
     found = []
     for path, text in tree.files.items():
         for match in _PRODUCER_MAP.finditer(text):
@@ -207,7 +208,7 @@ def private_rebuilds(tree: Tree) -> list[str]:
 
 
 def undocumented(tree: Tree, under: str = ".") -> tuple[list[str], int]:
-    """Public functions, methods and classes below a folder without a docstring, and the number of all public ones.
+    """Return public functions, methods and classes below a folder without a docstring, and the number of all public ones.
 
     What is inside of functions and private classes is not public. A method inherits the docstring of the method that it
     overrides, or of the protocol that its class implements.
@@ -228,7 +229,7 @@ def undocumented(tree: Tree, under: str = ".") -> tuple[list[str], int]:
 
 
 def _public(parsed: ast.Module) -> Iterator[tuple[ast.ClassDef | None, ast.FunctionDef | ast.ClassDef]]:
-    """Public functions and classes of a file, and public methods with their class."""
+    """Return public functions and classes of a file, and public methods with their class."""
     pending: list[tuple[ast.ClassDef | None, ast.AST]] = [(None, parsed)]
     while pending:
         owner, parent = pending.pop()
@@ -246,7 +247,7 @@ def _public(parsed: ast.Module) -> Iterator[tuple[ast.ClassDef | None, ast.Funct
 
 
 def _repeats(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    """Whether this is an overload or a setter, which is documented at another place."""
+    """Return whether this is an overload or a setter, which is documented at another place."""
     names = [ast.unparse(decorator) for decorator in node.decorator_list]
     return any(name == "overload" or name.endswith(".setter") for name in names)
 
@@ -256,23 +257,23 @@ def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 
 
 def _members(owner: ast.ClassDef) -> set[str]:
-    """The names of methods and of attributes that the body of a class sets."""
+    """Return the names of methods and of attributes that the body of a class sets."""
     assigned = {t.id for n in owner.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     annotated = {n.target.id for n in owner.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
     return set(_methods(owner)) | assigned | annotated
 
 
 def _protocols_of(nodes: list[ast.AST]) -> list[ast.ClassDef]:
-    """The protocols that a file declares."""
+    """Return the protocols that a file declares."""
     return [n for n in nodes if isinstance(n, ast.ClassDef) and "Protocol" in map(ast.unparse, n.bases)]
 
 
 def _inherited_docstrings(
     owner: ast.ClassDef, classes: dict[str, ast.ClassDef], protocols: list[list[ast.ClassDef]]
 ) -> set[str]:
-    """The methods that the bases and protocols of a class document.
+    """Return the methods that the bases and protocols of a class document.
 
-    A class that has all methods of a protocol, and these are several, implements it and the optional ones beside it.
+    A class that has all methods of a protocol, and these are several, implements it and its optional companions.
     """
     ancestors, pending = [owner], [owner]
     while pending:
@@ -288,7 +289,7 @@ def _inherited_docstrings(
 
 
 def docstring_share(tree: Tree, under: str) -> float:
-    """The share of public functions, methods and classes below a folder that have a docstring or inherit one."""
+    """Return the share of public functions, methods and classes below a folder that have a docstring or inherit one."""
     missing, count = undocumented(tree, under)
     return 1 - len(missing) / max(1, count)
 

@@ -1,4 +1,4 @@
-"""What is public has a docstring, of its own or from what it overrides or implements."""
+"""Public names have docstrings, their own ones or from the method that they override or implement."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from survey import Tree, this_tree, undocumented
 
 
 def test_public_names_are_documented() -> None:
-    """Left out are lowering, whose rooms are called by their tables of functions alone, and entries of the table of ATen's ops,
-    which are what PyTorch documents under the names that they declare."""
+    """Left out are lowering, whose functions are called only through tables, and entries of the table of ATen's
+    ops, which PyTorch documents under the names that they declare."""
     missing, count = undocumented(this_tree())
     assert count > 2000
     tables = ("/lowering/", "frontend/torch/table/")

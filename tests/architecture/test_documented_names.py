@@ -1,4 +1,4 @@
-"""The documentation names what exists: files, definitions, modules, rooms, and the words that readers search for."""
+"""Names in the documentation exist: files, definitions, modules, rooms, and the words that readers search for."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_shader_files_that_a_page_names_exist(page: Path) -> None:
 
 
 def _without_names_elsewhere(page: Path) -> str:
-    """A page's prose, without the column of the glossary that names terms of other projects."""
+    """Return a page's prose, without the column of the glossary that names terms of other projects."""
     text = prose(page)
     if page == GLOSSARY:
         for row in _terms():
@@ -150,7 +150,7 @@ LOOKED_FOR = table(GLOSSARY, "If you look for")
 
 
 def _prose(file: Path) -> str:
-    """A file in lower case, without the line breaks and marks that divide a term in comments."""
+    """Return a file in lower case, without the line breaks and marks that divide a term in comments."""
     return re.sub(r"\s+", " ", re.sub(r"\n\s*(?://|#|\*)?", " ", file.read_text(encoding="utf-8"))).lower()
 
 

@@ -44,7 +44,7 @@ FILES = sorted(
 
 
 def names(text: str) -> list[str]:
-    """The lines of a source that name a driver."""
+    """Return the lines of a source that name a driver."""
     return [line.strip() for line in text.splitlines() if NAMES.search(line)]
 
 
@@ -55,7 +55,7 @@ def test_drivers_are_not_known_by_name() -> None:
 
 
 def named_in_code(nodes: list[ast.AST]) -> list[str]:
-    """The string constants among the nodes of a Python source, docstrings left out, that name a driver or a vendor."""
+    """Return string constants among nodes of a Python source, without docstrings, that name a driver or a vendor."""
     documentation = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     texts = [
         n.value

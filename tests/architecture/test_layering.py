@@ -13,7 +13,7 @@ LONGEST = 400
 
 
 def imports(tree: Tree, path: Path) -> Iterator[tuple[int, str]]:
-    """Lines and absolute names of the polyhal modules that a file imports, at any depth and for types, too."""
+    """Return lines and absolute names of the polyhal modules that a file imports, at any depth and for types, too."""
     module = tree.module(path)
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in tree.nodes[path]:
@@ -30,7 +30,7 @@ def within(name: str, package: str) -> bool:
 
 
 def forbidden(tree: Tree, path: Path) -> list[str]:
-    """The imports of a file that its layer does not allow."""
+    """Return the imports of a file that its layer does not allow."""
     folder = path.relative_to(tree.root).parts[0]
     testing = path.is_relative_to(tree.root / "hal" / "testing")
     bad = []
@@ -74,7 +74,7 @@ def test_the_layering_test_finds_something(tmp_path: Path) -> None:
         assert forbidden(Tree(tmp_path), file)
 
 
-def test_every_file_says_what_room_it_is() -> None:
+def test_every_file_has_a_docstring() -> None:
     tree = this_tree()
     silent = [p for p, parsed in tree.parsed.items() if tree.files[p].strip() and not ast.get_docstring(parsed)]
     assert silent == [], "files without a docstring"

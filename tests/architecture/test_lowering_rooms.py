@@ -16,7 +16,7 @@ every_backend = pytest.mark.parametrize("folders", BACKENDS, ids=lambda f: f.tit
 
 
 def rooms(folder: str, suffix: str) -> set[str]:
-    """The folders that hold files of a kind, other than a Python package's own file."""
+    """Return the folders that hold files of a kind, other than a Python package's own file."""
     return {p.parent.name for p in (ROOT / folder).glob(f"*/*{suffix}") if p.name != "__init__.py"}
 
 

@@ -1,4 +1,5 @@
-"""What is above the ops asks them for traits; only a few places may mean one op, by its name."""
+"""Code above the ops checks traits; only a few places may refer to an op by its
+name."""
 
 from __future__ import annotations
 

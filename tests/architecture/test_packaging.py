@@ -1,4 +1,4 @@
-"""What is installed, and what importing it costs."""
+"""The installed files, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ LOADED_LATER = (
     "tempfile",
     "zipfile",
 )
-"""What `import polyhal` must not load: programs that do not use it should not wait for it."""
+"""Modules that `import polyhal` must not load: programs that do not use them should not wait for them."""
 
 
 def _modules_after(code: str) -> set[str]:
     return set(_run(f"import sys; {code}; print(*sys.modules)").split())
 
 
-def test_importing_loads_only_what_eager_programs_need() -> None:
+def test_importing_loads_only_modules_of_eager_programs() -> None:
     before, after = _modules_after("import numpy, ml_dtypes"), _modules_after("import polyhal")
     assert [name for name in LOADED_LATER if name in after - before] == []
 

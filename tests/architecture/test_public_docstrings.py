@@ -24,7 +24,7 @@ def test_public_docstrings_say_shapes_and_errors() -> None:
     assert {name: what for name, what in found.items() if what} == {}, "say this in the docstring"
 
 
-def test_what_is_missing_is_found() -> None:
+def test_missing_parts_are_found() -> None:
     def restated(x: Any) -> None:
         """The restated."""
 
@@ -61,7 +61,7 @@ def _refuses(function: Any, count: int, kind: dtypes.DType) -> bool:
     return False
 
 
-def test_dtypes_that_docstrings_of_elementwise_ops_refuse_are_those_that_are_refused() -> None:
+def test_docstrings_of_elementwise_ops_name_exactly_the_refused_dtypes() -> None:
     said, wrong = 0, []
     for op in OPS:
         if op.promotion in (None, "cast") or op.schema.optional or REQUIRED in op.schema.params.values():

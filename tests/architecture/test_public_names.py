@@ -54,7 +54,7 @@ def test_nothing_else_is_listed_by_dir() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_packages_list_what_they_offer(package: str) -> None:
+def test_packages_list_their_public_names(package: str) -> None:
     module = importlib.import_module(f"polyhal.{package}")
     listed = set(module.__all__)
     offered = {

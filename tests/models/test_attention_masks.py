@@ -1,4 +1,4 @@
-"""GPT and Llama with masks: each sequence of a padded batch has the logits of the sequence alone."""
+"""GPT and Llama with masks: each sequence of a padded batch has the logits of the sequence without padding."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_a_cache_takes_the_mask_of_all_keys_so_far(model: Any, pieces: tuple[int
 
 
 def test_an_added_mask_of_each_head_acts_with_and_without_a_cache(model: Any) -> None:
-    """A mask by which head 0 attends to the last two tokens only gives equal logits at once, in chunks, and as bool."""
+    """A mask by which head 0 attends to the last two tokens only results in equal logits at once, in chunks, and as
+    bool."""
     ids = ph.tensor(np.stack([SEQUENCES[1]] * 2), device=model.device)
     seen = np.ones((1, 4, 9, 9), bool)
     seen[:, 0] = np.triu(np.ones((9, 9), bool), -1)

@@ -25,13 +25,13 @@ SMALL = BertConfig(
 
 
 def arguments() -> list[np.ndarray]:
-    """Ids, a mask and types of two sentences, of which the second is shorter."""
+    """Return ids, a mask and types of two sentences; the second one is shorter."""
     mask = np.array([[1] * 9, [1] * 6 + [0] * 3])
     ids = np.random.default_rng(0).integers(1, 50, (2, 9)) * mask
     return [ids, mask, np.array([[0] * 4 + [1] * 5] * 2)]
 
 
-def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device) -> None:
+def test_outputs_and_gradients_agree_with_pytorch(device: ph.Device) -> None:
     from tests.models.parity.comparison import compare
     from tests.models.parity.torch_bert import TorchBert
 
@@ -40,7 +40,7 @@ def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device) -> None:
     assert max(found.outputs, found.gradients) < BOUND, found
 
 
-def test_names_and_sizes_are_those_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_sizes_match_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
     """109,482,240 parameters in bert-base-uncased; its file has the prefix, gamma and beta, and a head."""
     for layer in (ph.nn.Linear, ph.nn.Embedding):  # drawing weights takes seconds
         monkeypatch.setattr(layer, "reset_parameters", lambda *_: None)

@@ -21,7 +21,7 @@ def small(device: ph.Device, padding: int = 1) -> UNet:
 
 
 @pytest.mark.parametrize("padding", [0, 1])
-def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device, padding: int) -> None:
+def test_outputs_and_gradients_agree_with_pytorch(device: ph.Device, padding: int) -> None:
     from tests.models.parity.comparison import compare
     from tests.models.parity.torch_unet import TorchUNet
 
@@ -32,7 +32,7 @@ def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device, padding: 
     assert max(found.outputs, found.gradients) < BOUND, found
 
 
-def test_names_are_those_of_diffusers() -> None:
+def test_names_match_diffusers() -> None:
     """Keys of `UNet2DModel`, and those of weights that its old versions saved."""
     model = UNet(3, None, (8, 16), (False, True), 2, 4, attention_head_dim=8, device="numpy")
     state = {key: value.numpy() for key, value in model.state_dict().items()}

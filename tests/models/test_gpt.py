@@ -29,7 +29,7 @@ def model(device: ph.Device, **changes: Any) -> GPT:
 
 
 def torch_logits(state: dict[str, torch.Tensor], ids: np.ndarray) -> torch.Tensor:
-    """GPT-2 written out with PyTorch's functions."""
+    """Return GPT-2 written out with PyTorch's functions."""
     f = torch.nn.functional
 
     def linear(x: torch.Tensor, name: str) -> torch.Tensor:
@@ -75,7 +75,7 @@ def test_against_pytorch(device: ph.Device, tied: bool, bias: bool) -> None:
         np.testing.assert_allclose(p.grad.numpy(), grad.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_keys_are_those_of_gpt2() -> None:
+def test_keys_match_gpt2() -> None:
     keys = list(GPT(GPTConfig(5, 4, 1, 1, 4), device="numpy").state_dict())
     expected = [
         "wte.weight",

@@ -1,4 +1,5 @@
-"""The Llama-style decoder: the same numbers as PyTorch, its cache, and a trained model that writes what it should."""
+"""The Llama-style decoder: the same numbers as PyTorch, its cache, and a trained model that writes the expected
+text."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ STORIES = Path(__file__).parent / "stories260K"
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device, tied: bool) -> None:
+def test_outputs_and_gradients_agree_with_pytorch(device: ph.Device, tied: bool) -> None:
     from tests.models.parity.comparison import compare
     from tests.models.parity.torch_llama import TorchLlama
 
@@ -49,7 +50,7 @@ def test_a_trained_model_writes_its_story(device: ph.Device, use_cache: bool) ->
     assert generate(model, expected[:1], len(expected) - 1, temperature=0, use_cache=use_cache) == expected[1:]
 
 
-def test_a_cache_gives_the_same_logits(device: ph.Device) -> None:
+def test_logits_with_and_without_a_cache_are_equal(device: ph.Device) -> None:
     """In pieces of any length, although heads share keys and values."""
     ph.manual_seed(0)
     model = Llama(SMALL, device).eval()
@@ -66,7 +67,7 @@ def test_a_cache_gives_the_same_logits(device: ph.Device) -> None:
             model(ph.tensor(ids[:, :9], device=device), cache)
 
 
-def test_names_are_those_of_hugging_face() -> None:
+def test_names_match_hugging_face() -> None:
     model = Llama(SMALL, "numpy")
     layer = """
         self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj mlp.gate_proj mlp.up_proj mlp.down_proj

@@ -1,4 +1,4 @@
-"""Training on a device with only bool, int32 and float32 gives the results of a device with all dtypes."""
+"""Training on a device with only bool, int32 and float32 has the results of a device with all dtypes."""
 
 from __future__ import annotations
 

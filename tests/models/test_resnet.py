@@ -20,7 +20,7 @@ BOUND = 1e-4
 
 
 @pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
-def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device, block: Any) -> None:
+def test_outputs_and_gradients_agree_with_pytorch(device: ph.Device, block: Any) -> None:
     from tests.models.parity.comparison import compare
     from tests.models.parity.torch_resnet import TorchResNet
 
@@ -31,7 +31,7 @@ def test_outputs_and_gradients_are_those_of_pytorch(device: ph.Device, block: An
     assert max(found.outputs, found.gradients) < BOUND, found
 
 
-def test_names_and_sizes_are_those_of_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_sizes_match_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of entries and parameters as in torchvision's documentation of its weights."""
     for layer in (ResNet, ph.nn.Conv2d, ph.nn.Linear):  # drawing weights takes seconds
         monkeypatch.setattr(layer, "reset_parameters", lambda *_: None)

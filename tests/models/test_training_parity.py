@@ -32,7 +32,7 @@ def references() -> dict[str, Any]:
 
 @pytest.mark.parametrize("device_name", _PLAIN)
 @pytest.mark.parametrize("name", ["LSTM", "CNN", "GPT", "VAE", "DDPM"])
-def test_captured_losses_are_those_of_pytorch(name: str, device_name: str, references: dict[str, Any]) -> None:
+def test_captured_losses_agree_with_pytorch(name: str, device_name: str, references: dict[str, Any]) -> None:
     from tests.models.parity.training import TASKS, own_losses
 
     first, expected = references[name]
@@ -42,7 +42,7 @@ def test_captured_losses_are_those_of_pytorch(name: str, device_name: str, refer
 
 
 @pytest.mark.parametrize("name", ["LSTM", "CNN", "GPT", "VAE", "DDPM"])
-def test_eager_losses_are_those_of_pytorch(name: str, references: dict[str, Any]) -> None:
+def test_eager_losses_agree_with_pytorch(name: str, references: dict[str, Any]) -> None:
     from tests.models.parity.training import TASKS, own_losses
 
     first, expected = references[name]

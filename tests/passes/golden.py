@@ -14,7 +14,7 @@ from .rich_device import rich_device
 
 
 def check(step: Callable[[Graph], Graph], before: str, after: str, device: Device | None = None) -> None:
-    """Run a pass on the graph `before`, drop what nobody reads any more, and compare the text with `after`."""
+    """Run a pass on the graph `before`, remove dead code, and compare the text with `after`."""
     target = rich_device() if device is None else device
     graph = parse(textwrap.dedent(before), target)
     place = str(target)

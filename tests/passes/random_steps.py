@@ -15,7 +15,8 @@ LENGTH = 4
 STATE = (3, LENGTH)
 Values = list[Any]
 Instruction = tuple[int, int, int, int]
-"""What to do, on which two of the values made so far, and a choice of its own. Each is taken modulo what there is."""
+"""An op, its two operands among the values so far, and a choice specific to the op, as numbers. Each is taken modulo
+the number of candidates."""
 
 instructions = st.lists(st.tuples(*[st.integers(0, 999)] * 4), min_size=2, max_size=9)
 
@@ -45,7 +46,7 @@ _BINARY: Sequence[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] =
 
 
 def run(program: Sequence[Instruction], values: Values, state: Any, numpy: bool) -> Any:
-    """The last two values of a program that starts from `values` and changes `state` on its way."""
+    """Return the last two values of a program that starts from `values` and changes `state` on its way."""
     values = [*values, state * 1]
     for kind, first, second, choice in program:
         x, y = values[first % len(values)], values[second % len(values)]
@@ -94,7 +95,7 @@ def _viewed(x: Any, choice: int, numpy: bool) -> Any:
 
 
 def _multiplied(x: Any, y: Any, choice: int, numpy: bool) -> Any:
-    """A product with something after it that may become its epilogue."""
+    """Return a product with something after it that may become its epilogue."""
     if x.ndim != 2 or y.ndim != 2 or y.shape[1] != x.shape[1]:
         return x
     out = x @ y.T
@@ -125,13 +126,14 @@ def _fit(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def inputs(call: int) -> list[np.ndarray]:
-    """What the step is given at its call number `call`."""
+    """Return the inputs of the step at its call number `call`."""
     rng = np.random.default_rng(call)
     return [rng.uniform(-1, 1, s) for s in [(3, LENGTH), (LENGTH,), (2, 3, LENGTH)]]
 
 
 def special() -> list[np.ndarray]:
-    """The same with values that careless rewrites lose: infinities, NaN, zeros of both signs, and the largest numbers."""
+    """Return inputs with values that careless rewrites lose: infinities, NaN, zeros of both signs, and the largest
+    numbers."""
     found = inputs(9)
     for i, x in enumerate(found):
         flat = x.reshape(-1)
@@ -141,5 +143,5 @@ def special() -> list[np.ndarray]:
 
 
 def tensors(arrays: Sequence[np.ndarray], device: Device) -> list[Any]:
-    """Arrays as float32 tensors."""
+    """Return arrays as float32 tensors."""
     return [ph.Tensor(a.astype(np.float32), device=device) for a in arrays]

@@ -41,5 +41,5 @@ class RichBackend(NumpyBackend):
 
 
 def rich_device(*without: str) -> Device:
-    """A device with kernels for all ops but these."""
+    """Return a device with kernels for all ops but these."""
     return Device.opened("rich", RichBackend(frozenset(without)))

@@ -70,7 +70,7 @@ def test_a_declared_op_is_fused_where_its_decomposition_is_written_out() -> None
     check(match_patterns, WRITTEN_OUT, FUSED)
 
 
-def test_an_op_without_a_pattern_is_left_alone() -> None:
+def test_an_op_without_a_pattern_is_not_rewritten() -> None:
     _declare_squared_relu()
     check(match_patterns, WRITTEN_OUT, WRITTEN_OUT)
 
@@ -80,7 +80,7 @@ def test_a_device_without_a_kernel_for_a_declared_op_keeps_the_formula() -> None
     check(match_patterns, WRITTEN_OUT, WRITTEN_OUT, rich_device("demo_squared_relu"))
 
 
-def test_a_spelling_beside_the_declaration_is_fused_as_well() -> None:
+def test_an_alternative_form_of_a_declared_op_is_fused() -> None:
     _declare_squared_relu(fuses=Pattern(_one_operand), spellings=[lambda x: F.where(x > 0, x, 0.0) ** 2])
     before = """
         %0: float32[2, 3]
@@ -190,7 +190,7 @@ def test_a_root_with_several_results_is_fused_if_only_the_first_is_used() -> Non
     check(fuse_epilogues, RMS_NORM.format(also=""), after)
 
 
-def test_a_root_whose_other_results_are_used_is_left_alone() -> None:
+def test_a_root_whose_other_results_are_used_is_not_fused() -> None:
     _declare_fused_rms_norm()
     graph = RMS_NORM.format(also=", %3")
     check(fuse_epilogues, graph, graph)

@@ -1,4 +1,4 @@
-"""Products whose results meet: each keeps an epilogue of its own, and what they share belongs to one of them."""
+"""Products whose results meet: each keeps its own epilogue, and shared ops belong to one of them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def _three(x: Any, w: Any, v: Any) -> Any:
 
 
 def _sizes(formula: Callable[..., Any], x: np.ndarray, w: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """The sums of the absolute terms of a formula. `silu` grows by at most 1.1 of its operand, `tanh` by the whole."""
+    """Return sums of the absolute terms of a formula: `silu` grows by at most 1.1 of its operand, `tanh` by
+    1."""
     if formula is _sum_of_products:
         return 3 * (x @ w)
     return 1.1 * (x @ w) * (x @ v) if formula is _gated else (x @ w + x @ v) * (x @ (w + v))
@@ -110,7 +111,7 @@ def test_products_that_meet_compute_what_they_do_one_by_one(formula: Callable[..
 
 
 def _two_layers_on_one_input(device: Device) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A gradient through both, op by op and captured, and the sums of its absolute terms."""
+    """Return a gradient through both, op by op and captured, and the sums of its absolute terms."""
     ph.manual_seed(0)
     q, k, first = nn.Linear(8, 8).to(device), nn.Linear(8, 8).to(device), nn.Linear(8, 8).to(device)
     x = ph.Tensor(np.random.default_rng(0).uniform(-1, 1, (6, 8)).astype(np.float32), device=device)

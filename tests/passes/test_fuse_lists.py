@@ -58,7 +58,7 @@ def test_casts_of_inputs_and_of_results() -> None:
     )
 
 
-def test_chains_of_the_same_op_shared_operands_and_groups_of_few_stay_apart() -> None:
+def test_chains_of_the_same_op_shared_operands_and_groups_of_few_are_not_merged() -> None:
     text = """
         %0: float32[2]
         %1: float32[]

@@ -62,7 +62,7 @@ def test_softmax_written_out() -> None:
     )
 
 
-def test_what_is_read_on_the_way_is_left_alone() -> None:
+def test_inner_values_with_other_users_are_not_fused() -> None:
     """A backward pass reads the exponentials; and without the maximum they overflow where softmax does not."""
     text = """
         %0: float32[2, 3]
@@ -206,7 +206,7 @@ _JOINED_NORM = """
 
 
 def test_relu_joins_batch_norm() -> None:
-    """In the forward pass and in the gradient; in the first alone on some devices; not where something reads the norm."""
+    """In the forward pass and in the gradient; only in the first on some devices; not if another op reads the norm."""
     text, read = _NORM_AND_RELU.format(more=""), _NORM_AND_RELU.format(more=", %4")
     both = """
     %7, %8, %9 = batch_norm_relu_grad(%3, %0, %1, %2, %5, %6, eps=1e-05): float32[4, 3], float32[3], float32[3]
@@ -235,7 +235,7 @@ def test_a_device_without_epilogues_keeps_products() -> None:
     check(fuse_epilogues, text, text, rich_device("fused_matmul"))
 
 
-def test_reshapes_move_behind_what_follows() -> None:
+def test_reshapes_sink_below_their_users() -> None:
     check(
         sink_reshapes,
         """
@@ -288,7 +288,7 @@ def test_a_group_ends_with_a_reduction() -> None:
 
 
 def test_a_small_group_is_repeated_within_a_large_one() -> None:
-    """A row that only the large group reads; what is costly, or read elsewhere, is made once."""
+    """A row that only the large group reads; values that are costly, or have other users, are computed once."""
     check(
         fuse_elementwise,
         """

@@ -47,7 +47,7 @@ def test_views_of_views_become_one() -> None:
     )
 
 
-def test_what_nobody_reads_goes_and_updates_stay() -> None:
+def test_dead_code_is_removed_and_updates_are_kept() -> None:
     check(
         remove_dead_code,
         """
@@ -74,7 +74,7 @@ def test_what_nobody_reads_goes_and_updates_stay() -> None:
 
 
 def test_equal_nodes_are_computed_once() -> None:
-    """But 1 and 1.0, and both zeros, are different numbers; and what changes memory in place is done each time."""
+    """But 1 and 1.0, and both zeros, are different numbers; and changes of memory in place are never merged."""
     check(
         merge_common_subexpressions,
         """
@@ -101,7 +101,7 @@ def test_equal_nodes_are_computed_once() -> None:
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_gelu_costs_at_most_one_op_beside_its_gradient(approximate: str, numpy_device: Device) -> None:
+def test_gelu_costs_at_most_one_op_in_addition_to_its_gradient(approximate: str, numpy_device: Device) -> None:
     """The gradient computes the same distribution function, by which gelu multiplies its input."""
 
     def nodes(results: str) -> int:
@@ -223,7 +223,7 @@ def test_constants_are_made_on_the_device_that_reads_them() -> None:
     ],
 )
 def test_one_op(written: str, left: str) -> None:
-    """Values keep NaN, infinities and the sign of zero; `%1` is a row, of which the product with a number has its shape."""
+    """Values keep NaN, infinities and the sign of zero; `%1` is a row, so its product with a number has its shape."""
     shape = "[4]" if "%1" in written else "[3, 4]"
     head = "%0: float32[3, 4]\n%1: float32[4] strides [2]\n%2: bool_[3, 4]\non it\n"
     before = f"{head}%3 = {written}: float32{shape}\nreturn %3"
@@ -280,7 +280,7 @@ def test_rules_hold_for_special_values() -> None:
 
 
 def test_a_device_without_kernels_keeps_its_ops() -> None:
-    """What `rich_device` fuses, the reference leaves as it was written."""
+    """The reference device does not rewrite the ops that `rich_device` fuses."""
     from polyhal.hal.passes.pipeline import optimize
 
     text = "%0: float32[3]\non it\n%1 = exp(%0): float32[3]\n%2 = add(%1, %0): float32[3]\nreturn %2"

@@ -32,7 +32,7 @@ _LOGITS = """
 
 
 def _aligned(device: Device, alignment: int = 128) -> Device:
-    """The device, which says that rows had better begin at multiples of so many bytes."""
+    """Return the device with a preferred row alignment in bytes."""
     backend = device.backend
     limits = replace(backend.capabilities.limits, row_alignment=alignment)
     backend.capabilities = replace(backend.capabilities, limits=limits)  # type: ignore[misc]
@@ -68,7 +68,7 @@ def test_nothing_where_rows_may_begin_anywhere() -> None:
         check(pad_gemm, _LOGITS, _LOGITS, device)
 
 
-def test_results_of_the_graph_lie_as_they_were_recorded() -> None:
+def test_results_of_the_graph_keep_their_recorded_layout() -> None:
     text = _LOGITS.replace("return %6, %9", "return %6, %5, %8")
     check(
         pad_gemm,

@@ -1,4 +1,5 @@
-"""Patterns match only what computes the same: formulas with one detail changed, and random formulas on square matrices."""
+"""Patterns match only equivalent formulas: formulas with one detail changed, and random formulas on square
+matrices."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Formula = Callable[..., Any]
 
 
 def _ops(formula: Formula, *shapes: tuple[int, ...]) -> tuple[list[str], Any, list[np.ndarray]]:
-    """The ops that a formula becomes on a device with all kernels; its result, and its inputs."""
+    """Return the ops that a formula becomes on a device with all kernels; its result, and its inputs."""
     rng = np.random.default_rng(1)
     arrays = [rng.uniform(-2, 2, s).astype(np.float32) for s in shapes]
     device = rich_device()
@@ -91,7 +92,7 @@ NEAR_MISSES: dict[str, tuple[Formula, str]] = {
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_a_formula_with_one_detail_changed_is_left_alone(name: str) -> None:
+def test_a_formula_with_one_detail_changed_is_not_matched(name: str) -> None:
     formula, op = NEAR_MISSES[name]
     ops, _, _ = _ops(formula, (N, N))
     assert op not in ops
@@ -131,7 +132,7 @@ def test_unusual_spellings_match(name: str) -> None:
     device = ph.Device("numpy")
     with executing(EAGER):
         plain = formula(*[ph.Tensor(a, device=device) for a in arrays])
-    # Numbers below 8 go through at most 16 roundings in either form; a norm of these rows grows errors by 4 at most.
+    # Numbers below 8 go through at most 16 roundings in either form; a norm of such rows grows errors by 4 at most.
     np.testing.assert_allclose(result.numpy(), plain.numpy(), rtol=0, atol=2 * 16 * 8 * HALF_EPS)
 
 
@@ -140,8 +141,8 @@ choices = st.lists(st.integers(0, 5), min_size=12, max_size=12)
 
 @settings(max_examples=150, deadline=None)
 @given(choices)
-def test_what_matches_computes_the_same(drawn: list[int]) -> None:
-    """Norms and softmaxes whose axes, alignments, statistics and constants are drawn, most of which are neither."""
+def test_matched_formulas_compute_equal_results(drawn: list[int]) -> None:
+    """Formulas like norms and softmaxes with random axes, alignments, statistics and constants; most are neither."""
     formula = _Random(drawn).formula
     ops, result, arrays = _ops(formula, (N, N), (N,), (N,))
     device = ph.Device("numpy")
@@ -152,7 +153,7 @@ def test_what_matches_computes_the_same(drawn: list[int]) -> None:
 
 
 def _errors(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """Bounds of the relative error of `_Random`'s exponentials and of the absolute error of its norms."""
+    """Return bounds of the relative error of `_Random`'s exponentials and of the absolute error of its norms."""
     total = max(np.abs(x).sum(axis).max() for axis in (0, 1))
     centred = np.abs(x).max() + total
     shift = (N - 1) * total + centred  # of a centred element: a sum of N, and a difference

@@ -1,4 +1,4 @@
-"""Formulas in all the spellings that are known, on each device, against NumPy in float64."""
+"""Formulas in all known forms, on each device, against NumPy in float64."""
 
 from __future__ import annotations
 

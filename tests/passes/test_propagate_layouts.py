@@ -37,7 +37,7 @@ _LAID_BY_TIME = """
 
 
 def _placing() -> Device:
-    """A device whose kernels of attention put their results anywhere."""
+    """Return a device whose kernels of attention put their results anywhere."""
     device = rich_device()
     device.backend.capabilities = replace(  # type: ignore[misc]
         device.backend.capabilities, strided_ops=frozenset({"attention", "attention_grad"}), suballocation=True
@@ -49,8 +49,8 @@ def test_heads_are_made_side_by_side() -> None:
     check(propagate_layouts, _LAID_BY_HEADS, _LAID_BY_TIME, _placing())
 
 
-def test_others_see_to_it_that_a_result_stays_what_it_is() -> None:
-    """Here another op reads the result as it lies."""
+def test_a_result_with_other_users_keeps_its_layout() -> None:
+    """Here another op reads the result in its layout."""
     graph = """
         %0: float32[2, 3, 5, 4]
         on it

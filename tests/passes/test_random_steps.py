@@ -1,4 +1,4 @@
-"""Random steps give the same whether they run op by op, captured and optimised, or in NumPy.
+"""Random steps have equal results op by op, captured and optimised, and in NumPy.
 
 Devices that fuse ops may contract a product and a sum into one operation that rounds once, and they sum in another order:
 results then differ by some units in the last place of the largest number on the way.
@@ -20,11 +20,11 @@ from .random_steps import STATE, Instruction, inputs, instructions, run, special
 from .rich_device import rich_device
 
 _CALLS = 4
-"""As it stands, recorded, recorded again, replayed."""
+"""Eager, recorded, recorded again, replayed."""
 
 
 def _check(program: Sequence[Instruction], device: Device, units: float) -> None:
-    """Compare three ways to run a step, and the state that it leaves; `units` of float32 may lie between the first two."""
+    """Compare three ways to run a step, and its final state; the first two may differ by `units` of float32."""
     start = np.random.default_rng(99).uniform(-1, 1, STATE).astype(np.float32)
     eager_state, state = (ph.Tensor(start, device=device) for _ in range(2))
     exact_state = start.astype(np.float64)
@@ -70,7 +70,7 @@ def test_on_a_device_that_fuses_everything(program: list[Instruction]) -> None:
     _check(program, rich_device(), 16)
 
 
-def test_each_op_alone() -> None:
+def test_each_single_op() -> None:
     """Rewrites of single ops are met for certain, with the special values."""
     for kind in (0, 2, 3, 4, 7):
         for choice in range(21):

@@ -1,4 +1,4 @@
-"""Creation of tensors: shapes in every spelling, the keywords of PyTorch, and numbers as PyTorch spaces them."""
+"""Creation of tensors: shapes in every accepted form, the keywords of PyTorch, and numbers as PyTorch spaces them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_ranges_by_keyword(numpy_device: ph.Device) -> None:
 
 
 def test_constants() -> None:
-    """Those of the Array API, which PyTorch has, too."""
+    """Functions of the Array API, which PyTorch has, too."""
     assert [ph.e, ph.pi, ph.inf, ph.newaxis] == [np.e, np.pi, np.inf, None]
     assert np.isnan(ph.nan)
     assert ph.zeros(3)[:, ph.newaxis].shape == (3, 1)

@@ -1,4 +1,4 @@
-"""Tensors that other libraries use where they lie."""
+"""Tensors that other libraries use without a copy."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_arrays_become_tensors(device: ph.Device) -> None:
         ("kaiser", {"beta": 8.0}),
     ],
 )
-def test_windows_are_those_of_scipy(
+def test_windows_agree_with_scipy(
     name: str, options: dict[str, float], sym: bool, length: int, numpy_device: ph.Device
 ) -> None:
     scipy_signal = pytest.importorskip("scipy.signal", reason="SciPy is a development dependency")

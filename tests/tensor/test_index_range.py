@@ -80,14 +80,14 @@ def test_other_devices_are_checked_in_debug_mode(enabled: bool, numpy_device: De
         polyhal.debug(before)
 
 
-def test_a_recorded_step_gives_nan_for_a_label_out_of_range(numpy_device: Device) -> None:
+def test_a_recorded_step_returns_nan_for_a_label_out_of_range(numpy_device: Device) -> None:
     x = Tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]], device=numpy_device)
     step = polyhal.jit(functional.cross_entropy, warm_up=False)
     assert np.isnan(step(x, Tensor([1, 7], device=numpy_device)).item())
 
 
-def test_gradients_look_at_indices_of_their_own_alone(numpy_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that an op was called with were looked at then; a custom function's backward pass may have others."""
+def test_gradients_check_only_their_own_indices(numpy_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indices of a forward call were checked then; a custom function's backward pass may use others."""
     looked: list[str] = []
 
     def counted(device: Device, op: str, *rest: Any) -> None:

@@ -118,7 +118,7 @@ def _gradients(start: Any, values: Any, make: Callable[[Any], Any], write: Write
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_gradients_are_those_of_pytorch(device: ph.Device, name: str) -> None:
+def test_gradients_agree_with_pytorch(device: ph.Device, name: str) -> None:
     make = ours(device)
     found = _gradients(make(_values(4, 5, 6)).requires_grad_(), make(_values(4, 5, 6) + 2), make, WRITES[name])
     expected = _gradients(theirs(_values(4, 5, 6)).requires_grad_(), theirs(_values(4, 5, 6) + 2), theirs, WRITES[name])

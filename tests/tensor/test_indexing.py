@@ -127,7 +127,7 @@ def test_gradients_of_indices(device: Device) -> None:
     np.testing.assert_array_equal(x.grad.numpy(), expected)
 
 
-def test_what_is_assigned_by_index_tensors_learns(device: Device) -> None:
+def test_values_assigned_by_index_tensors_receive_gradients(device: Device) -> None:
     x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), device=device, requires_grad=True)
     value = Tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
     h = x * 1

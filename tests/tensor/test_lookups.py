@@ -1,4 +1,4 @@
-"""Elements by index along an axis: NumPy's and PyTorch's functions give the same."""
+"""Elements by index along an axis: equal results to NumPy's and PyTorch's functions."""
 
 from __future__ import annotations
 

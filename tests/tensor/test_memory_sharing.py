@@ -1,4 +1,4 @@
-"""Arrays of other libraries, used where they lie, and tensors that other libraries use where they lie."""
+"""Zero-copy exchange: arrays of other libraries as tensors, and tensors in other libraries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def device(request: pytest.FixtureRequest) -> ph.Device:
 
 @st.composite
 def _arrays(draw: st.DrawFn) -> np.ndarray:
-    """Views of a larger array at any element, with steps of either sign."""
+    """Return views of a larger array at any element, with steps of either sign."""
     name = draw(st.sampled_from(["float32", "float64", "int64", "int16", "bool", "uint8"]))
     count = draw(st.integers(1, 200))
     base = (np.arange(count) % 2).astype(name) if name == "bool" else np.arange(count).astype(name)
@@ -57,7 +57,7 @@ def test_any_layout_is_shared(array: np.ndarray) -> None:
     np.testing.assert_array_equal(x.numpy(), before)
 
 
-def test_both_see_what_the_other_writes(device: ph.Device) -> None:
+def test_writes_are_visible_to_both_libraries(device: ph.Device) -> None:
     array = np.arange(1000, dtype=np.float32)[1:]
     x = ph.from_dlpack(array, device=device)
     x *= 2

@@ -1,4 +1,5 @@
-"""Reading tensors without waiting: `numpy_async` gives what `numpy` gave at the time of the call."""
+"""Reading tensors without waiting: `numpy_async` returns the values that `numpy` would have returned at the time of
+the call."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def x(device: Device) -> ph.Tensor:
     return ph.Tensor(np.random.default_rng(0).standard_normal((48, 32)).astype(np.float32), device=device)
 
 
-def test_the_array_is_what_numpy_gives(device: Device, x: ph.Tensor) -> None:
+def test_the_array_equals_the_result_of_numpy(device: Device, x: ph.Tensor) -> None:
     views = [x, x.T, x[3:20:4, ::-1], x[7], x.sum(), x[:0], x.bfloat16(), x > 0, x.long()]
     futures = [view.numpy_async() for view in views]
     for view, future in zip(views, futures, strict=True):

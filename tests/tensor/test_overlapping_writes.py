@@ -18,7 +18,7 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.overlap import share_elements
 
 Write = Callable[[Any, Callable[[Any], Any]], Any]
-"""Writes to the first argument, (40, 40), and passes what it reads of it through the second."""
+"""Writes to the first argument, (40, 40), and passes its sources through the second."""
 
 
 def _tensor_of(x: Any, values: range) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments that PyTorch's programs give, by position and by name, mean here what they mean there."""
+"""Arguments of PyTorch's programs, by position and by name, have PyTorch's meaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def x() -> polyhal.Tensor:
 
 @pytest.mark.parametrize("name", ["std", "var"])
 @pytest.mark.parametrize("arguments", [(True,), (False,), (0, True), (1, False), (1, True, True)], ids=str)
-def test_unbiased_is_known_by_its_place(x: polyhal.Tensor, name: str, arguments: tuple[object, ...]) -> None:
+def test_unbiased_is_recognized_by_position(x: polyhal.Tensor, name: str, arguments: tuple[object, ...]) -> None:
     """It was taken for an axis, or for `keepdims`."""
     expected = getattr(torch.tensor(X), name)(*arguments).numpy()
     result = getattr(x, name)(*arguments).numpy()
@@ -44,7 +44,7 @@ def test_names_of_arguments_are_pytorchs(x: polyhal.Tensor) -> None:
     assert nn.init.constant_(tensor=x.clone(), val=3.0).numpy().min() == 3
 
 
-def test_where_takes_a_condition_alone_and_is_a_method(x: polyhal.Tensor) -> None:
+def test_where_accepts_only_a_condition_and_is_a_method(x: polyhal.Tensor) -> None:
     rows, columns = polyhal.where(x > 3)
     assert (rows.tolist(), columns.tolist()) == tuple(map(list, np.where(X > 3)))
     np.testing.assert_array_equal(x.where(x > 3, -1.0).numpy(), np.where(X > 3, X, -1))

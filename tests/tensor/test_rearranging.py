@@ -1,4 +1,4 @@
-"""Shapes and orders of elements under PyTorch's names: what the replay of PyTorch's samples does not see."""
+"""Shapes and orders of elements under PyTorch's names: cases that the replay of PyTorch's samples does not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions under PyTorch's names: what their samples in its database do not show."""
+"""Reductions under PyTorch's names: cases that are not among PyTorch's own samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing by index and choosing by masks: what PyTorch's samples leave out."""
+"""Writing by index and choosing by masks: cases that PyTorch's samples leave out."""
 
 from __future__ import annotations
 

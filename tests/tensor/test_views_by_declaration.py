@@ -68,7 +68,7 @@ def _functions() -> Iterator[tuple[str, Function, Returns]]:
 
 
 def _calls(function: Function, x: ph.Tensor, other: ph.Tensor) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return combinations of further arguments, most of which are invalid."""
+    """Return combinations of further arguments; most are invalid."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = sum(p.default is p.empty for p in positional)
@@ -164,7 +164,7 @@ def test_most_functions_are_called_with_arguments_that_fit(numpy_device: ph.Devi
 
 
 Program = Callable[[Any, Any], Any]
-"""Takes a tensor (2, 3) or what a case says, and PyTorch's or Polyhal's functions."""
+"""Takes a tensor, (2, 3) unless the case declares another shape, and PyTorch's or Polyhal's functions."""
 
 AT_NOTHING: dict[str, tuple[tuple[int, ...], Program]] = {
     "pad": ((2, 3), lambda x, f: f.pad(x, (0, 0))),

@@ -1,1 +1,2 @@
-"""Models and training runs beside the same ones in PyTorch. See `python -m tests.models.parity --help`."""
+"""Models and training runs compared with their counterparts in PyTorch. See `python -m
+tests.models.parity --help`."""

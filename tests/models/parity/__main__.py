@@ -3,7 +3,7 @@
 python -m tests.models.parity gradients [--devices numpy,opencl:intel] [--only TEXT,TEXT] [--json FILE]
     Largest relative errors of outputs and gradients against PyTorch in float64, with the same weights.
 python -m tests.models.parity training [--devices ...] [--only ...] [--steps 100] [--json FILE]
-    Losses after training steps with the same weights and data, eager and captured, beside PyTorch's.
+    Losses after training steps with the same weights and data, eager and captured, and PyTorch's losses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which side of each ReLU and which pixel of each max pooling a model took.
+"""Branches of a model: the side of each ReLU and the pixel of each max pooling.
 
-Gradients are discontinuous there. Among a million activations, one or two lie so close to 0 that rounding decides, and then a
-gradient differs by a thousandth without anything being wrong. So the reference takes the branches that the other model took.
+Gradients are discontinuous there. Among a million activations, one or two are so close to 0 that rounding decides, and
+then a gradient differs by a thousandth without a defect. So the reference takes the branches of the other model.
 """
 
 from __future__ import annotations

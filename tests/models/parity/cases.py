@@ -31,7 +31,7 @@ from tests.models.parity.torch_unet import TorchUNet
 
 @dataclass(frozen=True)
 class Case:
-    """A model of Polyhal, made on a device, and what it is compared with."""
+    """A model of Polyhal, made on a device, and its reference."""
 
     make: Callable[[polyhal.Device], Module]
     make_reference: Callable[[], torch.nn.Module]

@@ -1,4 +1,4 @@
-"""Outputs and gradients of a model beside those of a PyTorch model with the same weights."""
+"""Comparison of outputs and gradients of a model with a PyTorch model of equal weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True)
 class Results:
-    """What one run of a model gave."""
+    """Results of one run of a model."""
 
     outputs: list[np.ndarray]
     gradients: Mapping[str, np.ndarray]
@@ -86,14 +86,14 @@ def load_weights_of(ours: Module, theirs: torch.nn.Module) -> None:
 
 
 def compare(ours: Module, theirs: torch.nn.Module, inputs: Sequence[np.ndarray], device: polyhal.Device) -> Agreement:
-    """Give `ours` the weights of `theirs`, and compare it with what PyTorch computes in float64."""
+    """Load the weights of `ours` into `theirs`, and compare its results with PyTorch's in float64."""
     load_weights_of(ours, theirs)
     actual = own_results(ours, inputs, device)
     return agreement(actual, torch_results(theirs, inputs, branches=actual.branches))
 
 
 def _weights(outputs: Sequence[object]) -> list[np.ndarray]:
-    """Weights of the outputs in the loss, so that all of them count and none by symmetry."""
+    """Return weights of the outputs in the loss, so that all of them count and none by symmetry."""
     rng = np.random.default_rng(1)
     return [rng.standard_normal(tuple(y.shape)).astype(np.float32) for y in outputs]  # type: ignore[attr-defined]
 

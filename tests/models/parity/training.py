@@ -1,4 +1,4 @@
-"""Training runs beside PyTorch's: the same weights, the same batches, and losses that must agree.
+"""Training runs compared with PyTorch's: equal weights, equal batches, and losses that must agree.
 
 Noise (of the autoencoder, of diffusion) is part of a batch, because the frameworks draw different numbers.
 """
@@ -51,7 +51,7 @@ class DiffusionModel(UNet):
 
 
 class TorchDiffusionModel(TorchUNet):
-    """The same in PyTorch."""
+    """A U-Net in PyTorch with the loss of a diffusion model."""
 
     def loss(self, x: torch.Tensor, t: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         signal = (
@@ -61,14 +61,14 @@ class TorchDiffusionModel(TorchUNet):
 
 
 def _walks(rng: np.random.Generator) -> Iterator[Batch]:
-    """Tokens that depend on each other, so that there is something to learn."""
+    """Return tokens that depend on each other, so that there is something to learn."""
     while True:
         tokens = np.cumsum(rng.integers(0, 4, (8, 33)), axis=1) % _VOCABULARY
         yield tokens[:, :-1].copy(), tokens[:, 1:].copy()
 
 
 def _digits(rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Noisy images (32, 1, 8, 8) in [0, 1] of ten patterns, and which pattern it is."""
+    """Return noisy images (32, 1, 8, 8) in [0, 1] of ten patterns, and which pattern it is."""
     patterns = rng.random((_CLASSES, 8, 8))
     while True:
         y = rng.integers(0, _CLASSES, 32)
