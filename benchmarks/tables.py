@@ -179,7 +179,7 @@ def overlap_table(result: dict[str, Any]) -> list[str]:
 def read_back_table(result: dict[str, Any]) -> list[str]:
     """Time per turn of a loop that reads results: of the device, of the host, and of both."""
     lines = [
-        "| device | device alone, ms per turn | host alone | `numpy` | `numpy_async` |",
+        "| device | device only, ms per turn | host only | `numpy` | `numpy_async` |",
         "|---|---:|---:|---:|---:|",
     ]
     for row in result["rows"]:
@@ -191,7 +191,7 @@ def read_back_table(result: dict[str, Any]) -> list[str]:
 def pairs_table(result: dict[str, Any]) -> list[str]:
     """Return steps of one device, of the other, and of both, with rows divided evenly and by speed."""
     lines = [
-        "| model | rows | devices | first alone | second alone | pair, even rows | pair, rows by speed | at most |",
+        "| model | rows | devices | first only | second only | pair, even rows | pair, rows by speed | at most |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     for row in result["rows"]:

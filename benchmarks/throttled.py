@@ -97,7 +97,7 @@ class ThrottledBackend:
         if that is None."""
 
         def several(*args: Any) -> None:
-            # The extra runs come first: they read what the last one may overwrite.
+            # The extra runs come first: they read operands that the last run may overwrite.
             first = len(args) - outputs if inputs is None else inputs
             outs = [self._in_scratch(i, ref) for i, ref in enumerate(args[first : first + outputs])]
             for _ in range(self.times - 1):

@@ -100,8 +100,7 @@ class Tree:
 
 
 def _without_garbage_collection(make: Callable[[], T]) -> T:
-    """What `make` returns. A garbage collection among millions of new objects would find no garbage, and take longer
-    than `make`."""
+    """Call `make` without garbage collection, which would take longer and find none among millions of new objects."""
     gc.disable()
     try:
         return make()

@@ -35,7 +35,7 @@ FOREIGN: dict[str, str] = {
         "quantized tensors",
     rf"{_METHOD}(cudnn_.*|miopen_.*|mkldnn_.*|.*mkldnn|fbgemm_.*|cuda|xpu|ipu|mtia"
     r"|is_(cuda|cpu|ipu|maia|meta|mps|mtia|vulkan|xla|xpu|nested|distributed))":
-        "libraries and kinds of devices that PyTorch knows by name; here `x.device`, and `x.to(name)`",
+        "libraries and kinds of devices with names in PyTorch; here `x.device`, and `x.to(name)`",
     rf"{_METHOD}(resize_|resize_as_|empty_strided|new_empty_strided|empty_permuted|set_|is_set_to|layout"
     r"|(untyped_)?storage(_offset)?|data_ptr|unsafe_.*)|nn\.utils\.convert_conv.*":
         "raw memory and strides, which belong to the device and to the passes",

@@ -38,10 +38,10 @@ def _overview(names: Sequence[Name]) -> Iterator[str]:
     yield ""
     foreign = len(names) - len(common)
     text = f"""\
-{there} of {len(common)} names of common use in {version(torch.__version__)} are there, and {spelled} more are spelled in \
+{there} of {len(common)} names of common use in {version(torch.__version__)} are available, and {spelled} more are spelled in \
 another way. Names of common use are all public functions, classes and methods of the modules below, but for {foreign} that \
 are [about something that is not here](#about-something-that-is-not-here), such as sparse tensors. A name is there if it is \
-found at the same place, with `polyhal` for `torch`. Tests compare its arguments with PyTorch's, and \
+found in the module of the same name, with `polyhal` for `torch`. Tests compare its arguments with PyTorch's, and \
 `python -m tests.pytorch` replays PyTorch's own sample calls to compare results and gradients."""
     yield from textwrap.wrap(text, 120, break_on_hyphens=False)
     yield ""

@@ -104,7 +104,7 @@ SPELLINGS: dict[str, Spelling] = {
     "svd": Spelling("`linalg.svd(x, full_matrices)`, which returns V transposed", _svd),
     "triangular_solve": Spelling("`linalg.solve_triangular(a, b, upper=True)`", _triangular_solve),
     "nonzero": Spelling(
-        "`argwhere(x)`; `nonzero(x)` gives a tuple of one tensor per axis",
+        "`argwhere(x)`; `nonzero(x)` returns a tuple of one tensor per axis",
         lambda x, *, as_tuple=False: polyhal.nonzero(x, as_tuple=as_tuple),
     ),
     "max": Spelling("`max(x, dim)` for the values, `argmax(x, dim)` for their positions", _extremum("max", "argmax")),
