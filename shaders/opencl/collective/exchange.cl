@@ -5,7 +5,7 @@
 // its vector to its slot in the window of every other participant, sets its flag there to the number of the step, and
 // waits until the flags of the others reach that number. Then it consumes the received pieces: it adds them to its own
 // (REDUCES), or stores them in its target. Sums are taken in the order of the participants, half precision in float.
-// Sending the next piece overlaps with that.
+// Unless both REDUCES and GATHERS are set, sending the next piece overlaps with that.
 //
 // The slots are double-buffered, one set for even and one for odd steps: a participant that sets its flag to s has
 // consumed the pieces of step s - 1, so the slots of that step are free in step s + 1. The number of the last step
@@ -135,7 +135,8 @@ FORCE_INLINE uint piece_of(ulong size, ulong start, uint piece) {
     return start < size ? (uint)min(size - start, (ulong)piece) : 0u;
 }
 
-// Waits until a flag reaches `step`, at most `limit` nanoseconds; then it records the timeout.
+// Waits until a flag reaches `step`. After `limit` nanoseconds it sets `late`, which ends all waits of this device, and
+// if `fatal` it traps.
 FORCE_INLINE void wait_for(volatile __global uint *flag, uint step, volatile __global uint *late, ulong limit, uint fatal) {
     uint there;
     READ_FLAG(there, flag);
