@@ -5,7 +5,8 @@
 // its vector to its slot in the window of every other participant, sets its flag there to the number of the step, and
 // waits until the flags of the others reach that number. Then it consumes the received pieces: it adds them to its own
 // (REDUCES), or stores them in its target. Sums are taken in the order of the participants, half precision in float.
-// Unless both REDUCES and GATHERS are set, sending the next piece overlaps with that.
+// Sending the next piece overlaps with that; with both REDUCES and GATHERS it begins after the sums are sent, and
+// overlaps with storing the sums of the others.
 //
 // The slots are double-buffered, one set for even and one for odd steps: a participant that sets its flag to s has
 // consumed the pieces of step s - 1, so the slots of that step are free in step s + 1. The number of the last step
