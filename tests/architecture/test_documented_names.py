@@ -115,7 +115,7 @@ def _folders(*parents: str) -> set[str]:
 
 
 def test_the_table_of_rooms_is_the_tree() -> None:
-    named = {cells[0].strip("`") for cells in table(ARCHITECTURE, "The rooms of hal")}
+    named = {cells[0].strip("`") for cells in table(ARCHITECTURE, "The folders of hal")}
     assert named == {f"hal/{name}" for name in _folders("hal")}
 
 
