@@ -15,12 +15,12 @@ from polyhal.cli.app import COMMANDS, app
 from .conftest import Command
 
 CLI = Path(cli.__file__).parent
-SUPPORT = {"pool", "build_workloads"}
+SUPPORT = {"pool", "build_workloads", "program"}
 """Modules in the folder of workers that are not entry points."""
 
 
-def modules(room: str) -> set[str]:
-    return {p.stem for p in (CLI / room).glob("*.py")} - {"__init__"}
+def modules(package: str) -> set[str]:
+    return {p.stem for p in (CLI / package).glob("*.py")} - {"__init__"}
 
 
 def test_every_file_of_commands_is_a_command() -> None:

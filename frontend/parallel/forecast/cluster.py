@@ -124,7 +124,7 @@ def _find(name: str) -> tuple[_Kind, int]:
         devices = open_devices(name)
     except DeviceUnavailableError:
         expected = f"{', '.join(known)}, or a device of `polyhal devices`"
-        raise ValueError(message(None, f"no simulated device is called {name!r}", expected=expected)) from None
+        raise ValueError(message(None, f"unknown simulated device {name!r}", expected=expected)) from None
     device = devices[0]
     if len({d.info.name for d in devices}) > 1:
         expected = f"devices of one kind, or a list such as {','.join(d.name for d in devices)}"
