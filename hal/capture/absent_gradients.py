@@ -48,6 +48,9 @@ class _Pruning:
         self._absent |= {value for value, led in constants.items() if set(led) <= set(absent)}
         self._present = {i for i, p in positions.items() if p < seeds and p not in absent}
         """Values that depend on gradients that are present."""
+        self._present |= {
+            v for v in constants if v not in self._absent and captured.graph.tensor(v).dtype.is_floating_point
+        }
 
     def finish(self) -> PartialBackward:
         for node in self._captured.graph.nodes:
