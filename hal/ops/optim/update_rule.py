@@ -66,8 +66,8 @@ class UpdateRule:
         return groups_of(xs, params["count"], groups), rest[:steps], rest[steps:]
 
     def chosen(self, params: Any) -> dict[str, Any]:
-        """The flags among the parameters of the op."""
-        return {k: params[k] for k in self.flags}
+        """Return the flags among the parameters of the op. A call that was recorded before a flag existed has its default."""
+        return {k: params.get(k, default) for k, default in self.flags.items()}
 
     def program(self, kinds: tuple[DType, ...], step: DType | None, params: Any) -> RuleProgram:
         """The rule for a parameter, gradient and states of these dtypes; `step` is that of its number in device memory."""
