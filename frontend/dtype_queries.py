@@ -44,7 +44,7 @@ def result_type(*values: Any) -> DType:
 
 
 def can_cast(from_: Any, to: Any) -> builtins.bool:
-    """Return whether promotion takes a dtype, or that of a tensor, to another without loss, as in the Array API."""
+    """Return whether promotion converts a dtype, or the dtype of a tensor, to another without loss, as in the Array API."""
     target = as_dtype(to)
     return dtypes.promote(_dtype_of(from_), target) is target
 
@@ -146,7 +146,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
     """Make a tensor of an array in host memory of another library, in its memory if the device works there, unless `copy`.
 
-    Shape and dtype are those of the array. In shared memory the device's work sees what was written before it was enqueued, and
+    Shape and dtype equal the array's. In shared memory the device's work reads earlier writes of the host, and
     the array shows results after `device.synchronize()`. Read-only arrays are copied. Raises ValueError with `copy=False` where
     a copy is needed.
     """

@@ -36,7 +36,7 @@ _KINDS = ("bool", "uint", "int", "float", "complex")
 
 
 def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
-    """Replace the elements of `x` by a number, or by those of a tensor, broadcast and cast."""
+    """Replace the elements of `x` by a number or a tensor, broadcast and cast."""
     if dispatch.is_complex(x) or dispatch.is_complex(value):
         _overwrite_parts(x, value, method)
         return

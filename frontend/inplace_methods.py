@@ -30,7 +30,7 @@ class InPlaceMethods(InPlaceOps):
     device: Device
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Self:
-        """Overwrite the elements by those of `src`, broadcast and cast. Gradients flow to `src`.
+        """Overwrite the tensor with `src`, broadcast and cast. Gradients flow to `src`.
 
         `non_blocking` changes nothing: a copy on one device never waits, and one from another device waits for its values.
         """

@@ -73,7 +73,7 @@ def multinomial(
     """Draw positions along the last axis of weights `x`, (n,) or (rows, n): int64 of shape (..., num_samples).
 
     Weights need not add up to 1; negative ones are not detected, for that would wait for the device. Without replacement each
-    position is drawn once at most, those of weight 0 after all others. Raises ValueError for more samples than positions.
+    position is drawn once at most, positions of weight 0 after all others. Raises ValueError for more samples than positions.
     """
     if x.ndim not in (1, 2) or not x.dtype.is_floating_point:
         problem = f"weights are {x.dtype.name} of shape {x.shape}"
@@ -93,7 +93,7 @@ def multinomial(
 
 
 def _waiting_times(weights: Tensor, generator: Generator | None) -> Tensor:
-    """Exponentially distributed times, above 0. The least of times / weights is that of i with probability weights[i].
+    """Draw exponentially distributed times, above 0: element i of times / weights is the least with probability weights[i].
 
     All 32 bits of a word matter near 0, the range of the first of many times.
     """

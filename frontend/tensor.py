@@ -125,7 +125,7 @@ class Tensor(
     ndimension = dim
 
     def element_size(self) -> int:
-        """Return size of an element in bytes."""
+        """Return the size of an element in bytes."""
         return self.ref.spec.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:

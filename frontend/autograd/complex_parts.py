@@ -50,7 +50,7 @@ def seeded_parts(
 
 
 def joined_gradients(inputs: Sequence[Tensor], found: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Return gradients of `inputs` from those of their parts; zeros for one part if the other has a gradient."""
+    """Return gradients of `inputs` from gradients of their parts; zeros for one part if the other has a gradient."""
     remaining = iter(found)
     return [_joined(x, next(remaining), next(remaining)) if x.dtype.is_complex else next(remaining) for x in inputs]
 

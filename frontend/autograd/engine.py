@@ -180,7 +180,7 @@ def _walk(
     create_graph: bool,
     paths: Paths | None = None,
 ) -> None:
-    """Visit nodes from the newest to the oldest: the order of a node is larger than that of any node it depends on.
+    """Visit nodes from the newest to the oldest: the order of a node exceeds the orders of all nodes that it depends on.
 
     With `paths`, only the gradient rules of nodes on them are applied.
     """

@@ -56,7 +56,7 @@ class Function:
 
     @staticmethod
     def backward(ctx: Context, *grads: Any) -> Any:
-        """Compute the gradient of each argument of `forward` from those of the results."""
+        """Compute the gradient of each argument of `forward` from the gradients of the results."""
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
     @classmethod

@@ -1,7 +1,7 @@
 """Ownership of the memory of gradients, which decides when a gradient may be added to another in place.
 
 A gradient between two nodes of the tape is read-only, because several nodes may receive the same memory. Only the `.grad` of a
-leaf is added to in place, and only while its memory has no other holder. Memory that an op allocates has one holder. It becomes
+leaf is added to in place, and only while its memory has no other owner. Memory that an op allocates has one owner. It becomes
 *shared* with the second one, and remains so. Shared memory is the memory of
 
 - a gradient that a rule returns for several inputs (`add`), unless the inputs get separate parts of one block (`concat`) or are
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def share(x: Tensor) -> None:
-    """Note that the memory of `x` has another holder."""
+    """Note that the memory of `x` has another owner."""
     x.buffer.hold = SHARED
 
 
 def take(x: Tensor) -> bool:
-    """Make the memory of `x` the memory of a leaf's gradient. Returns False if it has another holder, or repeats elements."""
+    """Make the memory of `x` the memory of a leaf's gradient. Returns False if it has another owner, or repeats elements."""
     if hasattr(x.buffer, "hold") or not x.is_contiguous:
         return False
     x.buffer.hold = TAKEN
@@ -44,7 +44,7 @@ def take(x: Tensor) -> bool:
 
 
 def is_exclusive(x: Tensor) -> bool:
-    """Return whether the memory of a leaf's gradient has no other holder, so that it may be added to in place."""
+    """Return whether the memory of a leaf's gradient has no other owner, so that it may be added to in place."""
     return getattr(x.buffer, "hold", TAKEN) == TAKEN
 
 

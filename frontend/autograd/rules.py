@@ -83,7 +83,7 @@ def _following(gradients: Gradients, node: GradNode, rule: GradientRule, parents
 
 
 def _fitted(g: Tensor, spec: Spec) -> Tensor:
-    """Return a gradient summed over broadcast axes and cast, as its input is."""
+    """Sum a gradient over broadcast axes, and cast it to the dtype of its input."""
     own = g.ref.spec
     if own.shape != spec.shape:
         g = _sum_to(g, spec.shape)

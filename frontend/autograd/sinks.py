@@ -85,11 +85,11 @@ class LeafAccumulator:
             after_accumulation(leaf)
 
     def visit(self, node: GradNode, grads: list[Tensor | None]) -> None:
-        """Gradients of results are not kept."""
+        """No-op: only gradients of leaves are kept."""
 
 
 class PartialCollector(LeafAccumulator):
-    """Adds gradients to `.grad` of leaves, but collects those of chosen leaves."""
+    """Adds gradients to `.grad` of leaves, but collects the gradients of chosen leaves."""
 
     def __init__(self, collected: Sequence[Tensor]) -> None:
         super().__init__(create_graph=False)
@@ -112,7 +112,7 @@ class PartialCollector(LeafAccumulator):
 
 
 def _dense(g: Tensor) -> Tensor:
-    """Copy a gradient whose elements are one in memory, or apart: the caller may write to some of them, or view them."""
+    """Copy a gradient with repeated elements or gaps in memory: the caller may write to elements, or view them."""
     if g.is_contiguous or not g.size:
         return g
     low, high = extent(g.shape, g.strides)
@@ -129,7 +129,7 @@ class GradientCollector:
         self._totals: dict[tuple[int, int], Tensor] = {}
 
     def gradients(self) -> list[Tensor | None]:
-        """Return one gradient for each tensor, each element in one place and next to others; None without a path."""
+        """Return one dense gradient, without repeated elements, for each tensor; None without a path."""
         return [None if g is None else _dense(g) for g in map(self._totals.get, self._keys)]
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:

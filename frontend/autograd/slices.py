@@ -65,7 +65,7 @@ class SliceSum:
         return result
 
     def _concatenated(self) -> Tensor | None:
-        """Return the slices side by side, if they cover the tensor along one axis without gaps and without overlap."""
+        """Concatenate the slices if they cover the tensor along one axis without gaps and without overlap."""
         axis = self._axis()
         if axis is None:
             return None

@@ -29,7 +29,7 @@ _order = itertools.count()
 
 
 def position() -> int:
-    """Return a number above the `order` of all nodes so far, and below that of all later ones."""
+    """Return a number above the `order` of all nodes so far, and below the `order` of all later ones."""
     return next(_order)
 
 

@@ -84,7 +84,7 @@ def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
 @returns(Returns.COPY)
 @_with_dim
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
-    """Return the inverse of `fftshift`, also for axes of odd length. The shape stays."""
+    """Undo `fftshift`, also for axes of odd length."""
     return _rolled(x, axes, lambda n: -(n // 2))
 
 

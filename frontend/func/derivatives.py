@@ -21,7 +21,7 @@ from polyhal.tensor import Tensor
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """Return `func(*primals)` and a function from cotangents, nested like the result, to those of the primals.
+    """Return `func(*primals)` and a function from cotangents, nested like the result, to cotangents of the primals.
 
     With `has_aux` the function returns (result, auxiliary values), and a third value, the latter, is returned. Raises
     AutogradError for primals that are not floating point.
@@ -228,7 +228,7 @@ class _Point:
 
 
 def _without(active: Sequence[Level]) -> Any:
-    """Return the thread's executor without those of `vmap`."""
+    """Return the thread's executor without the executors of `vmap`."""
     executor: Any = dispatch.thread.executor
     for _ in active:
         while not isinstance(executor, BatchingExecutor):

@@ -56,7 +56,7 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """Return a function that computes the Jacobian of `func` forwards: one directional derivative per element of an argument.
 
-    The result is that of `jacrev`. Best where the argument is smaller than the result. Raises ValueError for another
+    The result equals `jacrev`. Best where the argument is smaller than the result. Raises ValueError for another
     `randomness` than "error".
     """
     if randomness != "error":

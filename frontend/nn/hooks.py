@@ -130,7 +130,7 @@ def _replaced_arguments(hook: ForwardHook, module: Any, args: Any, kwargs: Any) 
 
 
 class _Boundary:
-    """The two ends of a module in the backward pass: gradients of results come first, those of arguments last."""
+    """The two ends of a module in the backward pass: gradients of results come first, gradients of arguments last."""
 
     def __init__(self, hooks: Hooks, module: Any) -> None:
         self._hooks = hooks

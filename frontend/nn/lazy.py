@@ -34,7 +34,7 @@ _FEATURES = ("in_features", "in_channels", "num_features")
 
 
 class LazyLayer(Module):
-    """Base of lazy layers. Their arguments are those of the layer they become, without the number of input features."""
+    """Base of lazy layers. They take the arguments of the layer that they become, without the number of input features."""
 
     becomes: ClassVar[type[Module]]
     axis: ClassVar[int]
@@ -44,7 +44,7 @@ class LazyLayer(Module):
     """Which axis of the weight has them, divided by the number of groups."""
 
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """Defaults that differ from those of the layer that this one becomes, as they do in PyTorch."""
+    """Defaults that differ from the defaults of the layer that this one becomes, as in PyTorch."""
 
     def __init_subclass__(cls) -> None:
         """Show the arguments of the layer that this one becomes, without its number of input features."""

@@ -276,7 +276,7 @@ class Module(ModuleState):
         return module.__dict__[name]
 
     def count_parameters(self, trainable_only: bool = False) -> int:
-        """Count the elements of all parameters, shared ones once, and those of lazy layers not before their first call."""
+        """Count the elements of all parameters, shared ones once; parameters of lazy layers count after their first call."""
         known = [p for p in self.parameters() if not is_uninitialized(p)]
         return sum(p.size for p in known if p.requires_grad or not trainable_only)
 

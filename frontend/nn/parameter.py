@@ -111,7 +111,7 @@ class Uninitialized:
 
     @property
     def ref(self) -> Ref:
-        """No elements are there to refer to. Raises UninitializedError."""
+        """Raise UninitializedError: the elements do not exist yet."""
         raise UninitializedError(
             message(
                 type(self).__name__,

@@ -11,7 +11,7 @@ from polyhal.tensor import Tensor
 
 
 def _as_parameter(value: Any) -> Any:
-    """Return tensors become parameters; other values are kept as they are, as in PyTorch."""
+    """Convert a tensor to a parameter; other values are returned unchanged, as in PyTorch."""
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 

@@ -163,7 +163,7 @@ class MaxUnpool1d(_MaxUnpool):
     axes = 1
 
     def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """`output_size` are the lengths of the result's spatial axes, where they are not those of whole windows."""
+        """`output_size` are the lengths of the result's spatial axes, if they differ from the lengths for whole windows."""
         return F.max_unpool1d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
@@ -173,7 +173,7 @@ class MaxUnpool2d(_MaxUnpool):
     axes = 2
 
     def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """`output_size` are the lengths of the result's spatial axes, where they are not those of whole windows."""
+        """`output_size` are the lengths of the result's spatial axes, if they differ from the lengths for whole windows."""
         return F.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
@@ -183,7 +183,7 @@ class MaxUnpool3d(_MaxUnpool):
     axes = 3
 
     def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """`output_size` are the lengths of the result's spatial axes, where they are not those of whole windows."""
+        """`output_size` are the lengths of the result's spatial axes, if they differ from the lengths for whole windows."""
         return F.max_unpool3d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 

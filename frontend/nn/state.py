@@ -145,7 +145,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: b
 
 
 def _call_after_loading(tree: list[tuple[str, Module]], result: LoadResult) -> None:
-    """Call the hooks of all modules, those of submodules before those of the module that has them."""
+    """Call the hooks of all modules, submodules first."""
     for _, owner in reversed(tree):
         for hook in tuple(owner._hooks.load_after.values()):
             if hook(owner, result) is not None:

@@ -127,7 +127,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return masks `tgt_*` are for the self-attention, masks `memory_*` for the attention to `memory`."""
+        """Apply the layer: masks `tgt_*` are for the self-attention, masks `memory_*` for the attention to `memory`."""
 
         def attend(x: Tensor) -> Tensor:
             out: Tensor = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]

@@ -170,7 +170,7 @@ def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], stri
 
 
 def _give_type(storage: Any, dtype: torch.dtype, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    """Set the layout of a loaded storage to that of the first tensor that spans it, instead of bytes."""
+    """Replace the byte layout of a loaded storage by the layout of the first tensor that spans it."""
     root = storage.root
     kind, lengths = dtype_of(dtype.to_real()), (*shape, 2) if dtype in complex_parts.PARTS else shape
     whole = contiguous(kind, lengths)

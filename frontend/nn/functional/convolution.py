@@ -147,7 +147,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Return the transpose of `conv1d`: sequences (N, C, L) with kernels (C, K/groups, R), as `conv_transpose2d`."""
+    """Compute the transpose of `conv1d`: sequences (N, C, L) with kernels (C, K/groups, R), as `conv_transpose2d`."""
     return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -161,7 +161,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Return the transpose of `conv2d`, which is its gradient: images (N, C, H, W) with kernels (C, K/groups, R, S).
+    """Compute the transpose of `conv2d`, which is its gradient: images (N, C, H, W) with kernels (C, K/groups, R, S).
 
     Axes get the length (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. `output_padding` chooses
     among the lengths that the convolution would take to n, and is less than the stride or the dilation. Floats only.
@@ -180,7 +180,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Return the transpose of `conv3d`: volumes (N, C, D, H, W) with kernels (C, K/groups, Q, R, S), as `conv_transpose2d`."""
+    """Compute the transpose of `conv3d`: volumes (N, C, D, H, W) with kernels (C, K/groups, Q, R, S), as `conv_transpose2d`."""
     return _transposed("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 

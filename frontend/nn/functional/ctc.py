@@ -28,7 +28,7 @@ def ctc_loss(
 
     `targets` are (N, S), or all sequences one after the other; without N, `log_probs` is (T, C) and `targets` (S,).
     "mean" divides each loss by the length of its target (at least 1) first. A target that is too long has an infinite
-    loss, or with `zero_infinity` a loss of 0 without gradient. The gradient is that of the formula: it agrees with
+    loss, or with `zero_infinity` a loss of 0 without gradient. The gradient is the derivative of the formula: it agrees with
     PyTorch's, which assumes a log-softmax before, after that log-softmax. Source: Graves et al., ICML 2006. Raises
     ShapeError for other shapes of `log_probs`.
     """

@@ -63,7 +63,7 @@ def _extend(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
         crop = slice(max(-before, 0), length + before + after - min(before, 0))
         before, after = max(before, 0), max(after, 0)
         if mode != "circular":
-            # The edges are those of the whole axis, even where they are cropped.
+            # Edges are taken from the whole axis, even where they are cropped.
             return _extend(x, axis, before, after, mode)[(slice(None),) * axis + (crop,)]
         x = x[(slice(None),) * axis + (slice(crop.start, crop.stop - before - after),)]
         length = x.shape[axis]

@@ -15,7 +15,7 @@ _windows, _fold_windows = FUNCTIONS["windows"], FUNCTIONS["fold_windows"]
 
 @returns(Returns.COPY)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Return channels as pixels: (..., C r r, H, W) to (..., C, H r, W r), where r is `upscale_factor`. Raises ShapeError.
+    """Rearrange channels to pixels: (..., C r r, H, W) to (..., C, H r, W r), where r is `upscale_factor`. Raises ShapeError.
 
     Source: arXiv:1609.05158.
     """
@@ -44,7 +44,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @returns(Returns.COPY)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Return the channels of (N, C, ...) dealt out: the first of each group, then the second of each. Raises ShapeError.
+    """Interleave the groups of channels of (N, C, ...): the first of each group, then the second of each. Raises ShapeError.
 
     Source: arXiv:1707.01083.
     """

@@ -26,7 +26,7 @@ def max_unpool1d(
     padding: Numbers = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return maxima of sequences (N, C, L) back at their places, as `max_unpool2d`."""
+    """Put maxima of sequences (N, C, L) back at their indices, as `max_unpool2d`."""
     return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -38,7 +38,7 @@ def max_unpool2d(
     padding: Numbers = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return maxima (N, C, H, W) back at the `indices` that `max_pool2d` returns, and zeros elsewhere.
+    """Put maxima (N, C, H, W) back at the `indices` of `max_pool2d`, with zeros elsewhere.
 
     Axes get the length (n - 1) stride - 2 padding + kernel, or that of `output_size`. Values with equal indices, from
     windows that overlap, are equal. Raises ShapeError.
@@ -54,7 +54,7 @@ def max_unpool3d(
     padding: Numbers = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return maxima of volumes (N, C, D, H, W) back at their places, as `max_unpool2d`."""
+    """Put maxima of volumes (N, C, D, H, W) back at their indices, as `max_unpool2d`."""
     return _unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
 
 

@@ -44,7 +44,7 @@ class Symbols:
 
 
 def is_symbolic(fake: Any) -> bool:
-    """Return whether a traced value has sizes or numbers that may differ from call to call."""
+    """Return whether a traced value may differ from call to call: a tensor in its sizes or strides, or a number."""
     if isinstance(fake, torch.Tensor):
         return any(isinstance(n, torch.SymInt) for n in (*fake.shape, *fake.stride()))
     return isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)) and not isinstance(fake, bool)

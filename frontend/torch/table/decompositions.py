@@ -14,7 +14,7 @@ def _transposed(x: Any) -> Any:
 
 
 def _factors(a: Any) -> Any:
-    """Return LU factors and pivots for PyTorch's gradients of determinants: of the transposed matrix if it is contiguous."""
+    """Return LU factors and pivots for PyTorch's gradients of determinants; a contiguous `a` is transposed first."""
     return tuple(linalg.lu_factor_ex(_transposed(a) if a.spec.is_contiguous else a))[:2]
 
 
