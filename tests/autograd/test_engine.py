@@ -25,7 +25,7 @@ def gradient(x: Tensor) -> list[float]:
     return found
 
 
-def test_a_tensor_used_twice_gets_both_gradients(device: Device) -> None:
+def test_a_tensor_used_twice_receives_both_gradients(device: Device) -> None:
     x = leaf([1.0, 2.0, 3.0], device)
     (x * x + x * 3.0).sum().backward()
     assert gradient(x) == [5.0, 7.0, 9.0]
@@ -48,7 +48,7 @@ def test_a_write_to_a_part_of_a_returned_gradient_changes_that_part(device: Devi
         np.testing.assert_allclose(g.numpy(), [[-1, value, value], [value, value, value]], rtol=1e-6)
 
 
-def test_broadcast_inputs_get_gradients_of_their_shape(device: Device) -> None:
+def test_broadcast_inputs_receive_gradients_of_their_shape(device: Device) -> None:
     a, b, c = leaf(np.ones((2, 3)), device), leaf(np.ones((3,)), device), leaf(2.0, device)
     (a * b + c).sum().backward()
     assert (a.grad.shape, gradient(b), gradient(c)) == ((2, 3), [2.0, 2.0, 2.0], 6.0)  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ def test_a_kept_graph_can_be_walked_again(device: Device) -> None:
     assert gradient(x) == [12.0]
 
 
-def test_leaves_that_want_no_gradient_get_none(device: Device) -> None:
+def test_leaves_without_requires_grad_receive_no_gradient(device: Device) -> None:
     x, y = leaf([1.0], device), Tensor([2.0], device=device)
     (x * y).sum().backward()
     assert gradient(x) == [2.0]
@@ -143,7 +143,7 @@ def test_integers_and_comparisons_end_the_tape(device: Device) -> None:
         assert not result.requires_grad
 
 
-def test_grad_returns_and_leaves_alone(device: Device) -> None:
+def test_grad_returns_gradients_and_does_not_accumulate(device: Device) -> None:
     x, y = leaf([2.0], device), leaf([3.0], device)
     product = x * y
     gx, gy = polyhal.grad(product.sum(), [x, y])
@@ -216,7 +216,7 @@ def test_changing_through_a_view_is_noticed(device: Device) -> None:
         y.backward()
 
 
-def test_changing_what_no_rule_needs_is_allowed(device: Device) -> None:
+def test_changing_a_tensor_that_no_rule_needs_is_allowed(device: Device) -> None:
     x, term = leaf([1.0, 2.0], device), Tensor([3.0, 4.0], device=device)
     y = (x + term).sum()
     term.fill_(0)

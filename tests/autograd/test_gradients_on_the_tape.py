@@ -27,7 +27,7 @@ def _needing(*names: str, **leaves: Leaf) -> dict[str, Leaf]:
 
 @pytest.mark.parametrize("needed", ["", "x1", "x2", "x1 x2"])
 @pytest.mark.parametrize("of", ["x1", "x2", "x3"])
-def test_all_gradients_of_a_convolution_require_gradients_together(of: str, needed: str, device: Device) -> None:
+def test_all_gradients_of_a_convolution_require_gradients(of: str, needed: str, device: Device) -> None:
     names = {of, *needed.split()}
     leaves = _needing(*names, x1=IMAGE, x2=KERNEL, x3=leaf([0.5], "float32"))
     assert_agrees(device, "v1 = F.conv2d(x1, x2, x3, 1, 1)" + FIRST.format(of), **leaves)
@@ -64,7 +64,7 @@ def test_the_gradient_of_a_tensor_that_is_replaced_as_a_whole_depends_on_the_res
 
 @pytest.mark.parametrize("needed", ["x1", "x2", "x1 x2"])
 @pytest.mark.parametrize("written", ["v3", "v4", "v1"])
-def test_hypot_keeps_what_pytorch_keeps(written: str, needed: str, device: Device) -> None:
+def test_hypot_saves_the_tensors_that_pytorch_saves(written: str, needed: str, device: Device) -> None:
     program = f"""
     v3 = x1 * 1.0
     v4 = x2 * 1.0
@@ -116,7 +116,7 @@ def test_the_gradient_of_a_view_that_is_copied_to_itself_passes_its_hooks(device
     assert_agrees(device, program, x1=leaf([[0.5, -1.0], [2.0, 0.25]], "float32", requires_grad=True))
 
 
-def test_the_index_of_rows_that_are_added_is_not_kept_for_the_tensor_alone(device: Device) -> None:
+def test_the_index_of_added_rows_is_not_kept_only_for_the_tensor(device: Device) -> None:
     program = """
     v1 = x1 * 1.0
     v1.index_add_(0, torch.tensor([1, 0]), x2)

@@ -135,7 +135,7 @@ def test_the_gradient_of_a_view_excludes_other_views_after_a_write(other: str, d
 
 
 @pytest.mark.parametrize("listed_first", [True, False])
-def test_views_off_the_tape_get_gradients_of_their_own_after_a_write(listed_first: bool, device: Device) -> None:
+def test_views_off_the_tape_have_their_own_gradients_after_a_write(listed_first: bool, device: Device) -> None:
     """The memory belongs to the tensor that was viewed, whichever of the two is written to."""
 
     def gradients(m: Any, w: Any, z: Any) -> list[Any]:

@@ -165,7 +165,7 @@ def test_fold_undoes_unfold_where_windows_do_not_overlap(device: ph.Device) -> N
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-def test_downsampling_with_antialias_averages_what_a_result_covers(device: ph.Device, mode: str) -> None:
+def test_downsampling_with_antialias_averages_the_area_of_a_result(device: ph.Device, mode: str) -> None:
     x = array(1, 2, 13, 9)
     ours = F.interpolate(ph.tensor(x, device=device), (4, 3), mode=mode, antialias=True)
     close(ours, torch.nn.functional.interpolate(torch.tensor(x), (4, 3), mode=mode, antialias=True))

@@ -24,7 +24,7 @@ class Frozen(nn.BatchNorm1d):
         return self
 
 
-def test_train_and_eval_call_what_children_override() -> None:
+def test_train_and_eval_call_overridden_methods_of_children() -> None:
     model = nn.Sequential(nn.Linear(2, 2, device="numpy"), Frozen(2, device="numpy"), nn.Dropout())
     model.train()
     assert [m.training for m in model] == [True, False, True]
@@ -178,7 +178,7 @@ def test_initial_values_of_special_kinds() -> None:
     assert nn.init.calculate_gain("relu") == torch.nn.init.calculate_gain("relu")
 
 
-def test_names_of_pytorch_lead_to_what_is_there() -> None:
+def test_names_of_pytorch_lead_to_their_counterparts() -> None:
     assert ph.utils.data.DataLoader is ph.data.DataLoader
     assert ph.optim.lr_scheduler.StepLR is ph.optim.StepLR
 

@@ -70,7 +70,7 @@ def test_a_lazy_layer_before_and_after_its_first_call(name: str, args: Any, kwar
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs", "shape"), LAZY)
-def test_a_state_dict_makes_a_lazy_layer_what_it_is_of(name: str, args: Any, kwargs: Any, shape: Any) -> None:
+def test_a_state_dict_materializes_a_lazy_layer(name: str, args: Any, kwargs: Any, shape: Any) -> None:
     theirs = getattr(torch.nn, name)(*args, **kwargs)
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     theirs(torch.tensor(x))
@@ -158,7 +158,7 @@ def test_hooks_around_state_dicts_are_called_as_in_pytorch() -> None:
     assert states[0].keys() == before.keys(), "the caller's dictionary is not changed"
 
 
-def test_hooks_after_loading_decide_what_is_missing() -> None:
+def test_hooks_after_loading_change_the_missing_keys() -> None:
     for lib, error in ((nn, StateDictError), (torch.nn, RuntimeError)):
         model = lib.Linear(2, 3)
         state = {"weight": model.state_dict()["weight"], "other": model.state_dict()["bias"]}

@@ -6,7 +6,7 @@ import polyhal as ph
 from polyhal import nn
 
 
-def test_a_summary_counts_what_each_layer_does() -> None:
+def test_a_summary_counts_the_work_of_each_layer() -> None:
     model = nn.Sequential(nn.Linear(3, 4, device="numpy"), nn.ReLU(), nn.Dropout(), nn.Linear(4, 2, device="numpy"))
     table = ph.summary(model, (5, 3))
     whole, first, activation, _, last = table.layers

@@ -132,7 +132,7 @@ def test_named_results_are_scaled_field_by_field() -> None:
     assert scaled.values.tolist() == [12]
 
 
-def test_a_parameter_that_gets_its_first_gradient_after_skipped_steps_starts_its_own_count(device: Device) -> None:
+def test_a_first_gradient_after_skipped_steps_starts_the_count_of_its_parameter(device: Device) -> None:
     early, late = (polyhal.ones((2,), device=device, requires_grad=True) for _ in range(2))
     torch: Any = pytest.importorskip("torch")
     optimizer = Adam([early, late], lr=0.1)

@@ -28,7 +28,7 @@ SHAPES: list[tuple[int, ...]] = [shape for _ in range(12) for shape in ((8, 8), 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["number", "tensor"])
 @pytest.mark.parametrize("name", RULES)
-def test_the_steps_of_a_rule_compute_what_its_formula_says(name: str, counted: bool) -> None:
+def test_the_steps_of_a_rule_equal_its_formula(name: str, counted: bool) -> None:
     rng = np.random.default_rng(0)
     found = RULES[name]
     for chosen in ({}, *FLAGS.get(name, [])):
@@ -47,7 +47,7 @@ def test_the_steps_of_a_rule_compute_what_its_formula_says(name: str, counted: b
             np.testing.assert_allclose(computed[result], wanted, rtol=1e-12)
 
 
-def test_numbers_alone_are_computed_on_the_host() -> None:
+def test_terms_of_only_numbers_are_computed_on_the_host() -> None:
     """In single precision 1 - 0.999 is wrong by 5e-5."""
     program = RULES["adam_step"].program((dtypes.float32,) * 4, None, {"decoupled": True, "amsgrad": False})
     numbers = program.numbers(3, 0.1, 0.9, 0.999, 1e-8, 0.01)

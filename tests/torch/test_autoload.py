@@ -100,7 +100,7 @@ else:
     assert third.startswith("PyTorch has one device type for packages, and it is taken by 'other'")
 
 
-def test_it_stands_back_for_an_accelerator_of_pytorchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_registered_if_pytorch_has_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[int] = []
     monkeypatch.setattr(polyhal_autoload, "name_device", lambda: named.append(1))
     polyhal_autoload.register()

@@ -123,7 +123,7 @@ def test_a_result_lives_on_when_the_program_runs_again(place: str) -> None:
     assert [v[-1].item() for v in views] == [0, 2, 4, 6]
 
 
-def test_parameters_that_are_replaced_are_read_anew(place: str) -> None:
+def test_replaced_parameters_are_read_in_the_next_call(place: str) -> None:
     model = nn.Linear(3, 2).to(place)
     compiled = torch.compile(model, backend="polyhal")
     x = torch.randn(4, 3, device=place)

@@ -69,7 +69,7 @@ def test_symbols_are_bound_and_substituted() -> None:
         Symbols().value(fake.shape[0])
 
 
-def test_core_decompositions_know_what_is_not_core() -> None:
+def test_core_decompositions_cover_ops_outside_of_the_core() -> None:
     assert torch.ops.aten.huber_loss.default in private.core_decompositions()
     assert torch.ops.aten.add.Tensor not in private.core_decompositions()
 

@@ -116,7 +116,7 @@ def test_files(torch_device: str) -> None:
     assert torch.equal(turned.cpu(), z.t())
 
 
-def test_what_has_real_numbers_alone_runs_on_the_cpu(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ops_of_only_real_numbers_run_on_the_cpu(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     agree(lambda z: torch.linalg.svdvals(z), _numbers(3, 4).detach(), device=torch_device)
     assert "aten._linalg_svd.default" in polyhal.torch.report().on_cpu

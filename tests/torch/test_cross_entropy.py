@@ -63,7 +63,7 @@ def test_float32_under_autocast() -> None:
     torch.testing.assert_close(loss.cpu(), F.cross_entropy(x.float(), y), rtol=1e-5, atol=0)
 
 
-def test_what_the_op_does_not_cover_is_composed() -> None:
+def test_cases_without_the_op_are_composed() -> None:
     x, y = _sample()
     weight, probabilities = torch.rand(7, generator=torch.Generator().manual_seed(2)), x.softmax(1)
     images = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(3))

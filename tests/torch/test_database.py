@@ -77,7 +77,7 @@ def test_figures_are_written_and_read(tmp_path: Path) -> None:
     assert "- in place, part on the CPU: `add` (add_)." in text
 
 
-def test_distributions_are_told_apart() -> None:
+def test_different_distributions_are_distinguished() -> None:
     def normal(mean: float) -> str:
         return chance.difference("x", lambda: torch.randn(50) + mean, lambda: torch.randn(50))
 

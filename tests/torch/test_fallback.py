@@ -51,7 +51,7 @@ def test_the_cpu_can_be_forbidden(torch_device: str, only_cpu: Any, monkeypatch:
         only_cpu.twice(torch.ones(3, device=torch_device))
 
 
-def test_what_the_cpu_writes_goes_back(torch_device: str, only_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_on_the_cpu_are_copied_back(torch_device: str, only_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     x = torch.ones(4, device=torch_device)
     view = x[::2]

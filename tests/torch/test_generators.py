@@ -11,7 +11,7 @@ import torch
 import polyhal
 
 
-def test_a_seed_gives_the_numbers_of_polyhal_and_a_state_repeats_them(torch_device: str) -> None:
+def test_a_seed_draws_the_numbers_of_polyhal_and_a_state_repeats_them(torch_device: str) -> None:
     torch.manual_seed(5)
     state = torch.polyhal.get_rng_state()  # type: ignore[attr-defined]
     first = torch.rand(4, device=torch_device)

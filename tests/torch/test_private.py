@@ -43,7 +43,7 @@ def test_decompositions_and_overloads() -> None:
     assert torch.ops.aten.add.Tensor in private.overloads("add")
 
 
-def test_storage_keys_tell_storages_apart() -> None:
+def test_storage_keys_identify_storages() -> None:
     x, y = torch.ones(3), torch.ones(3)
     assert private.storage_key(x) == private.storage_key(x[1:].detach())
     assert private.storage_key(x) != private.storage_key(y)
@@ -109,7 +109,7 @@ def test_dynamo_does_not_compile_kernels() -> None:
 
 @pytest.mark.usefixtures("torch_on_numpy")  # Dynamo would compile functions called with an array
 @pytest.mark.filterwarnings("error")
-def test_dynamo_does_not_compile_what_gives_memory_back() -> None:
+def test_dynamo_does_not_compile_releases_of_memory() -> None:
     held = [torch.ones(2, device="polyhal")]
 
     def program(x: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ def test_steps_do_not_grow(recorded: bool) -> None:
     assert row["findings"] == []
 
 
-def test_a_step_that_is_dropped_gives_its_memory_back() -> None:
+def test_a_dropped_step_releases_its_memory() -> None:
     device = polyhal.get_default_device()
     gc.collect()
     before = device.memory_stats().used

@@ -49,7 +49,7 @@ def test_values_cannot_be_read(function: Callable[..., Any]) -> None:
     task.step(next(inputs()))
 
 
-def test_an_optimizer_that_reads_values_says_what_to_do() -> None:
+def test_an_optimizer_that_reads_values_raises_with_a_remedy() -> None:
     task = Task(lambda p: torch.optim.ASGD(p, lr=0.1))
     step = polyhal.torch.jit(task.step)
     x = next(inputs())
@@ -88,7 +88,7 @@ def test_ops_of_the_cpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["counter", "list", "state", "number"])
-def test_what_a_replay_would_not_repeat_runs_eagerly_and_says_why(kind: str) -> None:
+def test_effects_that_a_replay_would_lose_run_eagerly_with_a_reason(kind: str) -> None:
     class Stateful(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -173,7 +173,7 @@ def test_seeds_are_not_set_in_a_step() -> None:
         polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))
 
 
-def test_what_the_step_refers_to_is_not_passed_as_well() -> None:
+def test_tensors_that_the_step_refers_to_are_not_passed_as_well() -> None:
     task = Task()
     weight = task.model[0].weight
 

@@ -257,7 +257,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[torch.Tensor], Any]]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_pytorch_refuses_is_refused_with_its_type(torch_device: str, what: str) -> None:
+def test_arguments_that_pytorch_refuses_raise_its_type(torch_device: str, what: str) -> None:
     kind, call = REFUSED[what]
     for device in ("cpu", torch_device):
         with pytest.raises(kind):

@@ -46,8 +46,8 @@ def page(results: Results) -> str:
             f'{version(results.pytorch)}\'s own database of ops (`op_db`), replayed with `torch.device("polyhal")` on the '
             f"NumPy device by `python -m tests.torch.database`: up to {results.samples} sample calls of each entry in float32, "
             "or in int64, bool or complex64 where it has no float32. Results are compared with the CPU's, and gradients; "
-            "random numbers by shape, dtype and distribution. An entry stands where its worst sample does. "
-            "[PyTorch programs](torch.md) says what the states mean in use."
+            "random numbers by shape, dtype and distribution. An entry has the state of its worst sample. "
+            "[PyTorch programs](torch.md) explains the states."
         ),
         "",
         *_table(common),
