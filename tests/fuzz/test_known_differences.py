@@ -392,6 +392,31 @@ CASES = (
         {"x1": leaf(CANCELLING, "float32", requires_grad=True)},
     ),
     _Case(
+        "attention to one key",
+        """
+        v1 = F.scaled_dot_product_attention(x1, x1, x2, None, is_causal=False)
+        v2 = torch.scatter(x2, 2, torch.argsort(x2, dim=2, stable=True), v1)
+        v3 = (v2 * v2).sum() + v2.sum()
+        v3.backward()
+        """,
+        {
+            "x1": leaf([[[1.0, 2.0, 3.0, 4.0, 5.0]], [[21.0, 22.0, 23.0, 24.0, 25.0]]], "float32", requires_grad=True),
+            "x2": leaf([[[1.045, -0.814, -1.065, 1.402, -0.317]], [[3.452, 1.201, -0.608, -0.577, 0.724]]], "float32"),
+        },
+    ),
+    _Case(
+        "second gradients of attention",
+        """
+        v1 = F.scaled_dot_product_attention(x1, x1, x1, None, is_causal=False)
+        v2 = torch.tanh(v1).sum()
+        v3 = torch.autograd.grad(v2, x1, create_graph=True)[0]
+        v4 = v3.sin().sum()
+        v4.backward()
+        """,
+        {"x1": ROWS},
+        "torch eager",
+    ),
+    _Case(
         "zeros off the tape",
         """
         v1 = torch.tril(x1, 0)

@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import result_files
 from benchmarks.reliability.processes import ROOT
 from benchmarks.reliability.programs.workers import results
+from polyhal.hal.discovery import processor
 
 RESULT = ROOT / "benchmarks" / "results" / "programs.json"
 DEVICES = ("numpy", "opencl:intel", "opencl:pocl", "wgpu")
@@ -100,6 +101,7 @@ def run(
         counts["next_seed"] = max(counts["next_seed"], result["seed"] + 1)
         spent = time.monotonic() - begin
         counts |= {
+            "machine": f"{os.cpu_count()} cores of {processor.model()}",
             "ops": sorted(ops),
             "findings": earlier + new,
             "seconds": round(until + spent, 1),

@@ -160,6 +160,18 @@ KNOWN = (
         values.cancelled_gradients,
     ),
     Known(
+        "attention to one key",
+        "The only key of attention has weight 1, whatever the query is, and the gradients of both are 0. Here the gradient of "
+        "a weight is the difference of two sums, as in FlashAttention, which leaves the rounding of their terms.",
+        values.attention_to_one_key,
+    ),
+    Known(
+        "second gradients of attention",
+        "On PyTorch's device attention is one op whose backward pass has no derivative, as on CUDA. "
+        "`sdpa_kernel(SDPBackend.MATH)` composes it of ops that have one.",
+        errors.second_gradient_of_attention,
+    ),
+    Known(
         "statistics of a checkpoint",
         "A captured forward pass counts a batch once, as with `torch.compile`: what its backward pass computes again in a "
         "checkpoint does not update running statistics, which it does after an eager forward pass.",

@@ -75,6 +75,11 @@ def defined_gradient(program: Program, difference: Difference) -> bool:
     return bool(re.search(r"derivative for '?(aten::)?\w+'? is not implemented", _message(difference, is_ours=False)))
 
 
+def second_gradient_of_attention(program: Program, difference: Difference) -> bool:
+    """An error on PyTorch's device alone, at a second gradient of attention."""
+    return "_fused_attention_overrideable_backward is not implemented" in _message(difference, is_ours=True)
+
+
 def zeros_off_the_tape(program: Program, difference: Difference) -> bool:
     """An error here at a derivative of zeros: the gradient of a tensor before a write to all of its elements."""
     if "is not on the tape" not in _message(difference, is_ours=True):

@@ -32,6 +32,7 @@ _INEXACT = ((r"special\.bessel_", 1e-6, False), (r"airy_ai\(", 5e-6, False), (r"
 """Calls, PyTorch's errors of them in double precision, and whether its derivatives alone have them."""
 _PARTED = 24
 """Runs with zeros that are a little off."""
+_ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
 _NORMALIZING = r"_norm\(|Norm\w*\(|normalize\("
 _SPREAD = 8.0
 """How much larger the error of one gradient may be than the largest one of these runs: its op rounds several times."""
@@ -186,6 +187,22 @@ def cancelled_gradients(program: Program, difference: Difference) -> bool:
             runs.append(seen[difference.name].array[tuple(difference.places.T)])
     spread = np.abs(np.array(runs) - runs[0]).max(0) if runs else 0.0
     return bool((np.abs(difference.ours - difference.theirs) <= _SPREAD * spread).all())
+
+
+def attention_to_one_key(program: Program, difference: Difference) -> bool:
+    """A gradient that is 0 in PyTorch, of a query or of the only key of attention, within the rounding of its terms."""
+    if not isinstance(difference, WrongValue) or difference.dtype not in UNITS or np.any(difference.theirs):
+        return False
+    run = trace(program, difference.call)
+    for step in run.behind(difference.name) or run.steps:  # the trace ends before a backward pass that PyTorch refuses
+        found = _ATTENTION.search(step.text)
+        query, key, value = (step.before.get(name) for name in found.groups()) if found else (None, None, None)
+        if query is not None and key is not None and value is not None and key.shape[-2] == 1:
+            sizes = (max(float(np.abs(x).max(initial=0.0)), 1.0) for x in (query, key, value))
+            terms = math.prod(sizes) * value.shape[-1]
+            if (np.abs(difference.ours) <= 8 * UNITS[difference.dtype] * terms).all():
+                return True
+    return False
 
 
 def recomputed_statistics(program: Program, difference: Difference) -> bool:

@@ -28,7 +28,7 @@ that dies is a finding with the mode and the stacks of its threads.
 
 _COLUMNS = (
     *("device", "programs", "statements", "kinds", "programs/s per process", "refused", "known differences"),
-    *("found and mended", "unexplained"),
+    *("mended or named since", "unexplained", "machine"),
 )
 
 
@@ -37,7 +37,7 @@ def section(result: Mapping[str, Any]) -> Iterator[str]:
     yield _ABOUT
     runs = result.get("runs", {})
     if runs:
-        yield f"{result['date']}, on {result['cores']} cores of {result['processor']}:"
+        yield f"{result['date']}. A program that differed was run again when the cause was mended or named:"
         yield ""
         yield f"| {' | '.join(_COLUMNS)} |"
         yield f"|---|{'---:|' * (len(_COLUMNS) - 1)}"
@@ -45,7 +45,7 @@ def section(result: Mapping[str, Any]) -> Iterator[str]:
             known = sum(c["known"].values())
             yield (
                 f"| `{name}` | {c['programs']:,} | {c['statements']:,} | {len(c['ops'])} | {c['rate']} | {c['refused']:,} "
-                f"| {known:,} | {c.get('mended', 0):,} | {len(c['findings']):,} |"
+                f"| {known:,} | {c.get('mended', 0):,} | {len(c['findings']):,} | {c['machine']} |"
             )
         yield ""
         modes = list(dict.fromkeys(m for c in runs.values() for m in c["modes"]))
