@@ -26,7 +26,7 @@ class SourceFolder:
         self._inlined: dict[str, str] = {}
 
     def names(self) -> list[str]:
-        """List the paths of the files within the folder, sorted."""
+        """List the paths of the sources within the folder, sorted."""
         return sorted(_files(self._root))
 
     def shipped(self, name: str) -> str:
@@ -81,7 +81,7 @@ def _files(folder: Traversable, prefix: str = "") -> Iterator[str]:
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _files(entry, f"{prefix}{entry.name}/")
-        elif not entry.name.endswith((".py", ".pyc")):
+        elif not entry.name.endswith((".md", ".py", ".pyc")):
             yield f"{prefix}{entry.name}"
 
 
