@@ -71,7 +71,7 @@ def test_kernels_are_listed_and_shown(polyhal: Command) -> None:
 def test_a_correct_changed_kernel_is_used_and_can_be_restored(
     polyhal: Command, monkeypatch: pytest.MonkeyPatch, folders: Path
 ) -> None:
-    assert "holds no changed kernel" in polyhal("kernels", "check", "--device", "opencl").out
+    assert "contains no changed kernel" in polyhal("kernels", "check", "--device", "opencl").out
     done = edited(polyhal, monkeypatch, "text = '// mine' + chr(10) + text")
     assert done.code == 0, done.err
     assert f"{KERNEL} passed" in done.out

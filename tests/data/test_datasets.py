@@ -54,7 +54,7 @@ def test_collate() -> None:
     assert collate([ph.zeros((2,), device="numpy")] * 3).shape == (3, 2)
     with pytest.raises(ShapeError, match="one shape"):
         collate([np.zeros(2), np.zeros(3)])
-    with pytest.raises(TypeError, match="hold a object"):
+    with pytest.raises(TypeError, match="samples have the type object"):
         collate([object()])
 
 
@@ -70,7 +70,7 @@ def test_strided_windows() -> None:
     assert len(TokenWindows(tokens, 10)) == 1
     with pytest.raises(ShapeError, match="11 tokens"):
         TokenWindows(tokens, 11)
-    with pytest.raises(TypeError, match="row of integers"):
+    with pytest.raises(TypeError, match="expected a vector of integers"):
         TokenWindows(np.zeros(5), 2)
 
 

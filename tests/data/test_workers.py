@@ -134,7 +134,7 @@ def test_large_batches_pass() -> None:
 
 
 def test_functions_that_cannot_be_sent_are_named() -> None:
-    with pytest.raises(TypeError, match="top of a module"):
+    with pytest.raises(TypeError, match="top level of a module"):
         list(DataLoader(cases.Squares(), 2, num_workers=1, collate_fn=lambda s: s, device="numpy"))
 
 

@@ -108,7 +108,7 @@ def test_a_rank_that_does_something_else_is_named(monkeypatch: pytest.MonkeyPatc
     [
         (lambda g: g.all_reduce(np.zeros((2, 2))), r"an array of shape \(2, 2\); expected a contiguous vector"),
         (lambda g: g.all_reduce(np.zeros(4)[::2]), "expected a contiguous vector"),
-        (lambda g: g.all_reduce(np.zeros(4), "median"), "no reduction 'median'"),
+        (lambda g: g.all_reduce(np.zeros(4), "median"), "unknown reduction 'median'"),
         (lambda g: g.broadcast(np.zeros(4), 1), "rank 1 does not exist; expected 0 to 0"),
         (lambda g: g.all_gather(np.zeros(4), np.zeros(4), [2, 2]), "expected one for each of 1 ranks"),
         (lambda g: g.all_gather(np.zeros(4), np.zeros(5), [4]), "an array of 5 elements; expected 4"),

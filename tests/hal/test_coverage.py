@@ -67,5 +67,5 @@ def test_the_command_merges_devices_and_certificates(tmp_path: Path, monkeypatch
     assert coverage.main([str(page)]) == 0
     assert page.read_text(encoding="utf-8") == text
     (tmp_path / "data" / "coverage" / "far-away.json").write_text('{"schema": 1, "cells": 3}')
-    with pytest.raises(CorruptFileError, match="no column"):
+    with pytest.raises(CorruptFileError, match="is not a column"):
         coverage.main([str(page)])

@@ -60,7 +60,7 @@ def test_a_declared_op_has_the_name_doc_and_signature_of_its_reference() -> None
     )
     assert OPS["twice"].call is function
     assert function.op is OPS["twice"]
-    assert function.__doc__ == "`x` times `scale`."
+    assert function.__doc__ == "Return `x` times `scale`."
     x = polyhal.ones((3,), device="numpy")
     assert function(x, x, count=1).tolist() == [2, 2, 2]
     with pytest.raises(TypeError, match="count"):

@@ -44,7 +44,7 @@ def hopper(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if not runtime.features.tensor_cores:
         small = {1: (WgmmaTile(1, 64, 64, 3, 1, 1.0),), 3: (WgmmaTile(1, 64, 32, 3, 3, 1.0),)}
         monkeypatch.setattr(tile_configs, "WGMMA_TILES", small)
-    monkeypatch.setattr(wgmma, "_pays", lambda *_: True)
+    monkeypatch.setattr(wgmma, "_packing_is_faster", lambda *_: True)
     units = as_gpu(runtime.features, compute_units=4, static_local_memory=1 << 18)
     monkeypatch.setattr(runtime, "features", units)
     told = replace(device.backend.capabilities, settings=frozenset({"precision"}))

@@ -81,7 +81,7 @@ def test_damaged_reports_are_refused(damage: str, tmp_path: Path) -> None:
     tree = json.loads(json.dumps(REPORT.to_json()))
     DAMAGE[damage](tree)
     (tmp_path / "a.json").write_text(json.dumps(tree))
-    with pytest.raises(CorruptFileError, match=r"a\.json: .*no report of devices"):
+    with pytest.raises(CorruptFileError, match=r"a\.json: .*not a report of devices"):
         machine_report.read(tmp_path / "a.json")
 
 
