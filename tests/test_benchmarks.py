@@ -167,7 +167,7 @@ def test_every_file_of_the_suite_is_listed_with_one_line():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
-    assert len(lines) == 20
+    assert len(lines) == 21
     assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
 
 
@@ -212,7 +212,7 @@ def test_without_a_name_everything_is_run(monkeypatch, tmp_path):
 def test_several_benchmarks_write_a_file_each(tmp_path):
     done = run_door("peak", "overhead", "replay", "--devices", "numpy", "--json-dir", tmp_path)
     assert done.returncode in (0, 1), done.stderr  # 1 on a machine that is too slow for the limits
-    assert "=== peak: What each device can reach" in done.stdout
+    assert "=== peak: Peak rates of each device" in done.stdout
     assert "numpy is skipped" in done.stdout
     files = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("*.json")}
     assert set(files) == {"peak", "overhead", "replay"}

@@ -92,7 +92,7 @@ def test_the_error_of_a_script_without_a_guard_names_the_guard(tmp_path: Path) -
 
 def test_timeouts_and_early_ends_do_not_hang() -> None:
     started = time.monotonic()
-    with pytest.raises(TimeoutError, match="no batch in"):
+    with pytest.raises(TimeoutError, match="no batch within"):
         list(DataLoader(cases.Slow(), 2, num_workers=1, timeout=0.5, device="numpy"))
     assert time.monotonic() - started < 30
 

@@ -189,7 +189,7 @@ def test_the_certificate_decides() -> None:
     """Processes that start later use a right unit and not a wrong one; each unit is checked in a separate process."""
     before = emulated_units.EmulatedBackend("dot232")
     assert before.features.matrix_units == ()
-    assert "`polyhal verify --units emulated:dot232,0` finds out" in before.units.lines("emulated:dot232,0")[0]
+    assert "`polyhal verify --units emulated:dot232,0` verifies it" in before.units.lines("emulated:dot232,0")[0]
     (right,) = certify_units.certify_units(opened("dot232"))
     assert right.correct
     assert right.checks >= 4

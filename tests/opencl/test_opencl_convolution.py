@@ -114,7 +114,7 @@ def test_implicit_product(
     monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1)
     monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ACROSS", 1)
     monkeypatch.setattr(cpu_implicit_gemm, "_WEIGHTS_BYTES", weights_bytes)
-    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
+    monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_: False)
     x, weight, more = IMPLICIT[case]
     params = DEFAULTS | more
     _skip_where_composed(device, weight, params["groups"])
@@ -143,7 +143,7 @@ def test_columns_of_all_images(
 ) -> None:
     """CPUs compute one matrix product over the columns of all images."""
     _choose_columns(monkeypatch, True)
-    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
+    monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_: False)
     x, weight, more = COLUMNS[case]
     params = DEFAULTS | more
     _skip_where_composed(device, weight, params["groups"])
@@ -266,7 +266,7 @@ def test_winograd(
 ) -> None:
     """Cases have complete and partial tiles of 2 by 2 results, groups, partly filled panels, and any padding."""
     _skip_where_composed(device, (36, 16), 2)
-    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: True)
+    monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_: True)
     x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, 36)
     g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
@@ -279,7 +279,7 @@ def test_infinities_in_winograd_only_reach_results_of_their_windows(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int]
 ) -> None:
     _skip_where_composed(device, (36, 16), 2)
-    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: True)
+    monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_: True)
     x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
     check_infinities(device, rng, x, weight, params, np.float32)
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(0.5, 1, weight), rng.uniform(-1, 1, 36)
@@ -300,7 +300,7 @@ def test_winograd_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.Monk
     )
     errors = []
     for pays in (False, True):
-        monkeypatch.setattr(cpu_winograd, "pays", lambda *_, pays=pays: pays)
+        monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_, pays=pays: pays)
         (got,) = run(device, "conv2d", [image.astype(np.float32), kernel.astype(np.float32), None], **params)
         errors.append(float(np.sqrt(np.mean((got - want) ** 2))))
     assert errors[1] < 2 * errors[0]
@@ -374,7 +374,7 @@ def test_infinite_gradients_only_reach_pixels_under_their_kernels(
         monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
     else:
         _skip_where_composed(device, weight, params["groups"])
-        monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
+        monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_: False)
         monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1 << 30 if kind == "planes" else 1)
         monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ACROSS", 1)
         _choose_columns(monkeypatch, kind == "columns")

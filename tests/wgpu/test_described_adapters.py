@@ -123,8 +123,8 @@ def test_subgroup_sizes_follow_from_the_vendor_id_or_on_metal_from_the_name(
 def test_training_steps_lower_within_the_limits(key: str) -> None:
     device, backend = opened(key)
     train(backend, device)
-    used = {"gemm", "conv", "reduction", "rowwise", "pointwise", "optim"}
-    used |= {"attention", "gather"} if EXPECTED[key][1] else set()
+    used = {"gemm", "conv", "reduction", "rowwise", "pointwise"}
+    used |= {"attention", "gather", "optim"} if EXPECTED[key][1] else set()
     assert {shader.file.partition("/")[0] for shader in backend.kernels.shaders} >= used
     assert violations(backend) == []
 
