@@ -1,4 +1,4 @@
-"""Collectives among several devices: time and bus bandwidth, compared with NCCL if PyTorch has as many CUDA devices.
+"""Collectives among several devices: time and bus bandwidth, compared with NCCL on as many CUDA devices.
 
 Bus bandwidth is the traffic of each link between devices, independent of their number: of n devices, an all_reduce of S
 bytes moves 2 (n - 1) / n S over each link, an all_gather or reduce_scatter of S bytes in all (n - 1) / n S, and a

@@ -1,4 +1,4 @@
-"""Forecasts compared with published training speeds, for clusters that are not available. Nothing is measured here."""
+"""Forecasts compared with published training speeds, for clusters that are not available. Nothing is measured."""
 
 from __future__ import annotations
 

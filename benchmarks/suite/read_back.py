@@ -1,4 +1,4 @@
-"""Overlap of the host's work with the device's when results are read asynchronously, in a loop that uses every result.
+"""Overlap of the host's work with the device's when results are read asynchronously, in a loop that uses them.
 
 Each turn of the loop runs matrix products on the device and then reads the result; the host computes a checksum of it,
 which takes about as long. With `numpy` the two take turns. With `numpy_async` the host works on the last result while

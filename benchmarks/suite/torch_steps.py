@@ -1,5 +1,4 @@
-"""Training steps of PyTorch programs on Polyhal's device, compared with PyTorch's own: time per step, and the first
-steps.
+"""Training steps of PyTorch programs on Polyhal's device, compared with PyTorch's own, and the first steps.
 
 Eagerly, recorded by `polyhal.torch.jit`, compiled by `torch.compile(backend="polyhal")`, against PyTorch's eager steps and
 its compiler, on the CPU or, with `--size gpu`, on CUDA, there also against equal steps of Polyhal's own library. Losses
