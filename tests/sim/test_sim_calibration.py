@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def calibrated(name: str, folder: Path) -> DeviceProfile:
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[DeviceProfile, DeviceProfile]]:
     """Return profiles of a processor, a GPU and a plain GPU, each with its calibrated profile."""
+    gc.collect()  # buffers of earlier tests must not come back during the measurement
     folder = tmp_path_factory.mktemp("profiles")
     return {name: (load_profile(name), calibrated(name, folder)) for name in ("cpu_2core", "h200", "teaching")}
 
