@@ -16,6 +16,7 @@ REPLACED: dict[str, tuple[Callable[[Any, Any, Any], Any], tuple[int, ...]]] = {
     "a slice": (lambda m, x, v: m.slice_scatter(x, v, 1, 1, 4, 2), (3, 2)),
     "a slice of a transposed tensor": (lambda m, x, v: m.slice_scatter(x.mT, v, 0, 0, 3), (3, 3)),
     "one row": (lambda m, x, v: m.select_scatter(x, v, 0, -1), (4,)),
+    "all of one row": (lambda m, x, v: m.select_scatter(x[:1], v, 0, 0), (4,)),
     "one column": (lambda m, x, v: m.select_scatter(x, v, 1, 2), (3,)),
     "a diagonal": (lambda m, x, v: m.diagonal_scatter(x, v, 1), (3,)),
     "a lower diagonal of exchanged axes": (lambda m, x, v: m.diagonal_scatter(x, v, -1, -1, 0), (3,)),

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import View, contiguous, normalize_axis, slice_view
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import unsqueeze
-from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal, view_of_diagonal
 from polyhal.hal.ops.layout.regions import copy
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.layout.window import overwrite
-from polyhal.hal.ops.pointwise.selection import where
 
 
 def _checked_source(name: str, x: Any, src: Any, shape: tuple[int, ...]) -> Any:
@@ -24,13 +21,13 @@ def _checked_source(name: str, x: Any, src: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _with_region(x: Any, src: Any, region: View) -> Any:
-    """`x` with a region of its row-major memory replaced by `src`. The tape saves neither tensor.
+    """Return `x` with a region of its row-major memory replaced by `src`. The tape saves neither tensor.
 
-    The gradient of `x` depends on the gradient of the result, as in PyTorch, even if `src` replaces all elements.
+    The region is a view with one more axis, so that the gradient of `x` depends on the gradient of the result, as in PyTorch,
+    even if `src` replaces all elements.
     """
-    if src.size == x.size:
-        return where(full((), False, dtypes.bool_), x, reshape(src, x.shape))
-    return overwrite(x, src, region.shape, region.strides, region.offset)[0]
+    shape, strides = (1, *region.shape), (x.size, *region.strides)
+    return overwrite(x, reshape(src, shape), shape, strides, region.offset)[0]
 
 
 @composite()

@@ -170,7 +170,7 @@ def _overwrite_gradient(
 
 
 def _gradient_before(g: Any, x_spec: Spec, shape: Any, strides: Any, offset: int) -> Any:
-    """`g` with zeros in the window; zeros, which do not depend on `g`, if the window is the whole tensor."""
+    """Return `g` with zeros in the window; zeros, which do not depend on `g`, if the window is the tensor in its own shape."""
     if shape == x_spec.shape and strides == contiguous_strides(shape):
         return full(shape, 0, x_spec.dtype)
     return overwrite(g, 0.0, shape, strides, offset)[0]
