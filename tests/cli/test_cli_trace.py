@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from polyhal import get_default_device
 
 from .conftest import Command
 
@@ -31,10 +34,13 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["polyhal"])
-    monkeypatch.setattr("sys.path", list(sys.path))
+def test_the_process_is_left_as_it_was(polyhal: Command, script: Path) -> None:
+    def state() -> tuple[object, ...]:
+        return list(sys.argv), list(sys.path), os.environ.get("POLYHAL_DEVICE"), get_default_device().name
+
+    before = state()
+    assert polyhal("trace", script, "--device", "numpy:no_f64", "--", "x").code == 4
+    assert state() == before
 
 
 def test_each_op_with_its_line_and_the_output_of_the_program(polyhal: Command, script: Path) -> None:

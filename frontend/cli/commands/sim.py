@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -182,15 +180,13 @@ def _run(script: Path, arguments: list[str], target: Device) -> tuple[Any, Any]:
     Raises BadParameter if the script fails.
     """
     import polyhal
+    from polyhal.cli.workers.program import run_program
 
     backend: Any = target.backend
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
     polyhal.set_default_device(target)
     try:
         with backend.record_events() as log, backend.verify_results() as verification:
-            runpy.run_path(str(script), run_name="__main__")
+            run_program(script, arguments)
     except SystemExit as error:
         if error.code not in (None, 0):
             raise typer.BadParameter(f"the script ended with exit code {error.code}", param_hint="SCRIPT") from None
@@ -198,6 +194,5 @@ def _run(script: Path, arguments: list[str], target: Device) -> tuple[Any, Any]:
         problem = f"the script failed with {type(error).__name__}: {sentence(error)}"
         raise typer.BadParameter(problem, param_hint="SCRIPT") from error
     finally:
-        sys.argv, sys.path = argv, path
         polyhal.set_default_device(None)
     return log, verification

@@ -38,15 +38,33 @@ def trace(
     each op before the next one begins, so that the sum of times is more than the program takes without a trace. A summary by
     op follows at the end. The program's exit code is kept.
     """
+    import polyhal
     from polyhal.cli.workers.program import run_program
+    from polyhal.hal import dispatch
+    from polyhal.hal.checks.modes import observing
+    from polyhal.hal.checks.op_record import UncapturedExecutor
+    from polyhal.hal.checks.scoped import ScopedExecutor
     from polyhal.hal.diagnostics.op_trace import OpTrace
 
+    polyhal.set_default_device(device)
     printer = _Printer(only, limit)
+    executor = (UncapturedExecutor if eager else ScopedExecutor)(dispatch.EAGER)
     try:
-        code = run_program(script, arguments or [], OpTrace(printer), device=device, captured=not eager)
+        with observing(OpTrace(printer)), dispatch.executing(executor):
+            run_program(script, arguments or [])
+    except SystemExit as exit_:
+        raise typer.Exit(_status(exit_.code)) from None
     finally:
+        polyhal.set_default_device(None)
         printer.summary()
-    raise typer.Exit(code)
+
+
+def _status(code: str | int | None) -> int:
+    """Return the exit code of a program; a text, as in `sys.exit("text")`, is printed."""
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1
 
 
 class _Printer:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import runpy
 import sys
 import warnings
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import polyhal
+from polyhal.cli.workers.program import run_program
 from polyhal.hal import dispatch
 from polyhal.hal.checks.modes import observing
 from polyhal.hal.checks.op_record import OpExecution, OpRecorder, UncapturedExecutor
@@ -30,15 +30,13 @@ def main(request: dict[str, Any]) -> None:
         print(json.dumps(record.as_json()), file=messages, flush=True)
 
     os.environ["POLYHAL_DEVICE"] = request["device"]
-    sys.argv = [request["script"], *request["arguments"]]
-    sys.path.insert(0, str(Path(request["script"]).resolve().parent))
     warnings.simplefilter("ignore")
     random.seed(0)
     np.random.seed(0)
     polyhal.manual_seed(0)
     recorder = OpRecorder(emit, references=request["references"])
     with observing(recorder), dispatch.executing(UncapturedExecutor(dispatch.EAGER)):
-        runpy.run_path(request["script"], run_name="__main__")
+        run_program(Path(request["script"]), request["arguments"])
 
 
 if __name__ == "__main__":
