@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyhal.hal.byte_sizes import size_text
 from polyhal.hal.device import Device
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.nn.module import Module
@@ -84,7 +85,7 @@ class ModelPartition:
             ("stage", "device", "from", "to", "ms", "receives", "parameters", "memory", "of")
         ]
         for number, s in enumerate(self.stages):
-            sizes = (_size(n) for n in (s.received, s.parameters, s.memory, s.available))
+            sizes = (size_text(n) for n in (s.received, s.parameters, s.memory, s.available))
             names = s.device.name, s.first or "the beginning", s.last or "the end"
             rows.append((str(number), *names, f"{s.seconds * 1e3:.3f}", *sizes))
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -189,7 +190,7 @@ class _Search:
         needs = []
         for s, (i, j, d) in enumerate(closest.stages):
             ahead = in_flight(self._schedule, s, len(closest.stages), self._micro_batches)
-            needs.append(f"{_size(int(self.needed(ahead)[i, j]))} of {_size(self._rates[d].memory)}")
+            needs.append(f"{size_text(int(self.needed(ahead)[i, j]))} of {size_text(self._rates[d].memory)}")
         raise OutOfMemoryError(
             message(
                 "partition",
@@ -274,10 +275,3 @@ class _Search:
                 replicated |= (starts <= r) & (r < ends) & ~here
             state += nbytes * replicated * (1 + (_GRADIENTS if trained else 0))
         return held, state
-
-
-def _size(nbytes: int) -> str:
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.2f} {unit}"
-    return f"{nbytes} B"

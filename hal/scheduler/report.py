@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyhal.hal.byte_sizes import size_text
 from polyhal.hal.capture.result import UNNAMED, StepInput
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.memory.pool import bucket
@@ -297,10 +298,8 @@ def _kind_of(entries: Iterable[MemoryEntry]) -> MemoryKind:
 
 
 def _size(nbytes: int) -> str:
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:8.2f} {unit}"
-    return f"{nbytes:8d} B  "
+    number, unit = size_text(nbytes).split()
+    return f"{number:>8} {unit:<3}"
 
 
 __all__ = ["DeviceMemory", "MemoryEntry", "MemoryKind", "MemoryReport", "report"]

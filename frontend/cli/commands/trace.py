@@ -12,6 +12,7 @@ import typer
 
 from polyhal.cli.display import count, kernel_time
 from polyhal.cli.reporting import reported
+from polyhal.hal.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from polyhal.hal.diagnostics.op_trace import TracedOp
@@ -101,14 +102,7 @@ def _columns(ops: list[TracedOp]) -> str:
     counted = [len(op.kernels) for op in ops if op.kernels is not None]
     launches = count(sum(counted), "launch", "launches") if counted else "-"
     seconds, nbytes = sum(op.seconds for op in ops), sum(op.nbytes for op in ops)
-    return f"{kernel_time(seconds):>10}  {launches:>12}  {_bytes(nbytes):>9}"
-
-
-def _bytes(number: int) -> str:
-    """Format a number of bytes in the largest unit in which it is at least 1."""
-    units = ["B", "KiB", "MiB", "GiB", "TiB"]
-    power = min(max(number.bit_length() - 1, 0) // 10, len(units) - 1)
-    return f"{number / 2 ** (10 * power):.{1 if power else 0}f} {units[power]}"
+    return f"{kernel_time(seconds):>10}  {launches:>12}  {size_text(nbytes):>10}"
 
 
 def _where(location: SourceLocation) -> str:
