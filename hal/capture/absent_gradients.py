@@ -71,25 +71,22 @@ class _Pruning:
     def _visit(self, node: Node) -> None:
         if not node.reads and not self._absent.isdisjoint(node.outputs):
             return
+        is_reached = not self._present.isdisjoint(node.reads)
+        if is_reached:
+            self._present.update(node.outputs)
         absent = [v for v in node.reads if v in self._absent]
         if not absent:
-            if not self._present.isdisjoint(node.reads):
-                self._present.update(node.outputs)
             self._rewriter.keep(node)
             return
         other = self._other_term(node)
         if other is not None and self._captured.graph.specs[other.index] == self._captured.graph.specs[node.outputs[0]]:
             self._rewriter.replace_all_uses(node.outputs[0], self._rewriter.operand(other))
-            if other.index in self._present:
-                self._present.update(node.outputs)
-        elif other is None and self._present.isdisjoint(node.reads):
+        elif other is None and not is_reached:
             self._absent.update(node.outputs)
         else:
             for v in absent:
                 self._rewriter.replace_all_uses(v, self._zeros(v, node))
             self._rewriter.keep(node)
-            if not self._present.isdisjoint(node.reads):
-                self._present.update(node.outputs)
 
     def _other_term(self, node: Node) -> Value | None:
         """Return the term of a sum that is not absent, which may be a constant; None for other nodes."""
