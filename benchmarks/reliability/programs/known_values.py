@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.reliability.programs import rerun
 from benchmarks.reliability.programs.difference import Difference, Extra, OneError, WrongFact, WrongValue
-from benchmarks.reliability.programs.execute import run
 from benchmarks.reliability.programs.judge import UNITS
 from benchmarks.reliability.programs.libraries import Double, Polyhal, PyTorch
 from benchmarks.reliability.programs.program import Program, Statement
@@ -170,7 +170,7 @@ def linear_layer_of_a_device(program: Program, difference: Difference) -> bool:
     steps = trace(program, difference.call).behind(difference.name)
     if not any(s.calls("create_graph=True") for s in steps) or not any(s.calls(r"[lL]inear\(") for s in steps):
         return False
-    seen = run(program, Polyhal(Device("numpy")), difference.call + 1)[difference.call].values.get(difference.name)
+    seen = rerun.value(program, Polyhal(Device("numpy")), difference)
     return seen is not None and not seen.requires_grad
 
 
@@ -180,11 +180,9 @@ def cancelled_gradients(program: Program, difference: Difference) -> bool:
         return False
     if not any(s.calls(_NORMALIZING) for s in trace(program, difference.call).behind(difference.name)):
         return False
-    runs = []
-    for seed, unit in enumerate([0.0] + [UNITS[difference.dtype]] * _PARTED):
-        seen = run(program, _NudgedGradients(unit, seed), difference.call + 1)[difference.call].values
-        if difference.name in seen:
-            runs.append(seen[difference.name].array[tuple(difference.places.T)])
+    units = enumerate([0.0] + [UNITS[difference.dtype]] * _PARTED)
+    found = (rerun.elements(program, _NudgedGradients(unit, seed), difference) for seed, unit in units)
+    runs = [x for x in found if x is not None]
     spread = np.abs(np.array(runs) - runs[0]).max(0) if runs else 0.0
     return bool((np.abs(difference.ours - difference.theirs) <= _SPREAD * spread).all())
 
@@ -209,10 +207,9 @@ def recomputed_statistics(program: Program, difference: Difference) -> bool:
     """Running statistics of a captured function that counted a forward pass in a checkpoint once, not twice."""
     if not isinstance(difference, WrongValue) or not difference.call or not _STATISTICS.search(difference.name):
         return False
-    seen = run(program, _OnceRecomputed(), difference.call + 1)[difference.call].values.get(difference.name)
-    if seen is None:
+    expected = rerun.elements(program, _OnceRecomputed(), difference)
+    if expected is None:
         return False
-    expected = seen.array[tuple(difference.places.T)]
     return bool((np.abs(expected - difference.ours) <= 1e-5 * np.maximum(np.abs(expected), 1.0)).all())
 
 
@@ -277,22 +274,18 @@ def _is_same_without(program: Program, hook: int, write: int, difference: WrongV
     if write < hook:
         body = [s for n, s in enumerate(program.body) if n != hook]
     others = (*program.setup, *body)
-    runs = [run(p, PyTorch(), difference.call + 1) for p in (program, replace(program, statements=others))]
-    values = [r[difference.call].values.get(difference.name) for r in runs]
-    return (
-        values[1] is not None and values[0] is not None and np.array_equal(*(v.array for v in values), equal_nan=True)
-    )
+    programs = (program, replace(program, statements=others))
+    a, b = (rerun.value(p, PyTorch(), difference) for p in programs)
+    return a is not None and b is not None and np.array_equal(a.array, b.array, equal_nan=True)
 
 
 def _is_of_parted_zeros(program: Program, difference: WrongValue) -> bool:
     """Return whether each wrong element is PyTorch's in a run in which zeros are a little off, each by another amount."""
     found = np.zeros(len(difference.ours), bool)
     for seed in range(_PARTED):
-        seen = run(program, _PartedZeros(seed), difference.call + 1)[difference.call].values.get(difference.name)
-        if seen is None:
-            continue
-        theirs = seen.array[tuple(difference.places.T)]
-        found |= np.abs(theirs - difference.ours) <= 1e-3 * np.maximum(np.abs(theirs), 1.0)
+        theirs = rerun.elements(program, _PartedZeros(seed), difference)
+        if theirs is not None:
+            found |= np.abs(theirs - difference.ours) <= 1e-3 * np.maximum(np.abs(theirs), 1.0)
     return bool(found.all())
 
 

@@ -8,7 +8,6 @@ write reaches other tensors.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,8 +17,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from benchmarks.reliability.programs import rerun
 from benchmarks.reliability.programs.difference import Difference, WrongValue
-from benchmarks.reliability.programs.execute import run, tensors_of
+from benchmarks.reliability.programs.execute import tensors_of
 from benchmarks.reliability.programs.libraries import Double
 from benchmarks.reliability.programs.program import Program, Statement
 
@@ -69,12 +69,10 @@ def layout_of_pytorch(program: Program, difference: Difference) -> bool:
     """A value that PyTorch computes as well, if its new tensors are row-major: all wrong elements agree with that run."""
     if not isinstance(difference, WrongValue):
         return False
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        seen = run(program, RowMajor(), difference.call + 1)[difference.call].values.get(difference.name)
-        if seen is None or seen.array.size != difference.size or seen.array.ndim != difference.places.shape[1]:
-            return False
-        ours, theirs = (x.astype(np.float64) for x in (difference.ours, difference.theirs))
-        in_order = seen.array[tuple(difference.places.T)].astype(np.float64)
+    found = rerun.elements(program, RowMajor(), difference)
+    if found is None:
+        return False
+    with np.errstate(all="ignore"):
+        ours, theirs, in_order = (x.astype(np.float64) for x in (difference.ours, difference.theirs, found))
         same = (ours == in_order) | (np.isnan(ours) & np.isnan(in_order))
         return bool((same | (np.abs(ours - in_order) <= _NEARER * np.abs(ours - theirs))).all())

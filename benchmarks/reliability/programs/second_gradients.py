@@ -7,15 +7,14 @@ gradient with respect to the result, and hooks of the result, show the differenc
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.reliability.programs import rerun
 from benchmarks.reliability.programs.difference import Difference, WrongValue
-from benchmarks.reliability.programs.execute import run
-from benchmarks.reliability.programs.libraries import Double, Library, Polyhal
+from benchmarks.reliability.programs.libraries import Double, Polyhal
 from benchmarks.reliability.programs.program import Program
 from benchmarks.reliability.programs.trace import trace
 from polyhal import Device
@@ -50,28 +49,16 @@ def through_a_result(program: Program, difference: Difference) -> bool:
     """A value that depends on the way of a second gradient, through a result or through operands."""
     if not isinstance(difference, WrongValue):
         return False
-    run_ = trace(program, difference.call)
-    steps = run_.behind(difference.name)
+    steps = trace(program, difference.call).behind(difference.name)
     if not any(s.calls("create_graph=True") for s in steps):
         return False
     if any(s.calls(r"logcumsumexp\(") for s in steps):
-        composed = _elements(program, _Composed(), difference)
+        composed = rerun.elements(program, _Composed(), difference)
         return composed is not None and np.allclose(difference.ours, composed, _NEAR, _NEAR, equal_nan=True)
     results = {t for s in steps if s.calls(r"scaled_dot_product_attention\(") for t in program.body[s.position].targets}
     hooks = [s for s in steps if s.calls(r"^v\d+\.register_hook\(") and results & set(s.before)]
     dropped = [program.body[s.position] for s in hooks]
     others = replace(program, statements=tuple(s for s in program.statements if not any(s is d for d in dropped)))
-    found = [_elements(others, library, difference) for library in (Polyhal(Device("numpy")), Double())]
+    found = [rerun.elements(others, library, difference) for library in (Polyhal(Device("numpy")), Double())]
     ours, theirs = found
     return bool(hooks) and ours is not None and theirs is not None and np.allclose(ours, theirs, _NEAR, _NEAR)
-
-
-def _elements(program: Program, library: Library, difference: WrongValue) -> np.ndarray | None:
-    """Return the elements of a run at the places of a difference; None if it does not have the tensor."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        seen = run(program, library, difference.call + 1)[difference.call].values.get(difference.name)
-    if seen is None or seen.array.size != difference.size:
-        return None
-    found: np.ndarray = seen.array[tuple(difference.places.T)]
-    return found
