@@ -59,7 +59,7 @@ class OpWorkload:
 
     @property
     def limited(self) -> bool:
-        """Whether a device's peak rate of copies or float32 multiply-adds bounds it, which tensor cores exceed."""
+        """True if a device's peak rate of copies or float32 multiply-adds bounds it, which tensor cores exceed."""
         return not self.wall and (self.work()[1] == 0 or (self.dtype == "float32" and self.precision == "highest"))
 
     @property

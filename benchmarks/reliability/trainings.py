@@ -25,7 +25,7 @@ class Recipe(NamedTuple):
     loss: Callable[[nn.Module, ph.Tensor, ph.Tensor], ph.Tensor]
     batch: Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
     repeatable: bool
-    """Whether a step that failed can simply be repeated, because the forward pass changes nothing."""
+    """True if a step that failed can simply be repeated, because the forward pass changes nothing."""
 
 
 def _digits(random: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ class HostileInput:
 
     files: Mapping[str, bytes]
     exact: bool = False
-    """Whether checksums protect the whole file, so that it must read like the undamaged
+    """True if checksums protect the whole file, so that it must read like the undamaged
     one or be refused."""
 
 

@@ -31,11 +31,11 @@ _TARGET = re.compile(r"^ *([a-z]\d+)", re.MULTILINE)
 _PASSES = ("backward", "grad")
 
 
-def generate(seed: int, *, doubles: bool = True) -> Program:
-    """Make the program of a seed, with float64 in it or without."""
+def generate(seed: int, device: str = "numpy") -> Program:
+    """Make the program of a seed for a device, without float64 for wgpu."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _Generator(seed, doubles).program()
+        return _Generator(seed, doubles=not device.startswith("wgpu")).program()
 
 
 class _Generator:

@@ -33,7 +33,7 @@ _TOGETHER = (16, 9)
 
 def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lambda mode: None) -> Result:
     """Run the program of a seed in the modes whose turn it is, each announced by `begins`. Returns counts and findings."""
-    program = generate(seed, doubles=not device.name.startswith("wgpu"))
+    program = generate(seed, device.name)
     modes = ["eager", *(m for m, turn in _TURNS.items() if _is_turn(seed, *turn, device))]
     seen = {}
     for mode in modes:
@@ -42,7 +42,7 @@ def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lam
     findings = [text for mode, outcome in seen.items() if (text := _finding(program, mode, device, outcome))]
     if seed % _TOGETHER[0] == _TOGETHER[1] and not findings:
         begins("threads")
-        before = generate(seed - 1, doubles=not device.name.startswith("wgpu"))
+        before = generate(seed - 1, device.name)
         seen["threads"], other = together([program, before], device)
         findings += [f"seed {seed}, threads: {d}" for d in seen["threads"].findings()][:1]
         findings += [f"seed {seed}, threads, program of seed {seed - 1}: {d}" for d in other.findings()][:1]

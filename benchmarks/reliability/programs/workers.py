@@ -111,14 +111,14 @@ class _Worker:
         words = "\n".join(self._errors.read().splitlines()[-_LINES:])
         again = f"echo {seed} | {sys.executable} -m benchmarks.reliability.programs.worker {self._device}"
         cause = f"the process ended with {how}; again, in {ROOT}:\n  {again}"
-        return f"seed {seed}, {mode}: {cause}\n{words}\n{_text(seed)}"
+        return f"seed {seed}, {mode}: {cause}\n{words}\n{_text(seed, self._device)}"
 
 
-def _text(seed: int) -> str:
+def _text(seed: int, device: str) -> str:
     from benchmarks.reliability.programs.generate import generate
     from benchmarks.reliability.programs.reduce import as_test
 
-    return as_test(generate(seed))
+    return as_test(generate(seed, device))
 
 
 def nothing(seed: int) -> Result:
