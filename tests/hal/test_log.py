@@ -72,3 +72,10 @@ def test_a_program_receives_messages_through_logging(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize("topic", TOPICS)
 def test_each_topic_has_a_logger(topic: str) -> None:
     assert logger(topic) is logging.getLogger(f"polyhal.{topic}")
+
+
+def test_the_page_lists_the_topics_with_their_events() -> None:
+    page = Path(__file__).parents[2] / "docs" / "debugging.md"
+    table = page.read_text(encoding="utf-8").partition("| topic | events |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = dict(line.strip("| ").split(" | ") for line in table.splitlines())
+    assert rows == TOPICS
