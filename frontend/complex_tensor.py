@@ -57,7 +57,7 @@ class ComplexTensor(Tensor):
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements of each part lie next to each other in row-major order."""
+        """True if the elements of each part lie next to each other in row-major order."""
         return self._real.is_contiguous and self._imag.is_contiguous
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class ComplexTensor(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether a part requires gradients."""
+        """True if a part requires gradients."""
         return self._real.requires_grad or self._imag.requires_grad
 
     @requires_grad.setter
@@ -127,7 +127,7 @@ class ComplexTensor(Tensor):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no op on the tape made the tensor."""
+        """True if no op on the tape made the tensor."""
         return self._real.is_leaf and self._imag.is_leaf
 
     @property

@@ -47,7 +47,7 @@ def all(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdi
     """True where every element is non-zero."""
 
 def allclose(x: Any, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
-    """Whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
+    """Return whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
 
 def amax(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
     """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
@@ -540,7 +540,7 @@ def isfinite(x: Any) -> Tensor:
     """True where `x` is neither infinite nor NaN."""
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = ..., invert: bool = ...) -> Tensor:
-    """Whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
+    """Return whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
 
 def isinf(x: Any) -> Tensor:
     """True where `x` is infinite."""

@@ -165,12 +165,12 @@ class Tensor(
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie next to each other in row-major order."""
+        """True if the elements lie next to each other in row-major order."""
         return self.ref.spec.is_contiguous
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no op on the tape made the tensor."""
+        """True if no op on the tape made the tensor."""
         return self.node is None
 
     def __len__(self) -> int:
@@ -328,7 +328,7 @@ class Tensor(
 
     @property
     def retains_grad(self) -> bool:
-        """Whether `retain_grad` was called for this result of an op."""
+        """True if `retain_grad` was called for this result of an op."""
         from polyhal.autograd.hooks import retains_gradient
 
         return retains_gradient(self)

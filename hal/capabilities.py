@@ -98,19 +98,19 @@ class Capabilities:
     reduce: frozenset[str] = frozenset()
     """Names that `reduce` accepts in addition to the required ones, of those in `member_names.OPTIONAL_REDUCE`."""
     unified_memory: bool = False
-    """Whether the device works in the host's own memory. The data loader then skips staging in pinned memory."""
+    """True if the device works in the host's own memory. The data loader then skips staging in pinned memory."""
     limits: Limits = field(default_factory=Limits)
     features: Mapping[str, str] = field(default_factory=dict)
     """Further facts about hardware and driver under the backend's own names. `polyhal doctor` prints them."""
     settings: frozenset[str] = frozenset()
     """Settings of the process that `lower` expects among its parameters: `precision`, `deterministic`."""
     suballocation: bool = False
-    """Whether one launch may bind several ranges of one allocation, some to read and some to write.
+    """True if one launch may bind several ranges of one allocation, some to read and some to write.
 
     Captured steps then place tensors together in arenas instead of giving each an allocation of its own.
     """
     reference: bool = False
-    """Whether other backends are compared with this one.
+    """True if other backends are compared with this one.
 
     Captured steps then run every op as written, unfused, so that results agree with eager execution bit by bit.
     """

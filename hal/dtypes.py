@@ -37,17 +37,17 @@ class DType:
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether this is float16, bfloat16, float32 or float64."""
+        """True if this is float16, bfloat16, float32 or float64."""
         return self.kind == "float"
 
     @property
     def is_complex(self) -> bool:
-        """Whether this is complex64 or complex128."""
+        """True if this is complex64 or complex128."""
         return self.kind == "complex"
 
     @property
     def is_signed(self) -> bool:
-        """Whether there are negative numbers."""
+        """True if there are negative numbers."""
         return self.kind in ("int", "float", "complex")
 
     @property

@@ -52,7 +52,7 @@ class BackendSpec:
     aliases: tuple[str, ...] = ()
     """Other names under which users may look for it, as in `Device("cl:0")`."""
     hidden: bool = False
-    """Whether this is a test or teaching backend: opened by name only, never a default, listed only on request."""
+    """True if this is a test or teaching backend: opened by name only, never a default, listed only on request."""
     environment: tuple[str, ...] = ()
     """Prefixes of the environment variables that affect which devices are visible. `polyhal doctor` lists their values."""
     expand: Callable[[str], Sequence[str]] | str | None = None

@@ -44,7 +44,7 @@ def name_device() -> DeviceModule:
 
 
 def has_accelerator() -> bool:
-    """Whether PyTorch has an accelerator of its own here. It would no longer find it: packages' devices go first."""
+    """Return whether PyTorch has an accelerator of its own here. It would no longer find it: packages' devices go first."""
     return bool(torch.cuda.device_count() or torch.xpu.device_count() or torch.backends.mps.is_available())
 
 

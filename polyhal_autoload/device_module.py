@@ -26,7 +26,7 @@ class DeviceModule(types.ModuleType):
         return True
 
     def is_initialized(self) -> bool:
-        """Whether the device was used."""
+        """Return whether the device was used."""
         return False
 
     def device_count(self) -> int:

@@ -56,7 +56,7 @@ def code_names(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def defined_in(file: Path, name: str) -> bool:
-    """Whether a file defines a name: in Python a class, function, method or assignment; elsewhere any word."""
+    """Return whether a file defines a name: in Python a class, function, method or assignment; elsewhere any word."""
     if not file.is_file():
         return False
     source = file.read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def dotted_names(page: Path) -> Iterator[str]:
 
 
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or an attribute of one."""
+    """Return whether a dotted name is a module, or an attribute of one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:

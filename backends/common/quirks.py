@@ -29,7 +29,7 @@ class DriverId:
     device: str
     """Name of the device."""
     cpu: bool
-    """Whether the device is a processor."""
+    """True if the device is a processor."""
 
     def before(self, major: int, minor: int = 0) -> bool:
         """Return whether the driver's version is older than `major`.`minor`, the first version known to be good.

@@ -43,20 +43,20 @@ class OpenCLFeatures:
     """Device facts by which kernels and launches are chosen. Sizes are in bytes."""
 
     cpu: bool
-    """Whether kernels for processors are used: groups of one work-item, with long loops over vectors."""
+    """True if kernels for processors are used: groups of one work-item, with long loops over vectors."""
     unified_memory: bool
     fp64: bool
     fp16: bool
-    """Whether the device computes in `half`. Storing `half` needs no feature."""
+    """True if the device computes in `half`. Storing `half` needs no feature."""
     language: str
     """The newest version of OpenCL C for kernels that need more than 1.2: "3.0", "2.0" or empty."""
     subgroups: bool
-    """Whether kernels may exchange values by shuffles within sub-groups."""
+    """True if kernels may exchange values by shuffles within sub-groups."""
     float_atomics: str
     """How to add a float atomically: `ext` (cl_ext_float_atomics), `ptx` (inline assembly) or `cas` (compare and swap)."""
     int64_atomics: bool
     correct_divide: bool
-    """Whether single-precision division and square root can be made to round correctly."""
+    """True if single-precision division and square root can be made to round correctly."""
     command_buffers: bool
     vector_width: int
     """Floats per work-item in streaming kernels."""
@@ -76,7 +76,7 @@ class OpenCLFeatures:
     Some drivers count parts of them.
     """
     sub_device: bool
-    """Whether this is a sub-device, so that other work may run on the same cores."""
+    """True if this is a sub-device, so that other work may run on the same cores."""
     compute_capability: int
     """NVIDIA's version of the device times ten; 0 for other vendors."""
     platform: str

@@ -68,7 +68,7 @@ class DeviceRuntime(Runtime):
         """Receives launches instead of the queue while a command buffer is recorded."""
         self.recording = threading.Lock()
         self.prefers_khr_buffers: bool | None = None
-        """Whether the driver's command buffers are faster than single enqueues; None until it is measured."""
+        """True if the driver's command buffers are faster than single enqueues; None until it is measured."""
 
     @property
     def queue(self) -> cl.CommandQueue:

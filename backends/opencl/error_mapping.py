@@ -71,9 +71,9 @@ class _Cause(NamedTuple):
     problem: str
     fix: str
     memory: bool = False
-    """Whether the message quotes memory limits."""
+    """True if the message quotes memory limits."""
     groups: bool = False
-    """Whether the message quotes work-group limits."""
+    """True if the message quotes work-group limits."""
 
 
 _LOST: dict[int, str] = {

@@ -129,7 +129,7 @@ class PendingReads:
         self._pending: deque[OpenCLRead] = deque()
         self._lock = threading.Lock()
         self._delivering = False
-        """Whether a thread is delivering, or a driver callback is pending."""
+        """True if a thread is delivering, or a driver callback is pending."""
         self._requested: OpenCLRead | None = None
         """Read whose driver callback is pending."""
         self._idle = threading.Event()

@@ -152,7 +152,7 @@ class CommandQueues:
         self._timestamps = False
         self._all: list[CommandQueue] = []
         self._several = False
-        """Whether a thread may have selected a queue other than the device's own."""
+        """True if a thread may have selected a queue other than the device's own."""
         self._own = self.open()
 
     def open(self) -> CommandQueue:

@@ -72,7 +72,7 @@ class SimBackend(SimCore):
         return self.machine.clock.now
 
     def is_lost(self) -> bool:
-        """Whether a call has found the device lost."""
+        """Return whether a call has found the device lost."""
         return self.driver.is_lost
 
     @contextmanager
@@ -164,7 +164,7 @@ class SimBackend(SimCore):
     # --- other devices of the machine -------------------------------------------------------------------------------
 
     def can_copy_from(self, peer: ComputeBackend) -> bool:
-        """Whether `peer` is a device of the same machine."""
+        """Return whether `peer` is a device of the same machine."""
         return isinstance(peer, SimBackend) and peer.machine is self.machine
 
     def copy_from_peer(

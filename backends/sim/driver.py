@@ -224,7 +224,7 @@ class SimDriver:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the host has noticed that the device is lost."""
+        """True if the host has noticed that the device is lost."""
         return bool(self._lost)
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ class DeviceFailure:
     """Sequence number of the command."""
     error: Exception
     fatal: bool = False
-    """Whether the device has halted."""
+    """True if the device has halted."""
     problem: str = ""
     """Description of a fatal failure."""
     time_ns: int = 0

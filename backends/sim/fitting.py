@@ -70,7 +70,7 @@ class FittedRate(NamedTuple):
     """Standard deviation of single measurements, relative to the rate."""
     measurements: int
     is_memory: bool
-    """Whether these kernels were memory-bound: the rate is then a lower bound."""
+    """True if these kernels were memory-bound: the rate is then a lower bound."""
 
 
 class FittedProfile(NamedTuple):

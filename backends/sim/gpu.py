@@ -127,7 +127,7 @@ class SimulatedGPU:
 
     @property
     def is_halted(self) -> bool:
-        """Whether a fatal failure has halted the device."""
+        """True if a fatal failure has halted the device."""
         return self.status is Status.HALTED
 
     def wait(self, signal: int) -> bool:

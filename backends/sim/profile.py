@@ -98,7 +98,7 @@ class DeviceProfile:
     dma_engines: int
     """Number of transfers that can run at once, overlapped with kernels."""
     unified_memory: bool
-    """Whether device and host share their memory."""
+    """True if device and host share their memory."""
 
     def flops_per_second(self, dtype: DType, family: str) -> float:
         """Return the rate at which kernels of a family compute in a dtype.

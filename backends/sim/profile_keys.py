@@ -14,7 +14,7 @@ class ProfileKey(NamedTuple):
     """Type of the value: `float` also accepts integers; `dict` is a table of numbers by name."""
     optional: bool = False
     zero: bool = False
-    """Whether a number may be 0."""
+    """True if a number may be 0."""
 
 
 _REQUIRED, _TIME = ProfileKey(float), ProfileKey(float, zero=True)

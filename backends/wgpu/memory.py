@@ -30,7 +30,7 @@ class Allocation:
         """Unique identity; unlike an address, it is never reused."""
         self.nbytes = nbytes
         self.exceeds_binding = exceeds_binding
-        """Whether the buffer exceeds the maximum binding size."""
+        """True if the buffer exceeds the maximum binding size."""
         self.released = False
 
 

@@ -71,7 +71,7 @@ class Region(Generic[R]):
         self._next_node = 0
         """The position of the next node of a later run."""
         self._differentiable = False
-        """Whether gradients of gradients are needed, so that a later run is on the tape itself."""
+        """True if gradients of gradients are needed, so that a later run is on the tape itself."""
 
     def run(self) -> R:
         """Run the function for the first time, dropping the saved values of its nodes."""

@@ -72,11 +72,11 @@ class GradNode:
 
     device: Device
     fresh: bool
-    """Whether `rule` returns memory that nobody else keeps."""
+    """True if `rule` returns memory that nobody else keeps."""
     hooks: dict[int, dict[int, Hook]] | None
     """Hooks of outputs, by number."""
     is_view: bool
-    """Whether the result is a view for programs: of memory that other tensors use, too (see `own` in hal/ops/returns.py)."""
+    """True if the result is a view for programs: of memory that other tensors use, too (see `own` in hal/ops/returns.py)."""
     location: SourceLocation
     """The user's line that called the op, as far as an executor notes it: where steps are recorded or checked."""
     outputs: list[Spec]

@@ -45,7 +45,7 @@ class BatchSlot(Protocol):
     """Number of the latest delivered batches that may still use the memory of their slots."""
 
     gathers: bool
-    """Whether `load` accepts `LazyRows` in place of arrays."""
+    """True if `load` accepts `LazyRows` in place of arrays."""
 
     def load(self, batch: Any) -> None:
         """Load the arrays of a batch, after the previous batch was transferred."""

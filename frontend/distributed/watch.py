@@ -36,9 +36,9 @@ class Watch:
         self.failure: str | None = None
         """Reason for the end of the job, if it ends."""
         self._ended = False
-        """Whether another rank has signed off."""
+        """True if another rank has signed off."""
         self._waiting = False
-        """Whether the hub has been notified that this rank waits."""
+        """True if the hub has been notified that this rank waits."""
         self.rank = rank
         self.status = 0
         """Exit status that `leave` reports."""

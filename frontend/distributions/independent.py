@@ -34,12 +34,12 @@ class Independent(Distribution):
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]  # here it depends on the base
-        """Whether the base has rsample."""
+        """True if the base has rsample."""
         return self.base_dist.has_rsample
 
     @property
     def has_enumerate_support(self) -> bool:  # type: ignore[override]
-        """Whether the values of the base can be listed, and no axis was reinterpreted."""
+        """True if the values of the base can be listed, and no axis was reinterpreted."""
         return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
 
     @property

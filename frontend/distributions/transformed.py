@@ -52,7 +52,7 @@ class TransformedDistribution(Distribution):
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]  # here it depends on the base
-        """Whether the base has rsample."""
+        """True if the base has rsample."""
         return self.base_dist.has_rsample
 
     @property

@@ -157,7 +157,7 @@ class _Point:
         return physical
 
     def _reaches_others(self) -> bool:
-        """Whether the result depends on tensors on the tape other than the primals, which may be differentiated later."""
+        """Return whether the result depends on tensors on the tape other than the primals: they may be differentiated too."""
         own = {id(x) for x in self._physical_leaves} | {(id(x.node), x.index) for x in self._physical_leaves}
         pending: list[Any] = [x if x.node is None else (x.node, x.index) for x in self._outputs if x.requires_grad]
         seen: set[int] = set()

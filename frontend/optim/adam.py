@@ -18,7 +18,7 @@ class Adam(RuleOptimizer):
     op = "adam_step"
     numbers = ("lr", "betas[0]", "betas[1]", "eps", "weight_decay")
     decoupled = False
-    """Whether weight decay is applied to the parameters instead of the gradients."""
+    """True if weight decay is applied to the parameters instead of the gradients."""
 
     def __init__(
         self,

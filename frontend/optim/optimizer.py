@@ -38,7 +38,7 @@ class Optimizer:
     """
 
     skippable = False
-    """Whether `update` uses `device_step`, so that the device can decide to skip a step."""
+    """True if `update` uses `device_step`, so that the device can decide to skip a step."""
 
     host_state: ClassVar[tuple[str, ...]] = ()
     """State, in addition to "step", that is a Python number here and a tensor in PyTorch's state dicts."""

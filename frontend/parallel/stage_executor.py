@@ -45,7 +45,7 @@ class StageLayout:
     """Stage by first module, for all stages but the first."""
     names: dict[Module, str]
     separate: bool
-    """Whether ops of neighbouring modules must not be fused, because a module that could be fused begins a stage."""
+    """True if ops of neighbouring modules must not be fused, because a module that could be fused begins a stage."""
 
 
 class Received(NamedTuple):

@@ -124,7 +124,7 @@ class MachineReport:
 
     @property
     def brief(self) -> bool:
-        """Whether the benchmarks had less than the full time."""
+        """True if the benchmarks had less than the full time."""
         return self.seconds < FULL_SECONDS
 
     def to_json(self) -> dict[str, Any]:

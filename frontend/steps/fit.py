@@ -22,7 +22,7 @@ class Fit:
     batch_size: int
     budget: int
     recompute: bool
-    """Whether the step fits only with rematerialization: pass `budget` to `polyhal.jit` then."""
+    """True if the step fits only with rematerialization: pass `budget` to `polyhal.jit` then."""
     report: MemoryReport
     """The memory that the step needs with that batch size."""
 

@@ -44,7 +44,7 @@ class _CacheEntry:
     steps: list[CapturedStep] = field(default_factory=list)
     """One for each set of guards (modes of modules, gradients) that was met, the latest last."""
     eager: bool = False
-    """Whether the function cannot be replayed, because it replaces state instead of changing it in place."""
+    """True if the function cannot be replayed, because it replaces state instead of changing it in place."""
 
 
 class Jitted(Generic[P, R]):

@@ -43,7 +43,7 @@ class CapturedStep:
         self.version = dispatch.structure.version
         """The version of the structure that the step was recorded for."""
         self.confirmed = False
-        """Whether a second recording gave the same graph."""
+        """True if a second recording gave the same graph."""
         self._argument_of = {id(x): i for i, x in enumerate(arguments)}
         """Positions of arguments, whose own gradients the step may read or replace."""
         self._gradients = _GradientUses(captured.gradients)

@@ -30,9 +30,9 @@ class Entry(NamedTuple):
     op: OpDef | None
     """Polyhal's op with the same arguments, which can write its result in place; None if there is none."""
     is_view: bool
-    """Whether the result is a view of the first argument. On the device, PyTorch computes such overloads."""
+    """True if the result is a view of the first argument. On the device, PyTorch computes such overloads."""
     keeps_format: bool = False
-    """Whether PyTorch returns results with channels last for an input with channels last."""
+    """True if PyTorch returns results with channels last for an input with channels last."""
 
 
 TABLE: dict[str, Entry] = {}

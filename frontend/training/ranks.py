@@ -42,7 +42,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which prints and writes shared results."""
+        """True if this is rank 0, which prints and writes shared results."""
         return self.group.rank == 0
 
     def agree(self, value: Any) -> Any:

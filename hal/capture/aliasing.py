@@ -36,17 +36,17 @@ class AliasRoot:
     source: int | None
 
     def is_at(self, ref: Ref) -> bool:
-        """Whether this is exactly the memory of `ref`, in the same layout."""
+        """Return whether this is exactly the memory of `ref`, in the same layout."""
         return self.ref.spec == ref.spec and self.ref.offset == ref.offset
 
     def covers(self, ref: Ref) -> bool:
-        """Whether all of `ref` is inside, so that it is a window of this value."""
+        """Return whether all of `ref` is inside, so that it is a window of this value."""
         low, high = extent(ref.shape, ref.strides)
         start = ref.offset - self.ref.offset
         return self.ref.is_contiguous and start + low >= 0 and start + high < self.ref.size
 
     def overlaps(self, ref: Ref) -> bool:
-        """Whether the spans of memory intersect."""
+        """Return whether the spans of memory intersect."""
         low, high = extent(ref.shape, ref.strides)
         own_low, own_high = extent(self.ref.shape, self.ref.strides)
         return ref.offset + low <= self.ref.offset + own_high and self.ref.offset + own_low <= ref.offset + high

@@ -16,7 +16,7 @@ class LeafGradient:
     initial: Any
     """The gradient before the step, until `close`."""
     read: bool = False
-    """Whether the step read it. A gradient that existed is then passed with each run, at `position` among the inputs."""
+    """True if the step read it. A gradient that existed is then passed with each run, at `position` among the inputs."""
     position: int | None = None
     spec: Spec | None = None
     """Of the gradient that was read; None if there was none."""
@@ -25,7 +25,7 @@ class LeafGradient:
     replaced: bool = False
 
     def matches(self, leaf: Any) -> bool:
-        """Whether a leaf has now what the step was recorded for."""
+        """Return whether a leaf has now what the step was recorded for."""
         if not self.read:
             return True
         now = leaf.stored_grad
@@ -40,7 +40,7 @@ class LeafGradient:
         self.initial = None
 
     def same_as(self, other: LeafGradient) -> bool:
-        """Whether another step does the same with the same leaf."""
+        """Return whether another step does the same with the same leaf."""
         mine, theirs = ((g.read, g.position, g.spec, g.replaced) for g in (self, other))
         return self.leaf is other.leaf and mine == theirs
 

@@ -77,7 +77,7 @@ class CapturedGraph:
         self.initial_gradients[:] = [(x, gradient) for x, gradient in self.initial_gradients if id(x) not in write_only]
 
     def same_step(self, other: CapturedGraph) -> bool:
-        """Whether another capture recorded the same ops on the same memory."""
+        """Return whether another capture recorded the same ops on the same memory."""
         mine, theirs = self.graph, other.graph
         return (
             mine.specs == theirs.specs
@@ -92,7 +92,7 @@ class CapturedGraph:
         )
 
     def _same_flags(self, other: CapturedGraph) -> bool:
-        """Whether the tensors that both read require gradients in both or in neither."""
+        """Return whether the tensors that both read require gradients in both or in neither."""
         flags = {id(x): flag for x, flag in other.leaf_flags}
         return all(flags.get(id(x), flag) is flag for x, flag in self.leaf_flags)
 
@@ -124,7 +124,7 @@ class CapturedGraph:
         ]
 
     def modes_match(self) -> bool:
-        """Whether the modules that took part are in the modes they were recorded in."""
+        """Return whether the modules that took part are in the modes they were recorded in."""
         return all(module.training is mode for module, mode in self.training_modes)
 
 

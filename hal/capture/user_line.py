@@ -32,7 +32,7 @@ def line_text(file: str, line: int) -> str:
 
 @lru_cache(1024)
 def _is_outside(file: str) -> bool:
-    """Whether code belongs to a file that is not part of this library."""
+    """Return whether code belongs to a file that is not part of this library."""
     return not file.startswith("<") and not str(Path(file).resolve()).startswith(_roots())
 
 

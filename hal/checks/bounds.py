@@ -117,7 +117,7 @@ def debug(enabled: bool = True) -> None:
 
 
 def is_debug() -> bool:
-    """Whether debug mode is on."""
+    """Return whether debug mode is on."""
     return BOUNDS in settings.observers
 
 

@@ -38,7 +38,7 @@ class ObservedCall(NamedTuple):
 
     @property
     def is_undefined(self) -> bool:
-        """Whether the elements of the results are uninitialized."""
+        """True if the elements of the results are uninitialized."""
         from polyhal.hal.ops.traits import Trait
 
         return Trait.UNDEFINED in self.op.traits

@@ -58,7 +58,7 @@ class Collective(NamedTuple):
     root: int = 0
     """Root; ignored by other kinds than broadcast, scatter, gather and reduce."""
     temporary: bool = False
-    """Whether captured steps free the result between distant uses, and repeat the collective (`passes.regather`)."""
+    """True if captured steps free the result between distant uses, and repeat the collective (`passes.regather`)."""
 
     @property
     def size(self) -> int:

@@ -47,7 +47,7 @@ class Communicator:
     bucket_bytes = BUCKET_BYTES
     """Bytes of the buckets in which large amounts of data are gathered or reduced."""
     on_compute_stream = False
-    """Whether each device enqueues its part of a collective on its compute stream, by `run_member`.
+    """True if each device enqueues its part of a collective on its compute stream, by `run_member`.
 
     Otherwise captured steps overlap `run` with other work, on separate streams.
     """

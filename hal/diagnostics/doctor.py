@@ -114,7 +114,7 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is a default device, and every tested device computes correctly."""
+        """True if there is a default device, and every tested device computes correctly."""
         return bool(self.default) and all(t.passed for d in self.devices for t in d.tests)
 
     @property

@@ -53,7 +53,7 @@ class Failure:
     reason: str
     fix: str = ""
     unexpected: bool = False
-    """Whether programs that use the default device are warned, because installed software fails."""
+    """True if programs that use the default device are warned, because installed software fails."""
 
     def __post_init__(self) -> None:
         for name in ("source", "reason", "fix"):

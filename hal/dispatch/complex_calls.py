@@ -20,13 +20,13 @@ _NAMES = {d.name for d in COMPLEX}
 
 
 def is_complex(x: Any) -> bool:
-    """Whether an operand is a complex tensor or number."""
+    """Return whether an operand is a complex tensor or number."""
     dtype = getattr(x, "dtype", None)
     return isinstance(x, complex) if dtype is None else isinstance(dtype, DType) and dtype.kind == "complex"
 
 
 def is_complex_call(inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
-    """Whether an operand of a call is complex, or a parameter names a complex dtype."""
+    """Return whether an operand of a call is complex, or a parameter names a complex dtype."""
     return any(map(is_complex, inputs)) or any(map(_names_complex, params))
 
 

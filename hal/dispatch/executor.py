@@ -75,12 +75,12 @@ class Executor(Protocol):
 
     @property
     def fuses_later(self) -> bool:
-        """Whether ops are fused after they were recorded, so that callers keep them apart."""
+        """True if ops are fused after they were recorded, so that callers keep them apart."""
         ...
 
     @property
     def replays_graphs(self) -> bool:
-        """Whether a recorded graph may run in place of its ops; False where every op has to be seen."""
+        """True if a recorded graph may run in place of its ops; False where every op has to be seen."""
         ...
 
     # --- ops and memory ---------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class _ThreadState(threading.local):
     executor: Executor
     grad_enabled: bool = True
     indices_checked: bool = False
-    """Whether the indices that ops are called with now are known to be in range."""
+    """True if the indices that ops are called with now are known to be in range."""
     device: Device | str | None = None
     """Where ops without array inputs run if the call names no device; None: the default device."""
     region: CheckpointRegion | None = None

@@ -41,7 +41,7 @@ class CapturedConstant(NamedTuple):
     ref: Ref
     device: Device
     frozen: bool = False
-    """Whether it was made from host data while the step was recorded: no run changes its contents."""
+    """True if it was made from host data while the step was recorded: no run changes its contents."""
 
 
 class NodeOrigin(NamedTuple):
@@ -112,7 +112,7 @@ class Node(NamedTuple):
         return (self.device,) * len(self.outputs)
 
     def merges_with(self, other: Node) -> bool:
-        """Whether both were captured on one device, under the same settings and in the same checkpointed region."""
+        """Return whether both were captured on one device, under the same settings and in the same checkpointed region."""
         a, b = self.origin, other.origin
         return a is not None and b is not None and a.merge_key == b.merge_key
 
@@ -222,7 +222,7 @@ class Graph:
         return spec
 
     def is_tensor(self, value: int) -> bool:
-        """Whether a value is a tensor rather than a number."""
+        """Return whether a value is a tensor rather than a number."""
         return isinstance(self.specs[value], Spec)
 
     def spec_of(self, operand: Operand) -> InputSpec | None:
@@ -265,7 +265,7 @@ class Graph:
         return self._used().counts[value]
 
     def is_live_out(self, value: int) -> bool:
-        """Whether `value` is an output or update, and so outlives the nodes that read it."""
+        """Return whether `value` is an output or update, and so outlives the nodes that read it."""
         return value in self._used().live_outs
 
     @property
@@ -302,7 +302,7 @@ class Graph:
         return self._view_offsets[out]
 
     def is_view(self, node: Node) -> bool:
-        """Whether a node makes a view, so that nothing runs for it."""
+        """Return whether a node makes a view, so that nothing runs for it."""
         return self.view_offset(node) is not None
 
     def viewed(self, node: Node) -> int | None:

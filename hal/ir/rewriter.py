@@ -123,12 +123,12 @@ class GraphRewriter:
         return self._inferred(op, inputs, op.bind(dispatch.freeze(params)))
 
     def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: NodeOrigin) -> bool:
-        """Whether the device has a native kernel for an op on operands of the new graph."""
+        """Return whether the device has a native kernel for an op on operands of the new graph."""
         bound = op.bind(dispatch.freeze(params))
         return self._is_native(op, inputs, self._inferred(op, inputs, bound, place.device.stand_ins), bound, place)
 
     def can_write(self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Spec]) -> bool:
-        """Whether the device has a native kernel for an old node that writes outputs of these layouts."""
+        """Return whether the device has a native kernel for an old node that writes outputs of these layouts."""
         return self._is_native(node.op, inputs, outputs, node.bound, node.place)
 
     def _inferred(
@@ -150,7 +150,7 @@ class GraphRewriter:
 
 
 def can_fuse(node: Node) -> bool:
-    """Whether a node's device may have kernels for groups of ops, and may round differently from ops run one by one."""
+    """Return whether a node's device may have kernels for groups of ops, and may round differently from ops run one by one."""
     if node.origin is None or not node.origin.device.features & Feature.LOWERING:
         return False
     return not node.origin.device.capabilities.reference

@@ -37,7 +37,7 @@ class ProgramBuild:
     """Digest of text and compiler options."""
     seconds: float
     compiled: bool
-    """Whether it was compiled, not loaded from the disk cache."""
+    """True if it was compiled, not loaded from the disk cache."""
 
 
 class KernelLibrary(Protocol):
@@ -49,7 +49,7 @@ class KernelLibrary(Protocol):
 
     @property
     def ready_when_built(self) -> bool:
-        """Whether compilation is complete after the build, not only at the first launch."""
+        """True if compilation is complete after the build, not only at the first launch."""
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
@@ -118,7 +118,7 @@ class KernelOverrides:
         self.under_test: frozenset[str] = frozenset()
         """Files being checked, used regardless of their verdict."""
         self.shipped_only = False
-        """Whether to ignore all changed files, for a comparison."""
+        """True if to ignore all changed files, for a comparison."""
         self._verdicts: dict[str, Verdict] | None = None
 
     def names(self) -> list[str]:

@@ -79,7 +79,7 @@ class Methods:
     def all(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where every element is non-zero."""
     def allclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
-        """Whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
+        """Return whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
     def amax(self, dim: Any = ..., keepdim: bool = ...) -> Self:
         """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     def amin(self, dim: Any = ..., keepdim: bool = ...) -> Self:

@@ -79,7 +79,7 @@ class Schema:
 
     @property
     def returns_tuple(self) -> bool:
-        """Whether a call returns a tuple rather than its only result."""
+        """True if a call returns a tuple rather than its only result."""
         return len(self.outputs) > 1 or self.variadic_outputs or bool(self.mutates)
 
 

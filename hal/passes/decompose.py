@@ -41,7 +41,7 @@ def _inline(rewriter: GraphRewriter, node: Node) -> None:
 
 
 def _is_composed(graph: Graph, node: Node, answers: dict[Any, bool]) -> bool:
-    """Whether a node runs as the ops of its decomposition. `answers` holds those given before: layers repeat."""
+    """Return whether a node runs as the ops of its decomposition. `answers` holds those given before: layers repeat."""
     if node.op.decompose is None or graph.is_view(node):
         return False
     if node.op.index_range is not None and is_debug():

@@ -42,7 +42,7 @@ class QuarantineEntry:
     date: str
     """Day of the failure, in ISO 8601."""
     fatal: bool = False
-    """Whether the device or the process crashed. Later checks under this driver then leave the kernel out."""
+    """True if the device or the process crashed. Later checks under this driver then leave the kernel out."""
 
     @property
     def reason(self) -> str:

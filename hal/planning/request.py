@@ -28,5 +28,5 @@ class Request(NamedTuple):
 
     @property
     def has_empty_input(self) -> bool:
-        """Whether an input is a tensor without elements, which kernels do not accept."""
+        """True if an input is a tensor without elements, which kernels do not accept."""
         return any(isinstance(s, Spec) and not s.size for s in self.inputs)

@@ -49,7 +49,7 @@ class Resolution:
     """Chosen step; None until it is found."""
     outputs: tuple[Spec, ...] = ()
     recordable: bool = False
-    """Whether a run consists of launches only, so that a device can record it."""
+    """True if a run consists of launches only, so that a device can record it."""
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 
@@ -70,12 +70,12 @@ class Resolution:
 
     @property
     def is_native(self) -> bool:
-        """Whether a kernel of the backend computes the whole op."""
+        """True if a kernel of the backend computes the whole op."""
         return self.step is ResolutionStep.NATIVE
 
     @property
     def is_composed(self) -> bool:
-        """Whether the op runs as the ops of its decomposition."""
+        """True if the op runs as the ops of its decomposition."""
         return self.step is ResolutionStep.COMPOSED
 
     def __iter__(self) -> Iterator[Resolution]:

@@ -22,7 +22,7 @@ class LiveInterval(NamedTuple):
     first: int
     last: int
     front: bool = False
-    """Whether they must start where their block starts, because they are passed as a handle without an offset."""
+    """True if they must start where their block starts, because they are passed as a handle without an offset."""
 
 
 @dataclass(frozen=True, slots=True)

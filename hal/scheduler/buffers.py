@@ -33,7 +33,7 @@ class BufferAllocation(Generic[D]):
     source: int | None = None
     """Input of the graph that it stores at first; None for other memory."""
     output: bool = False
-    """Whether it stores an output of the graph at the end."""
+    """True if it stores an output of the graph at the end."""
 
 
 @dataclass(slots=True)

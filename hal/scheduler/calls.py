@@ -33,7 +33,7 @@ class NodeCall(NamedTuple):
     workspace: tuple[int, ...]
     """Bytes of each temporary; their handles follow the outputs."""
     direct: bool
-    """Whether `run` takes all arguments as a flat list, like a launch, rather than as (inputs, outputs)."""
+    """True if `run` takes all arguments as a flat list, like a launch, rather than as (inputs, outputs)."""
     node: Node
     resolution: Resolution
     link: WorkerLink | None = None

@@ -131,7 +131,7 @@ class _Participants:
         self.devices = list(dict.fromkeys((*self.sent, *self.received)))
         self.collective = Trait.COLLECTIVE in node.op.traits
         self.relayed = not self.collective and not _overlaps(self.devices, graph.tensor(node.outputs[0]).nbytes)
-        """Whether it is a transfer through the host."""
+        """True if it is a transfer through the host."""
 
 
 def _overlaps(devices: Sequence[Device], nbytes: int) -> bool:

@@ -26,7 +26,7 @@ class BoundCall(NamedTuple):
     device: Device
     run: Callable[[], None]
     recorded: bool
-    """Whether the call is recorded in a command buffer of the device."""
+    """True if the call is recorded in a command buffer of the device."""
     node: Node | None = None
     """None for copies."""
     on_worker: Callable[[Streams], None] | None = None

@@ -28,7 +28,7 @@ class WriteBack(NamedTuple):
     value: int
     target: int
     staged: bool
-    """Whether it is copied through temporary memory, because an earlier copy may overwrite it."""
+    """True if it is copied through temporary memory, because an earlier copy may overwrite it."""
 
 
 class Owner(NamedTuple):

@@ -55,7 +55,7 @@ class Span(NamedTuple):
     busy: int
     """Time for which the device worked."""
     virtual: bool
-    """Whether the clock is simulated."""
+    """True if the clock is simulated."""
 
 
 class Timeline(NamedTuple):

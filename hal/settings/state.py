@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def deterministic(self) -> bool:
-        """Whether sums run in a fixed order even if that is much slower."""
+        """True if sums run in a fixed order even if that is much slower."""
         return self._deterministic
 
     @deterministic.setter
@@ -60,7 +60,7 @@ class Settings:
 
     @property
     def index_checks(self) -> bool:
-        """Whether eager calls on CPUs check indices."""
+        """True if eager calls on CPUs check indices."""
         return self._index_checks
 
     @index_checks.setter

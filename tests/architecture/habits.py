@@ -26,7 +26,7 @@ HABITS: dict[str, tuple[str, re.Pattern[str]]] = {
             r"(?<![.!?:] )(?<!^)\bwhat\b(?! (?:if|about)\b)(?![^.!?]*\?)",
             re.MULTILINE,
         ),
-        "opens with what": ("a sentence begins with its subject or verb", r"^(?:What|Those|The same)\b", 0),
+        "opens with what": ("a sentence begins with its subject or verb", r"^(?:What|Whether|Those|The same)\b", 0),
         "of which": (
             "one sentence for each statement",
             r"\bof (?:which|whose|these|those)\b",

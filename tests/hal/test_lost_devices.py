@@ -29,7 +29,7 @@ class FragileBackend(NumpyBackend):
 
     lost = False
     stays_away = False
-    """Whether it can no longer be opened."""
+    """True if it can no longer be opened."""
 
     def is_lost(self) -> bool:
         return self.lost

@@ -132,7 +132,7 @@ def _replay_sample(
 def _is_rounding(
     entry: Any, call: Callable[..., Any], sample: Any, ours: Any, theirs: Any, arguments: Any, differentiable: bool
 ) -> bool:
-    """Whether results and gradients are as near to those in float64 as PyTorch's, so that it may be PyTorch that is off."""
+    """Return whether results and gradients are as near to PyTorch's in float64 as PyTorch's own, so that PyTorch may be off."""
     results = [t for t in leaves(theirs) if isinstance(t, torch.Tensor)]
     if (
         is_random(entry)

@@ -40,11 +40,11 @@ class Case:
     settings: Mapping[str, Any]
     flags: Mapping[str, bool] = field(default_factory=dict)
     groups: bool = False
-    """Whether the second parameter is in a group with a rate of its own."""
+    """True if the second parameter is in a group with a rate of its own."""
     exchange: str = ""
     """`from` or `to`: half-way a new optimizer continues from PyTorch's state dict, or PyTorch's from ours."""
     named: bool = False
-    """Whether parameters come with names."""
+    """True if parameters come with names."""
 
     @property
     def text(self) -> str:

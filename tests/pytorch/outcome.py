@@ -26,7 +26,7 @@ class Outcome:
 
     @property
     def is_fine(self) -> bool:
-        """Whether nothing is left to do about it."""
+        """True if nothing is left to do about it."""
         return self.verdict in _FINE
 
 

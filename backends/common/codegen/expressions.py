@@ -61,7 +61,7 @@ class Expression:
     """Templates by kind of operand: float, int, uint, bool."""
     arity: int
     predicate: bool = False
-    """Whether the result is a condition, stored as bool."""
+    """True if the result is a condition, stored as bool."""
     params: tuple[str, ...] = ()
 
 

@@ -44,7 +44,7 @@ class RowUpdate(NamedTuple):
     column: int
     """Stride of the source between columns."""
     distinct: bool
-    """Whether all indices are distinct."""
+    """True if all indices are distinct."""
 
     @property
     def items(self) -> int:

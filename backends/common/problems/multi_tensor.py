@@ -31,7 +31,7 @@ class SlotOperand:
     dtype: DType
     read_only: bool = False
     single: bool = False
-    """Whether it has one element, broadcast to the slot's other tensors."""
+    """True if it has one element, broadcast to the slot's other tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class SlotSteps:
     writes: tuple[tuple[int, int], ...]
     """Pairs of an operand and the value written to it, cast to its dtype."""
     relaxed: bool = False
-    """Whether compilers may round a product and the sum that takes it once, and quotients and roots as the device does."""
+    """True if compilers may round a product and the sum that takes it once, and quotients and roots as the device does."""
 
     @property
     def reads(self) -> int:

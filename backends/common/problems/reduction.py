@@ -51,7 +51,7 @@ class Axes:
 
     @property
     def by_rows(self) -> bool:
-        """Whether memory is contiguous along the terms of a result (row reduction), not across results (column reduction)."""
+        """True if memory is contiguous along the terms of a result (row reduction), not across results (column reduction)."""
         return self.reduced[1][1] == 1 or self.kept[1][1] != 1 or self.kept[1][0] == 1
 
 

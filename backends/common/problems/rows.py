@@ -27,7 +27,7 @@ class StridedRows:
 
     @property
     def contiguous(self) -> bool:
-        """Whether rows are contiguous in every operand."""
+        """True if rows are contiguous in every operand."""
         return all(step == 1 for step in self.steps)
 
 

@@ -58,7 +58,7 @@ class MemoryImporter:
         self._device = device
         self._driver = driver
         self._keeps_descriptors: bool | None = None
-        """Whether this driver owns (and closes) imported descriptors; None until `learn` has found out."""
+        """True if this driver owns (and closes) imported descriptors; None until `learn` has found out."""
 
     def accepts(self, kind: HandleType) -> bool:
         """Return whether the device has the extension and the loader has its functions."""

@@ -43,7 +43,7 @@ class PeerCopies:
         """Exchangers of groups whose first device this is, None if exchanges fail, with objects that keep keys alive."""
         self._exportable: ExportedMemory | None = None
         self._opened = False
-        """Whether exported memory has been requested."""
+        """True if exported memory has been requested."""
         self._lock = threading.Lock()
 
     def accepts(self, peer: PeerCopies) -> bool:

@@ -32,7 +32,7 @@ class Strategy:
     """Passes of each replica per step: micro-batches of a pipeline, or steps of gradient accumulation."""
     shard: str = "none"
     recompute: bool = False
-    """Whether layers keep only their inputs for the backward pass, and are recomputed."""
+    """True if layers keep only their inputs for the backward pass, and are recomputed."""
 
     @property
     def devices(self) -> int:

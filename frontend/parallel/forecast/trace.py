@@ -34,9 +34,9 @@ class TraceKey(NamedTuple):
     split: int = 1
     """Devices among which layers are split."""
     recompute: bool = False
-    """Whether layers keep only their inputs, and are recomputed in the backward pass."""
+    """True if layers keep only their inputs, and are recomputed in the backward pass."""
     accumulate: bool = False
-    """Whether gradients are accumulated over passes."""
+    """True if gradients are accumulated over passes."""
 
 
 class GradientEvent(NamedTuple):

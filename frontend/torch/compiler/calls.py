@@ -23,7 +23,7 @@ class TableCall(NamedTuple):
     dropped: tuple[int, ...]
     """Positions of arguments that table functions do not take."""
     creates: bool
-    """Whether the overload creates tensors and takes a device."""
+    """True if the overload creates tensors and takes a device."""
 
     def __call__(self, device: Device, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Compute the result. Raises UnsupportedArgumentsError for arguments that the function does not cover."""

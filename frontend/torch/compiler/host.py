@@ -48,7 +48,7 @@ class HostTensors:
         backend = device.backend
         self._addresses = backend if device.imports is not None and isinstance(backend, SupportsDeviceAddress) else None
         self._is_shared = False
-        """Whether this call used memory shared with PyTorch."""
+        """True if this call used memory shared with PyTorch."""
 
     def spec(self, x: torch.Tensor) -> Spec:
         """Return the layout with which an argument is recorded."""

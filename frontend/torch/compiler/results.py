@@ -66,7 +66,7 @@ class InputView(NamedTuple):
     spec: Spec
     offset: int
     is_argument: bool
-    """Whether PyTorch expects the argument, rather than a view of it."""
+    """True if PyTorch expects the argument, rather than a view of it."""
 
     def __call__(self, run: ProgramRun) -> torch.Tensor:
         x: torch.Tensor = run.arguments[self.position]

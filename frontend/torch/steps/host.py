@@ -55,9 +55,9 @@ class HostProgram:
         self.written: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         """CPU tensors from outside that the step writes to, with copies of their former elements."""
         self.decides = False
-        """Whether Python branches on a number, so that a run may differ from the recorded path."""
+        """True if Python branches on a number, so that a run may differ from the recorded path."""
         self.acts_outside = False
-        """Whether the step has an effect that cannot be undone, such as advancing a scheduler."""
+        """True if the step has an effect that cannot be undone, such as advancing a scheduler."""
         self._arguments = arguments
 
     def new_slot(self) -> Slot:

@@ -47,7 +47,7 @@ class _Entry:
     steps: list[RecordedStep] = field(default_factory=list)
     """One step for each set of guards, the latest last."""
     is_eager: bool = False
-    """Whether calls of this signature cannot be replayed."""
+    """True if calls of this signature cannot be replayed."""
     failures: int = 0
 
 

@@ -53,7 +53,7 @@ class RecordedStep:
         self.guards = guards
         self.host: HostProgram = watch.program
         self.confirmed = False
-        """Whether a second recording was equal."""
+        """True if a second recording was equal."""
         self._inputs = watch.inputs
         self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
         self._known = frozenset(m.storage._cdata for m in watch.memories.values())

@@ -81,7 +81,7 @@ def _window_gradient(g: Any, x_spec: Spec, *, shape: Any, strides: Any, offset: 
 
 
 def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether a layout may reach an element twice. It does not if each step passes over all that shorter steps reach."""
+    """Return whether a layout may reach an element twice. It does not if each step passes over all that shorter steps reach."""
     reach = 0
     for step, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if step <= reach:

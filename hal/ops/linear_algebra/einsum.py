@@ -143,7 +143,7 @@ def _in_order(labels: list[Label], output: Labels) -> list[Label]:
 
 
 def _agrees(labels: Labels, output: Labels) -> bool:
-    """Whether labels that the result has come in its order."""
+    """Return whether labels that the result has come in its order."""
     return [label for label in output if label in labels] == [label for label in labels if label in output]
 
 

@@ -47,7 +47,7 @@ def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
 
 
 def is_vector(A: Any, B: Any) -> bool:
-    """Whether the right side of a system consists of vectors: it has one axis, or the shape of `A` without its last."""
+    """Return whether the right side of a system consists of vectors: it has one axis, or the shape of `A` without its last."""
     return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1])))
 
 

@@ -150,5 +150,5 @@ def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 @composite()
 def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
+    """Return whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
     return bool(all_(isclose(x, y, rtol, atol, equal_nan)).item())

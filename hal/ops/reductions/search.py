@@ -149,7 +149,7 @@ def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool =
 
 @composite(method=False)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
+    """Return whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
     if not hasattr(elements, "spec"):
         elements = full((), elements, device=test_elements.device)
     if not hasattr(test_elements, "spec"):

@@ -67,7 +67,7 @@ def _extreme(dtype: DType, largest: bool) -> float | int:
 
 
 def _swapped(a: Any, b: Any, i: Any, j: Any, descending: bool) -> Any:
-    """Whether element (b, j) comes before (a, i): positions decide between equal elements."""
+    """Return whether element (b, j) comes before (a, i): positions decide between equal elements."""
     before = greater(b, a) if descending else less(b, a)
     same = equal(a, b)
     if a.dtype.kind == "float":

@@ -104,7 +104,7 @@ class _Grouping:
             self._merge(a, b)
 
     def _holds_terms(self, k: int, before: _Group) -> bool:
-        """Whether node `k` adds a later term to a large sum that `before` accumulates in place."""
+        """Return whether node `k` adds a later term to a large sum that `before` accumulates in place."""
         node = self._graph.nodes[k]
         if not self._accumulates(node) or self._graph.tensor(node.outputs[0]).nbytes <= _MAX_HELD:
             return False
@@ -113,12 +113,12 @@ class _Grouping:
 
     @staticmethod
     def _accumulates(node: Node) -> bool:
-        """Whether a node adds or multiplies a tensor into its first operand."""
+        """Return whether a node adds or multiplies a tensor into its first operand."""
         commutes = Trait.COMMUTATIVE in node.op.traits
         return commutes and node.replaces == (0,) and len(node.reads) == len(node.inputs)
 
     def _is_worth_repeating(self, first: _Group, second: _Group) -> bool:
-        """Whether to compute a group of a smaller shape again for each element of the larger group, its only user."""
+        """Return whether to compute a group of a smaller shape again for each element of the larger group, its only user."""
         graph = self._graph
         nodes = [graph.nodes[k] for k in first.nodes]
         if len(nodes) > _MAX_REPEATED or any(Trait.CHEAP not in n.op.traits for n in nodes):
@@ -142,7 +142,7 @@ class _Grouping:
                 group.needs.add(a)
 
     def _depends(self, group: int, on: set[int]) -> bool:
-        """Whether a group reads, directly or through others, from one of `on`."""
+        """Return whether a group reads, directly or through others, from one of `on`."""
         first = min(self._groups[u].nodes[0] for u in on)
         pending, seen = [group], {group}
         while pending:
@@ -222,10 +222,10 @@ def numbered_steps(nodes: Sequence[Node], numbers: dict[Any, int]) -> tuple[Grou
 
 
 def broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
-    """Whether a shape broadcasts to another without changing it."""
+    """Return whether a shape broadcasts to another without changing it."""
     return len(small) <= len(large) and all(n in (1, m) for n, m in zip(reversed(small), reversed(large), strict=False))
 
 
 def may_end(node: Node) -> bool:
-    """Whether a group may end with this node: a reduction over given axes."""
+    """Return whether a group may end with this node: a reduction over given axes."""
     return Trait.FUSIBLE_REDUCTION in node.op.traits and node.bound["axis"] is not None

@@ -68,7 +68,7 @@ class _Search:
                     self.replacements.add(match)
 
     def _is_root(self, node: Node) -> bool:
-        """Whether a node computes one used result, in one floating-point dtype, on a device that fuses ops."""
+        """Return whether a node computes one used result, in one floating-point dtype, on a device that fuses ops."""
         if not can_fuse(node):
             return False
         graph = self._graph
@@ -112,7 +112,7 @@ class _Search:
             value = node.outputs[0]
 
     def _may_follow(self, root: int, steps: Sequence[int], own: set[int], epilogue: EpiloguePattern) -> bool:
-        """Whether the last of `steps` can be computed where the root's result is stored."""
+        """Return whether the last of `steps` can be computed where the root's result is stored."""
         graph = self._graph
         node = graph.nodes[steps[-1]]
         if Trait.POINTWISE not in node.op.traits:
@@ -126,7 +126,7 @@ class _Search:
         return all(self._lies_beside(v, step, result) for v in set(node.reads) - own)
 
     def _lies_beside(self, v: int, step: Spec, result: Spec) -> bool:
-        """Whether an operand has one element, one for each element of the step's result, or one for each column."""
+        """Return whether an operand has one element, one for each element of the step's result, or one for each column."""
         spec = self._graph.specs[v]
         if not isinstance(spec, Spec) or spec.dtype is not result.dtype:
             return False

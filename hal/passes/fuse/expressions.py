@@ -122,14 +122,14 @@ class Expressions:
         return self.graph.producer(self.strip(term).value)
 
     def is_product(self, term: Term) -> bool:
-        """Whether a term reads as a product of other terms."""
+        """Return whether a term reads as a product of other terms."""
         node = self.node(term)
         if node is None or node.op.name not in _PRODUCTS:
             return False
         return bool(_power(node)) if node.op.name == "pow" else True
 
     def is_sum(self, term: Term) -> bool:
-        """Whether a term reads as a sum of other terms."""
+        """Return whether a term reads as a sum of other terms."""
         node = self.node(term)
         return node is not None and node.op.name in _SUMS
 
@@ -216,7 +216,7 @@ class Expressions:
         return max(math.prod(shape[a] for a in self.reduced_axes(node)), 1)
 
     def _is_private(self, term: Term, blocked: tuple[int, ...]) -> bool:
-        """Whether only one node reads a term, so that nothing else needs its value."""
+        """Return whether only one node reads a term, so that nothing else needs its value."""
         while self._uses(term.value) == 1 and term.value not in blocked:
             inner = self.through_view(term)
             if inner is None:
@@ -248,7 +248,7 @@ def kind_of(node: Node) -> str:
 
 
 def is_reduction(node: Node) -> bool:
-    """Whether a node combines elements over `axis`."""
+    """Return whether a node combines elements over `axis`."""
     return Trait.FUSIBLE_REDUCTION in node.op.traits or node.op.family == "reduction"
 
 

@@ -46,7 +46,7 @@ class _Call(NamedTuple):
     text: str
     """The steps as text, because in Python 1 == 1.0 == True and 0.0 == -0.0."""
     early: bool
-    """Whether all members can run at the first one's place: what they read is there, and stays there."""
+    """True if all members can run at the first one's place: what they read is there, and stays there."""
 
 
 class _Grouping:
@@ -146,7 +146,7 @@ class _Grouping:
         return call, _Member(node, tuple(node.inputs[i] for i in lists))
 
     def _stays(self, value: int) -> bool:
-        """Whether a value is there for the whole step, in an input of the graph or in what devices have gathered."""
+        """Return whether a value is there for the whole step, in an input of the graph or in what devices have gathered."""
         root = self._graph.root(value)
         made = self._graph.producer(root)
         return root < self._graph.inputs or (

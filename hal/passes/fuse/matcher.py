@@ -35,13 +35,13 @@ class Matcher:
         """The numbers for which wildcards stand."""
 
     def matches(self, pattern: int, subject: int) -> bool:
-        """Whether two values match; `values` and `numbers` then say how."""
+        """Return whether two values match; `values` and `numbers` then say how."""
         return self._match(self._pattern.whole(pattern), self._subject.whole(subject))
 
     # --- kinds of terms ---------------------------------------------------------------------------------------------
 
     def _match(self, p: Term, s: Term, sign: float = 1.0) -> bool:
-        """Whether `p` is `s` times `sign`."""
+        """Return whether `p` is `s` times `sign`."""
         return self._match_term(p, s) if sign == 1.0 else self._match_product(p, s, sign)
 
     def _match_term(self, p: Term, s: Term) -> bool:
@@ -176,7 +176,7 @@ class Matcher:
     # --- assignments ------------------------------------------------------------------------------------------------
 
     def _assign_factors(self, pattern: list[Factor], found: list[Factor]) -> bool:
-        """Whether the factors match in some order."""
+        """Return whether the factors match in some order."""
         if not pattern:
             return True
         first, *rest = pattern
@@ -195,7 +195,7 @@ class Matcher:
         return self._match_term(p.term, s.term)
 
     def _assign_terms(self, pattern: list[tuple[float, Term]], found: list[tuple[float, Term]]) -> bool:
-        """Whether the terms match in some order."""
+        """Return whether the terms match in some order."""
         if not pattern:
             return True
         (sign, first), *rest = pattern
@@ -232,7 +232,7 @@ class Matcher:
 
 
 def close(number: float, pattern: float) -> bool:
-    """Whether a number is a pattern's constant, within rounding."""
+    """Return whether a number is a pattern's constant, within rounding."""
     return math.isclose(number, pattern, rel_tol=_CLOSE)
 
 

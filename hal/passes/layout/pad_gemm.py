@@ -75,14 +75,14 @@ class _Padding:
         return None
 
     def _read_by_losses(self, value: int) -> bool:
-        """Whether only losses read a value, as it is or reshaped."""
+        """Return whether only losses read a value, as it is or reshaped."""
         return not self._leaves(value) and all(
             n.op.family == "loss" or (n.op is OPS["reshape"] and self._read_by_losses(n.outputs[0]))
             for n in self._graph.users(value)
         )
 
     def _leaves(self, value: int) -> bool:
-        """Whether a value or a view of it is a result of the graph, whose layout was recorded and must stay."""
+        """Return whether a value or a view of it is a result of the graph, whose layout was recorded and must stay."""
         return self._graph.is_live_out(value) or any(
             n.op.view is not None and self._leaves(n.outputs[0]) for n in self._graph.users(value)
         )

@@ -83,13 +83,13 @@ class _Demand:
         return None if view is None else self._traced(source, place(target, view))
 
     def _admits(self, value: int, target: Spec) -> bool:
-        """Whether a result may have the layout `target`: no user depends on the present one."""
+        """Return whether a result may have the layout `target`: no user depends on the present one."""
         spec, node = self._graph.tensor(value), self._graph.producer(value)
         rows = spec.ndim >= 2 and spec.strides == contiguous_strides(spec.shape) and target.strides[-1] == 1
         return rows and node is not None and not node.replaces and self._keeps_views(value, target)
 
     def _keeps_views(self, value: int, spec: Spec) -> bool:
-        """Whether views of a value stay views if its layout is `spec`, and its other users take any layout."""
+        """Return whether views of a value stay views if its layout is `spec`, and its other users take any layout."""
         if self._graph.is_live_out(value):
             return False
         for node in self._graph.users(value):
@@ -111,5 +111,5 @@ class _Demand:
 
 
 def _writes_any_layout(node: Node) -> bool:
-    """Whether the device's kernels for an op read and write tensors of any layout."""
+    """Return whether the device's kernels for an op read and write tensors of any layout."""
     return node.origin is not None and node.op.name in node.device.capabilities.strided_ops

@@ -114,7 +114,7 @@ def _add(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
 
 
 def _is_neutral(operands: _Operands, x: Operand, added: Operand) -> bool:
-    """Whether a term is a zero that changes no `x`: among floats, only -0."""
+    """Return whether a term is a zero that changes no `x`: among floats, only -0."""
     number = operands.number(added)
     if number is None or number != 0:
         return False
@@ -189,7 +189,7 @@ _EXPONENT = {dtypes.float16: 5, dtypes.bfloat16: 8, dtypes.float32: 8, dtypes.fl
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
-    """Whether `wide` represents every value of `narrow` exactly."""
+    """Return whether `wide` represents every value of `narrow` exactly."""
     if narrow is wide or narrow.kind == "bool":
         return True
     if wide.kind == "bool":

@@ -90,7 +90,7 @@ def _uncopied(rewriter: GraphRewriter, node: Node) -> list[Operand]:
 
 
 def _leaves(graph: Graph, value: int) -> bool:
-    """Whether a value or a view of it is a result of the graph."""
+    """Return whether a value or a view of it is a result of the graph."""
     return graph.is_live_out(value) or any(
         graph.is_view(n) and _leaves(graph, n.outputs[0]) for n in graph.users(value)
     )

@@ -60,7 +60,7 @@ class _Folding:
                 self._foldable.update(node.outputs)
 
     def covers(self, node: Node) -> bool:
-        """Whether the results of a node are known."""
+        """Return whether the results of a node are known."""
         return node.outputs[0] in self._foldable
 
     def values_to_hold(self) -> list[int]:
@@ -156,7 +156,7 @@ class _Folding:
         return _as_python(array.device.download(array.ref).reshape(-1)[0], spec)
 
     def _same_result(self, node: Node, inputs: tuple[Operand, ...]) -> bool:
-        """Whether a pointwise op computes in the same dtype and shape on other operands."""
+        """Return whether a pointwise op computes in the same dtype and shape on other operands."""
         specs = tuple(self._graph.spec_of(x) for x in inputs)
         if not any(isinstance(s, Spec) for s in specs):
             return False

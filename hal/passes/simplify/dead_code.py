@@ -22,7 +22,7 @@ def remove_dead_code(graph: Graph) -> Graph:
 
 
 def _serves_others(node: Node) -> bool:
-    """Whether a node is a collective that members in other processes take part in."""
+    """Return whether a node is a collective that members in other processes take part in."""
     if Trait.COLLECTIVE not in node.op.traits:
         return False
     communicator = node.bound["communicator"]

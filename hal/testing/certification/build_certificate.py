@@ -48,7 +48,7 @@ class KitRun:
     """Skipped case in which an earlier process ended; empty if there is none."""
     complete: bool
     kept: bool = True
-    """Whether the quarantine stays in effect after the run. If not, the verdict applies to the first report."""
+    """True if the quarantine stays in effect after the run. If not, the verdict applies to the first report."""
 
 
 def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> Certificate:

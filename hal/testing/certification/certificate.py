@@ -52,7 +52,7 @@ class Finding:
     now: str
     """State after the run."""
     right: bool
-    """Whether the case passes with the quarantine in effect."""
+    """True if the case passes with the quarantine in effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Certificate:
     unsupported: int
     expected_failures: int
     complete: bool
-    """Whether all cases ran; False if the device was lost before the last case."""
+    """True if all cases ran; False if the device was lost before the last case."""
     results: Mapping[str, Mapping[str, OpResult]]
     """Results by op and dtype; `any` for checks without a particular dtype."""
     findings: tuple[Finding, ...] = ()

@@ -29,7 +29,7 @@ class Diagnosis:
 
     entries: tuple[QuarantineEntry, ...] = ()
     reproducible: bool = True
-    """Whether the case fails again when repeated."""
+    """True if the case fails again when repeated."""
 
 
 def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -> Diagnosis:

@@ -51,7 +51,7 @@ class KitReport:
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes of all cases that ran and were not expected to fail, in order."""
     lost: bool = False
-    """Whether the run ended early because the device was lost."""
+    """True if the run ended early because the device was lost."""
 
     @property
     def ok(self) -> bool:

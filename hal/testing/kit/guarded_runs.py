@@ -23,7 +23,7 @@ class GuardedPlacement(NamedTuple):
     lead: int
     """Number of elements between the start of the buffer and the output."""
     strided: bool
-    """Whether there are gaps between the elements."""
+    """True if there are gaps between the elements."""
     name: str
 
 

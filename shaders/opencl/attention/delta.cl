@@ -14,7 +14,7 @@
 #ifndef QUERIES
 #define QUERIES 64
 #endif
-// Whether features are contiguous, in whole aligned vectors of four.
+// True if features are contiguous, in whole aligned vectors of four.
 #ifndef ALIGNED_ROWS
 #define ALIGNED_ROWS 0
 #endif

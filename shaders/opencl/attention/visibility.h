@@ -30,7 +30,7 @@
 #define MASK_BIAS(query, key) LOAD(MASK_DTYPE, mask, (query) * mask_row + (key) * mask_column)
 #endif
 #define VISIBLE(query, key) ((query) < t && (key) < s && CAUSAL_VISIBLE(query, key) && MASK_KEEPS(query, key))
-// Whether all pairs of a block of `rows` queries by `columns` keys are visible, so that no pair has to be tested.
+// True if all pairs of a block of `rows` queries by `columns` keys are visible, so that no pair has to be tested.
 #if MASK
 #define ALL_VISIBLE(query, rows, key, columns) false
 #else

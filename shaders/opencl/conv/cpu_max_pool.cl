@@ -35,7 +35,7 @@ typedef struct {
 #define STRIDES(name) const long name##_image, const long name##_channel, const long name##_row, const long name##_column
 #define PLANE_OF(name, plane) \
     (name + name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
-// Whether `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
+// True if `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
 #define REPLACES(later, value) (((later) > (value)) | ((later) != (later)))
 
 // A frame has some vectors to spare at its end, so its rows may be filled by whole vectors.

@@ -29,7 +29,7 @@ typedef CONCAT(MASK, HALF) Choice;
     if (left == WIDTH) { LOAD_CONTIGUOUS(DTYPE, r, p) } else { LOAD_CONTIGUOUS_PART(DTYPE, r, p) }
 #define STORE_ROW(r, p) \
     if (left == WIDTH) { STORE_CONTIGUOUS(DTYPE, r, p) } else { STORE_CONTIGUOUS_PART(DTYPE, r, p) }
-// Whether `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
+// True if `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
 #define REPLACES(later, value) (((later) > (value)) | ((later) != (later)))
 
 __kernel NO_AUTOVEC void max_pool_2x2(__global const STORAGE(DTYPE) *x, const ulong x_offset,

@@ -141,7 +141,7 @@ static inline void transform_tiles(__global const REAL *plane, __global const in
     }
 }
 
-// Whether two rows of 2 * VECTORS vectors are finite: 0 times an infinity or a NaN is NaN.
+// True if two rows of 2 * VECTORS vectors are finite: 0 times an infinity or a NaN is NaN.
 static inline bool all_finite(__private const V *lines) {
     V zeros = (V)(0);
 #pragma unroll

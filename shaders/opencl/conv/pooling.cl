@@ -34,7 +34,7 @@ typedef struct {
 #define PLANE_OF(name, plane) \
     ((long)name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
 
-// Whether `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
+// True if `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
 static inline bool replaces(const REAL later, const REAL value) { return later > value || isnan(later); }
 
 __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,

@@ -45,7 +45,7 @@
 #define READ(p, i) LOADV(DTYPE, (p) + (i) * WIDTH)
 #endif
 
-// Whether term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller position.
+// True if term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller position.
 static inline int precedes(T a, ulong i, T b, ulong j) {
     if (i == NOWHERE || j == NOWHERE) return j == NOWHERE;
     const int a_nan = a != a, b_nan = b != b;
@@ -54,7 +54,7 @@ static inline int precedes(T a, ulong i, T b, ulong j) {
     return i < j;
 }
 
-// Whether a later term wins: by a better value, or by being the first NaN.
+// True if a later term wins: by a better value, or by being the first NaN.
 static inline int surpasses(T a, T best) { return a BETTER best || (a != a && best == best); }
 
 // The best (value, place) of the LANES work-items that share a row; only the first has it.

@@ -49,9 +49,9 @@ class MmaTile:
     stages: int
     """Column blocks in local memory at once (software pipeline)."""
     rows_in_registers: bool
-    """Whether the fragments of row operands stay in registers; only possible with one term."""
+    """True if the fragments of row operands stay in registers; only possible with one term."""
     wgmma: bool = False
-    """Whether warpgroups multiply, using Hopper's wgmma."""
+    """True if warpgroups multiply, using Hopper's wgmma."""
     terms: int = 1
     """Bfloat16 terms per element."""
     groups: int = 0
@@ -102,7 +102,7 @@ class MmaTiles:
     grad_keys: MmaTile
     """Tile for the gradients of keys and values."""
     fuse_dk_dv: bool = True
-    """Whether the accumulators of dk and dv fit into registers at the same time."""
+    """True if the accumulators of dk and dv fit into registers at the same time."""
 
     def local_memory(self, call: AttentionCall) -> int:
         """Return the local memory of the kernel that needs most, in bytes."""

@@ -58,7 +58,7 @@ class Exchange(NamedTuple):
     operation: str = ""
     """Reduction of the participants' contributions: sum, largest or smallest; empty if data is only moved."""
     gathers: bool = True
-    """Whether participants receive the parts of others; False if reduced parts stay with their owners."""
+    """True if participants receive the parts of others; False if reduced parts stay with their owners."""
     result_start: int = 0
     """Start of this participant's reduced part in the target."""
 

@@ -63,7 +63,7 @@ class _PackedProduct:
     taps: tuple[_TapAxis, _TapAxis]
     output: OutputIndex
     separate: bool = False
-    """Whether the k axis of a phase has only taps that contribute to it; a tile then has rows of a single phase."""
+    """True if the k axis of a phase has only taps that contribute to it; a tile then has rows of a single phase."""
 
     @property
     def tables(self) -> int:

@@ -49,7 +49,7 @@ class TileConfig:
     """16-bit terms per element on tensor cores; 0 if elements are multiplied directly."""
     tensor_cores: bool = False
     asynchronous: bool = False
-    """Whether slices are copied asynchronously."""
+    """True if slices are copied asynchronously."""
     item_width: int = 8
     """Columns of a block that a work-item holds: 8 or 4."""
 

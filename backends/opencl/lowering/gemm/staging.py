@@ -18,7 +18,7 @@ class Staging:
     nbytes: int
     """Bytes per copy."""
     ragged: bool = False
-    """Whether a line ends within a copy."""
+    """True if a line ends within a copy."""
 
 
 def choose(

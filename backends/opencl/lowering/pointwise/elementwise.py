@@ -56,9 +56,9 @@ class _Space:
     width: int
     """Elements of a chunk, the unit that a work-item computes at a time."""
     aligned: bool
-    """Whether every chunk starts at a multiple of its size in memory."""
+    """True if every chunk starts at a multiple of its size in memory."""
     wide: bool
-    """Whether indices need 64 bits."""
+    """True if indices need 64 bits."""
     operands: tuple[ElementwiseOperand, ...]
 
     @property

@@ -28,7 +28,7 @@ class LayerSteps:
     size: int
     reverse: bool
     keep_gates: bool = False
-    """Whether an LSTM stores its gates for the gradient."""
+    """True if an LSTM stores its gates for the gradient."""
 
     @property
     def gates(self) -> int:

@@ -62,7 +62,7 @@ class RowTile:
     rows_each: int
     """Rows that a group processes in sequence."""
     aligned: bool = False
-    """Whether every vector is aligned to its size."""
+    """True if every vector is aligned to its size."""
 
 
 @dataclass(frozen=True, slots=True)

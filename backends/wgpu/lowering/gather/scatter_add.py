@@ -42,7 +42,7 @@ class RowSums:
     out: Spec
     places: Places
     wrap: bool = False
-    """Whether negative indices count from the end."""
+    """True if negative indices count from the end."""
 
     def definitions(self, runtime: Runtime) -> dict[str, Any]:
         """Return the template variables common to all kernels."""
@@ -124,7 +124,7 @@ def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launc
 
 
 def is_half(dtype: DType) -> bool:
-    """Whether sums of this dtype would be rounded after every addition."""
+    """Return whether sums of this dtype would be rounded after every addition."""
     return dtype.is_floating_point and dtype.itemsize < dtypes.float32.itemsize
 
 

@@ -78,7 +78,7 @@ class DeviceMemory:
         self._staging: _StagingRing | None = None
         self._lock = threading.Lock()
         self._reached: dict[int, bool] = {}
-        """Whether this device can access another device's memory, by number."""
+        """True if this device can access another device's memory, by number."""
 
     def available(self) -> int:
         """Return the free bytes, considering all processes."""

@@ -17,7 +17,7 @@
 #ifndef ROW_THREADS
 #define ROW_THREADS 64
 #endif
-// Whether the stride is 1.
+// True if the stride is 1.
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif

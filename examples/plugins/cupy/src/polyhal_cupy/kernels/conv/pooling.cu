@@ -7,7 +7,7 @@
 #ifndef REAL
 #define REAL float32
 #endif
-// Whether average pooling counts padding.
+// True if average pooling counts padding.
 #ifndef INCLUDE_PADDING
 #define INCLUDE_PADDING 1
 #endif
@@ -34,7 +34,7 @@ typedef REAL real;
 
 inline int32 smaller(int32 a, int32 b) { return a < b ? a : b; }
 inline int32 larger(int32 a, int32 b) { return a > b ? a : b; }
-// Whether a value replaces the best so far. NaN wins over any number and is never replaced.
+// True if a value replaces the best so far. NaN wins over any number and is never replaced.
 inline bool replaces(real value, real best) { return !(value <= best) && best == best; }
 
 KERNEL max_pool(const DTYPE *x, DTYPE *out, GEOMETRY, STEPS(x)) {

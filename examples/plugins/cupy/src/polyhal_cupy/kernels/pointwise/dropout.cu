@@ -11,7 +11,7 @@
 #ifndef STRIDED
 #define STRIDED 0
 #endif
-// Whether blocks of four elements are aligned in both tensors.
+// True if blocks of four elements are aligned in both tensors.
 #ifndef ALIGNED
 #define ALIGNED 1
 #endif

@@ -7,7 +7,7 @@
 #ifndef WIDTH
 #define WIDTH 4
 #endif
-// Whether full vectors may be loaded and stored at once.
+// True if full vectors may be loaded and stored at once.
 #ifndef ALIGNED
 #define ALIGNED 1
 #endif

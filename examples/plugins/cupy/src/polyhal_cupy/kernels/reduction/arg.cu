@@ -13,7 +13,7 @@
 #ifndef LANES
 #define LANES 32
 #endif
-// Whether there is only one reduced axis.
+// True if there is only one reduced axis.
 #ifndef FLAT
 #define FLAT 0
 #endif
@@ -25,7 +25,7 @@
 #define NO_INDEX (~(uint64)0)
 typedef Register<DTYPE> T;
 
-// Whether term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller index.
+// True if term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller index.
 inline bool precedes(T a, uint64 i, T b, uint64 j) {
     const bool a_nan = a != a, b_nan = b != b;
     if (a_nan != b_nan) return a_nan;

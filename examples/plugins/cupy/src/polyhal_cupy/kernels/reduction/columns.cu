@@ -4,7 +4,7 @@
 #ifndef SPAN_THREADS
 #define SPAN_THREADS 32
 #endif
-// Whether there is only one reduced axis.
+// True if there is only one reduced axis.
 #ifndef FLAT
 #define FLAT 0
 #endif

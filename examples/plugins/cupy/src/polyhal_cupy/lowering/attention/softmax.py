@@ -30,7 +30,7 @@ class SoftmaxLauncher:
         self._dtype = dtype
         self._band = band
         self.split = dtype is not score_dtype(dtype)
-        """Whether results are stored as sums of two half-precision terms."""
+        """True if results are stored as sums of two half-precision terms."""
         self._definitions: dict[str, str | int | bool] = {
             "CAUSAL": causal, "MASK": attention.mask_kind(mask),
             "MASK_DTYPE": "float32" if mask is None else mask.dtype.name, "SPLIT": self.split, "SPLIT_DTYPE": dtype.name,
