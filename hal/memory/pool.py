@@ -92,6 +92,9 @@ def _host_pools() -> weakref.WeakSet[Pool]:
 class Pool:
     """Allocates blocks of device memory by bucket size."""
 
+    _push = staticmethod(heappush)
+    """Bound to the class: a module's globals are None when the last tensors die at the interpreter's exit."""
+
     def __init__(self, backend: ComputeBackend, device_name: str, parent: Pool | None = None) -> None:
         """Create a pool; `parent` is the device's pool if this is a stream's."""
         self._backend = backend
@@ -156,7 +159,7 @@ class Pool:
         if self.streams.active:
             self.streams.freed.append((size, number, handle))
             return
-        heappush(self._free[size], (number, handle))
+        self._push(self._free[size], (number, handle))
 
     def stream_pool(self) -> Pool:
         """Create a pool for a stream of the same device, counted and drained with this pool."""

@@ -68,5 +68,5 @@ def test_registering_commands_imports_none_of_their_work() -> None:
     ours = {m for m in done.stdout.split() if m.startswith("polyhal.")}
     assert ours <= {
         "polyhal.cli", "polyhal.cli.app", "polyhal.cli.commands", "polyhal.cli.display", "polyhal.cli.reporting",
-        "polyhal.hal.settings.env", *(f"polyhal.cli.commands.{name}" for name in COMMANDS),
+        "polyhal.hal.byte_sizes", "polyhal.hal.settings.env", *(f"polyhal.cli.commands.{name}" for name in COMMANDS),
     }  # fmt: skip

@@ -40,6 +40,14 @@ def test_a_buffer_with_an_interrupted_constructor_is_released_silently() -> None
     Buffer.__new__(Buffer).__del__()
 
 
+def test_blocks_return_when_the_globals_of_modules_are_none(monkeypatch: pytest.MonkeyPatch, tiny: Device) -> None:
+    """At the interpreter's exit, Python replaces them while tensors in reference cycles are still alive."""
+    buffer = tiny.pool.take(4096)
+    monkeypatch.setattr("polyhal.hal.memory.pool.heappush", None)
+    del buffer
+    assert tiny.memory_stats().largest_free == 4096
+
+
 def test_blocks_are_reused() -> None:
     pool = Device.opened("numpy", create("")).pool
     first = pool.take(bucket(1000))
