@@ -1,8 +1,4 @@
-"""Measurements of the source that docs/architecture.md quotes: rooms and their imports, names, docstrings, assertions.
-
-Run `python -m tests.architecture.survey [FOLDER ...]` for a table with a column per checkout. Everything is read off the
-source, so old and new checkouts can be compared.
-"""
+"""The parsed source of a checkout: packages and their imports, names, docstrings. The tests here and `table` read it."""
 
 from __future__ import annotations
 
@@ -10,16 +6,12 @@ import ast
 import functools
 import gc
 import re
-import statistics
-import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
-
-from tests.architecture.kernel_scalars import kernel_scalars
 
 T = TypeVar("T")
 PACKAGES = {
@@ -291,75 +283,3 @@ def docstring_share(tree: Tree, under: str) -> float:
     """Return the share of public functions, methods and classes below a folder that have a docstring or inherit one."""
     missing, count = undocumented(tree, under)
     return 1 - len(missing) / max(1, count)
-
-
-def _asserts(tree: Tree) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for nodes in tree.nodes.values():
-        for node in nodes:
-            if isinstance(node, ast.Assert):
-                test = ast.unparse(node.test)
-                narrows = test.startswith("isinstance") or test.endswith("is not None")
-                counts["narrowing" if narrows else "other"] += 1
-            elif isinstance(node, ast.Raise):
-                counts["raise"] += 1
-    return counts
-
-
-def _lengths(tree: Tree) -> list[int]:
-    return sorted(text.count("\n") for text in tree.files.values() if text.strip())
-
-
-def _median_and_most(counts: Collection[int]) -> str:
-    return f"{statistics.median(counts):.0f} / {max(counts)}"
-
-
-def _share_of_any(tree: Tree) -> float:
-    annotations = [ast.unparse(a.annotation) for f in tree.functions() for a in f.args.args if a.annotation is not None]
-    return sum("Any" in a for a in annotations) / max(1, len(annotations))
-
-
-def _knots(tree: Tree) -> int:
-    return sum((f.end_lineno or 0) - f.lineno >= 60 for f in tree.functions())
-
-
-_LINES: dict[str, Callable[[Tree], object]] = {
-    "Python files": lambda t: len(t.files),
-    "lines of a file, median / largest": lambda t: f"{statistics.median(_lengths(t)):.0f} / {_lengths(t)[-1]}",
-    "flat modules in hal": lambda t: len(list((t.root / "hal").glob("*.py"))) - 1,
-    "rooms of hal": lambda t: rooms(t, "polyhal.hal").count,
-    "floors of hal": lambda t: rooms(t, "polyhal.hal").floors,
-    "arrows between rooms of hal (upward)": lambda t: "{0.arrows} ({0.upward})".format(rooms(t, "polyhal.hal")),
-    "rooms of OpenCL lowering": lambda t: rooms(t, "polyhal.backends.opencl.lowering").count,
-    "arrows between them (upward)": lambda t: "{0.arrows} ({0.upward})".format(
-        rooms(t, "polyhal.backends.opencl.lowering")
-    ),
-    "class names with several homes": lambda t: len(homonyms(t)),
-    "comparisons of ops by name": lambda t: len(name_tests(t)),
-    "private maps of producers or users": lambda t: len(private_rebuilds(t)),
-    "scalars that an OpenCL kernel takes, median / most": lambda t: _median_and_most(
-        kernel_scalars(t.root / "shaders" / "opencl").values()
-    ),
-    "docstrings, own or inherited, all": lambda t: f"{docstring_share(t, '.'):.0%}",
-    "docstrings, backends/numpy": lambda t: f"{docstring_share(t, 'backends/numpy'):.0%}",
-    "docstrings, backends/null": lambda t: f"{docstring_share(t, 'backends/null'):.0%}",
-    "docstrings, backends/opencl": lambda t: f"{docstring_share(t, 'backends/opencl'):.0%}",
-    "raise : assert (that narrow a type)": lambda t: "{raise} : {all} ({narrowing})".format(
-        **_asserts(t), all=_asserts(t)["narrowing"] + _asserts(t)["other"]
-    ),
-    "type: ignore": lambda t: sum(text.count("type: ignore") for text in t.files.values()),
-    "parameters whose type contains Any": lambda t: f"{_share_of_any(t):.0%}",
-    "functions of 60 lines or more": _knots,
-    "asks for thread.capture": lambda t: sum(text.count("thread.capture") for text in t.files.values()),
-}
-
-
-def main(folders: list[str]) -> None:
-    """Print the table."""
-    trees = [Tree(Path(folder).resolve()) for folder in folders or ["."]]
-    for title, measure in _LINES.items():
-        print(f"| {title} | " + " | ".join(str(measure(t)) for t in trees) + " |")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
