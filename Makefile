@@ -93,20 +93,20 @@ vendors: $(DEVELOPMENT)
 	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/,opencl/test_described_lint.py opencl/test_opencl_occupancy.py opencl/test_matrix_units.py wgpu/test_described_translations.py) $(ARGS)
 
 generate: $(RUNTIME)
-	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)
+	$(BIN)/python -m tools.generate $(ARGS)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
 
-# mypy finds a package by its folder, and the folders here are mapped to packages by pyproject.toml: link them into place.
+# mypy finds a package by its folder, and the folders here are mapped to packages by setup.py: link them into place.
 typecheck: $(DEVELOPMENT)
 	rm -rf .typecheck
 	mkdir -p .typecheck/polyhal
 	ln -s $(addprefix ../../,$(wildcard frontend/*)) .typecheck/polyhal/
 	ln -s ../../hal ../../backends ../../shaders .typecheck/polyhal/
-	ln -s ../polyhal_autoload .typecheck/
+	ln -s ../polyhal_autoload ../tools .typecheck/
 	cd .typecheck && MYPYPATH=../examples/plugins/cupy/src ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
-		-p polyhal -p polyhal_autoload -p polyhal_cupy
+		-p polyhal -p polyhal_autoload -p polyhal_cupy -p tools
 
 bench: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks $(ARGS)

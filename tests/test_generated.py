@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from polyhal.hal.ops import BUILT_IN, METHODS, OPS, PUBLIC
-from polyhal.hal.testing.tools import coverage_columns, generate
-from polyhal.hal.testing.tools.generate import generated, outdated
+from tools import coverage_columns, generate
+from tools.generate import generated, outdated
 
 ROOT = Path(__file__).parents[1]
 

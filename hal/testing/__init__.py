@@ -9,8 +9,7 @@ package: it uses tensors and the tape, like any test.
 
 - `kit`: `cases` lists the checks of `contract`, `forward` and `gradients`; `tolerances` derives the error bounds.
 - `certification`: `runner` runs cases, `diagnosis` finds the kernels behind failures, `certificate` is the result.
-- `tools`: `generate` and `coverage` write the checkout's generated files; `tuning` and `kernel_check` implement the
-  commands `polyhal tune` and `polyhal kernels`.
+- `tuning`: `search` and `kernel_check` implement the commands `polyhal tune` and `polyhal kernels`.
 - `plugin`: the pytest plug-in.
 """
 

@@ -30,7 +30,6 @@ ALLOWED_TEXTS = {
     **ALLOWED,
     "hal/discovery/software_renderers.py": "tells renderers on the processor from graphics cards, for every backend",
     "frontend/distributed/threads.py": "sets variables that drivers for processors read when they are loaded",
-    "hal/testing/tools/coverage_page.py": "gives an example of a command",
     "hal/discovery/device_list.py": "gives examples of names of devices",
     "backends/opencl/peers/cuda_copy.py": "tells people how to look at their cards",
     "frontend/reports/privacy.py": "knows the accounts that images of systems come with, one of which is called like a vendor",

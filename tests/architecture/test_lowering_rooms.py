@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.hal.testing.tools.kernels_index import BACKENDS, KernelFolders, entries, kernel_names
+from tools.kernels_index import BACKENDS, KernelFolders, entries, kernel_names
 
 ROOT = Path(__file__).parents[2]
 OPENCL, *OTHERS = BACKENDS

@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
+import ast
+import runpy
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
+
+import pytest
+import setuptools
+from survey import this_tree
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {
-    "frontend": "polyhal",
-    "hal": "polyhal.hal",
-    "backends": "polyhal.backends",
-    "shaders": "polyhal.shaders",
-    "polyhal_autoload": "polyhal_autoload",
-}
 
 
-def _project() -> dict[str, object]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def _packages() -> set[str]:
-    found = set()
-    for folder, name in FOLDERS.items():
-        for file in (ROOT / folder).rglob("__init__.py"):
-            found.add(".".join([name, *file.parent.relative_to(ROOT / folder).parts]))
-    return found
-
-
-def test_every_package_is_listed() -> None:
-    setuptools = _project()["tool"]["setuptools"]  # type: ignore[index]
-    assert set(setuptools["packages"]) == _packages()
-    assert setuptools["package-dir"] == {v: k for k, v in FOLDERS.items() if v != k}
-
-
-def test_every_data_file_is_listed() -> None:
-    patterns = _project()["tool"]["setuptools"]["package-data"]  # type: ignore[index]
-    for folder, name in FOLDERS.items():
+def test_every_file_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules belong to packages that setup.py finds; kernels, tables and stubs match the patterns of data files."""
+    declared: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", declared.update)
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = ["*.py", *project["tool"]["setuptools"]["package-data"]["*"]]
+    missing = []
+    for root, folder in declared["package_dir"].items():
         for file in (ROOT / folder).rglob("*"):
-            if not file.is_file() or file.suffix in (".py", ".pyc"):
+            package = ".".join((root, *file.parent.relative_to(ROOT / folder).parts))
+            if not file.is_file() or file.suffix == ".pyc":
                 continue
-            package = ".".join([name, *file.parent.relative_to(ROOT / folder).parts])
-            assert any(file.match(p) for p in patterns.get(package, [])), f"{file.relative_to(ROOT)} is not installed"
+            if package not in declared["packages"] or not any(file.match(p) for p in patterns):
+                missing.append(str(file.relative_to(ROOT)))
+    assert missing == []
+    assert {"polyhal", "polyhal.hal.ops.nn", "polyhal.shaders.wgsl.lib", "polyhal_autoload"} <= set(declared["packages"])
+
+
+def test_the_library_imports_no_folder_of_the_checkout() -> None:
+    """Tools, tests and benchmarks are not installed."""
+    checkout = {p.name for p in ROOT.iterdir() if p.is_dir()} - {"polyhal_autoload"}
+    tree = this_tree()
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, nodes in tree.nodes.items()
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and checkout & {name.partition(".")[0] for name in _imported(node)}
+    ]
+    assert found == []
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if not node.level else []
 
 
 def test_entry_points_load() -> None:

@@ -18,10 +18,10 @@ from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.library import KernelOverrides
-from polyhal.hal.testing.tools import kernel_check
-from polyhal.hal.testing.tools import tuning as searching
-from polyhal.hal.testing.tools.comparison import interleaved
-from polyhal.hal.testing.tools.workloads import Workload
+from polyhal.hal.testing.tuning import kernel_check
+from polyhal.hal.testing.tuning import search as searching
+from polyhal.hal.testing.tuning.comparison import interleaved
+from polyhal.hal.testing.tuning.workloads import Workload
 
 from .conftest import Command, Outcome
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from polyhal.hal import protocol
-from polyhal.hal.testing.tools import contract_text as pinning
-from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_text
+from tools import contract_text as pinning
+from tools.contract_text import breaking_changes, contract_text
 
 PINNED = Path(__file__).with_name(f"contract_v{protocol.API_VERSION}.txt")
 

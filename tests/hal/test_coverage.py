@@ -13,9 +13,9 @@ from polyhal.hal.ops import OPS
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import write
 from polyhal.hal.testing.certification.certify import certify
-from polyhal.hal.testing.tools import coverage
-from polyhal.hal.testing.tools.coverage_columns import Column, column_of_certificate, listed_ops, resolve_ops
-from polyhal.hal.testing.tools.coverage_page import render
+from tools import coverage
+from tools.coverage_columns import Column, column_of_certificate, listed_ops, resolve_ops
+from tools.coverage_page import render
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyhal.hal.ops.random.normal import COEFFICIENTS, quantiles
-from polyhal.hal.testing.tools.normal_table import coefficients
+from tools.normal_table import coefficients
 
 stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
 ndtri = pytest.importorskip("scipy.special", reason="SciPy is a development dependency").ndtri

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.hal.testing.tools.comparison import compare, interleaved
+from polyhal.hal.testing.tuning.comparison import compare, interleaved
 
 RECORDED = json.loads((Path(__file__).parent / "timings_of_equal_kernels.json").read_text())
 """Timings of `softmax` and `log_softmax` with a comment changed, two builds of each side alternately, while all cores

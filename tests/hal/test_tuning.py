@@ -20,9 +20,9 @@ from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
-from polyhal.hal.testing.tools.comparison import significant_speedup
-from polyhal.hal.testing.tools.tuning import CandidateTrial, RejectedCandidate, TuningResult, search
-from polyhal.hal.testing.tools.workloads import Workload, workloads
+from polyhal.hal.testing.tuning.comparison import significant_speedup
+from polyhal.hal.testing.tuning.search import CandidateTrial, RejectedCandidate, TuningResult, search
+from polyhal.hal.testing.tuning.workloads import Workload, workloads
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
 

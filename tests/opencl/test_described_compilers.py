@@ -18,7 +18,7 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, KernelBuildError
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.testing.tools.kernel_check import lower_samples
+from polyhal.hal.testing.tuning.kernel_check import lower_samples
 
 FILE = "rowwise/softmax.cl"
 ASSEMBLY = """

@@ -31,7 +31,7 @@ from polyhal.hal.errors import (
 )
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning.explain import explain
-from polyhal.hal.testing.tools.kernel_check import lower_samples, ops_by_kernel
+from polyhal.hal.testing.tuning.kernel_check import lower_samples, ops_by_kernel
 
 pytestmark = pytest.mark.slow
 

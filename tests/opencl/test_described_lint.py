@@ -22,7 +22,7 @@ from polyhal.backends.opencl.described.noted_launch import NotedLaunch
 from polyhal.cli.workers.build_workloads import WORKLOADS
 from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.testing.tools.kernel_check import lower_samples
+from polyhal.hal.testing.tuning.kernel_check import lower_samples
 
 pytestmark = pytest.mark.slow
 

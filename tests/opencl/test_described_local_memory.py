@@ -14,7 +14,7 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.local_memory import declared_local_memory
 from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.testing.tools.kernel_check import lower_samples
+from polyhal.hal.testing.tuning.kernel_check import lower_samples
 
 CLANG = next((c for c in ("clang", *(f"clang-{n}" for n in range(14, 23))) if shutil.which(c)), None)
 OPS_OF_FILES = ("matmul", "linear", "sum", "softmax", "attention", "attention_grad", "conv2d", "sort_pairs")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from polyhal.hal.device import Device
-from polyhal.hal.testing.tools import kernel_check
+from polyhal.hal.testing.tuning import kernel_check
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*it has not been checked")
 KERNEL = "rowwise/softmax.cl"

@@ -15,7 +15,7 @@ from polyhal.backends.opencl.capabilities import features
 from polyhal.backends.opencl.profiles import vendor_profile as profiles
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.testing.tools.kernel_check import ops_by_kernel
+from polyhal.hal.testing.tuning.kernel_check import ops_by_kernel
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from polyhal.backends.wgpu.described.translations import TRANSLATOR, translate_a
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, KernelBuildError
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.testing.tools.kernel_check import lower_samples
+from polyhal.hal.testing.tuning.kernel_check import lower_samples
 
 FILE = "rowwise/softmax.wgsl"
 WRITES = """

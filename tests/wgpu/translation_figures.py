@@ -16,7 +16,7 @@ from polyhal.backends.wgpu.described.translations import translate_all
 from polyhal.cli.workers.build_workloads import WORKLOADS
 from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.testing.tools.kernel_check import lower_samples
+from polyhal.hal.testing.tuning.kernel_check import lower_samples
 
 PATH = Path(__file__).with_suffix(".json")
 ANY_API = ""

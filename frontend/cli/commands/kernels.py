@@ -50,7 +50,7 @@ def list_(device: _Device = None) -> None:
     """List the kernel files, the ops that use them on this device, and which files you have changed."""
     from rich.console import Console
 
-    from polyhal.hal.testing.tools.kernel_check import ops_by_kernel
+    from polyhal.hal.testing.tuning.kernel_check import ops_by_kernel
 
     target, kernels = _open(device)
     table = plain_table("file", "lines", "yours", "used by", right=["lines"])
@@ -346,7 +346,7 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
 def _print_statistics(console: Console, device: Device, kernels: KernelLibrary, file: str) -> None:
     """Compile the variants of a file that samples of ops use, and print the compiler's statistics."""
     from polyhal.cli.views.kernel_statistics import print_variants
-    from polyhal.hal.testing.tools.kernel_check import build_variants, ops_by_kernel
+    from polyhal.hal.testing.tuning.kernel_check import build_variants, ops_by_kernel
 
     build_variants(device, file, ops_by_kernel(device)[file])
     if rows := list(kernels.statistics(file)):

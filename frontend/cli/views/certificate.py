@@ -18,8 +18,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult
+from polyhal.hal.testing.certification.resolution_steps import step_letters
 from polyhal.hal.testing.certification.run_record import ANY
-from polyhal.hal.testing.tools.coverage_columns import step_letters
 
 _FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 _GROUPS = {"int": "int", "uint": "uint", "bool": "bool"}

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
-from polyhal.hal.testing.tools.kernel_check import check
+from polyhal.hal.testing.tuning.kernel_check import check
 
 
 def main(device: str, name: str) -> int:

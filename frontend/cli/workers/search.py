@@ -14,7 +14,7 @@ from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.testing.tools.tuning import CandidateTrial, RejectedCandidate, search
+from polyhal.hal.testing.tuning.search import CandidateTrial, RejectedCandidate, search
 
 
 def main(request: dict[str, Any]) -> int:

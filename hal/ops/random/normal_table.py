@@ -1,4 +1,4 @@
-"""Written by polyhal.hal.testing.tools.normal_table; do not edit. See hal/ops/random/normal.py."""
+"""Written by tools.normal_table; do not edit. See hal/ops/random/normal.py."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult, describe
 from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op
+from polyhal.hal.testing.certification.resolution_steps import resolution_steps
 from polyhal.hal.testing.certification.run_record import ANY, OpRecord, RunRecord
 from polyhal.hal.testing.certification.runner import KitReport, Outcome
 from polyhal.hal.testing.kit.failures import ResultError, failed_call, failed_resolution, one_line
 from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
-from polyhal.hal.testing.tools.resolution_steps import resolution_steps
 
 _RIGHT = "correct without the kernels quarantined for other failures"
 _STILL_USED = "still wrong: kernels found by other failures are in use; run polyhal verify without --no-quarantine"

@@ -1,6 +1,6 @@
 """Command that resolves ops on devices and writes the coverage page.
 
-    python -m polyhal.hal.testing.tools.coverage docs/coverage.md --device numpy --certificate h200.json
+    python -m tools.coverage docs/coverage.md --device numpy --certificate h200.json
 
 It resolves every op on the named devices, imports certificates of `polyhal verify`, and keeps all other columns. For a
 new op, `make generate` is sufficient.
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from polyhal.hal.device import Device
 from polyhal.hal.testing.certification.certificate import read
-from polyhal.hal.testing.tools.coverage_columns import Column, column_of_certificate, column_of_device, listed_ops
-from polyhal.hal.testing.tools.coverage_page import render
+from tools.coverage_columns import Column, column_of_certificate, column_of_device, listed_ops
+from tools.coverage_page import render
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +58,7 @@ def _write(folder: Path, column: Column) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m polyhal.hal.testing.tools.coverage", description="Write the page of how ops run on each device."
+        prog="python -m tools.coverage", description="Write the page of how ops run on each device."
     )
     parser.add_argument("page", type=Path, help="the page; its data are in data/coverage next to it")
     parser.add_argument(

@@ -16,13 +16,12 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.ops import BUILT_IN, OPS
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import json_store
 from polyhal.hal.testing.certification.certificate import Certificate
+from polyhal.hal.testing.certification.resolution_steps import resolution_steps, step_letters
 from polyhal.hal.testing.certification.run_record import ANY, dtype_key
 from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
-from polyhal.hal.testing.tools.resolution_steps import resolution_steps
 
 Cells = dict[str, dict[str, str]]
 """Letters by op and dtype."""
@@ -30,19 +29,6 @@ UNKNOWN = "?"
 _SCHEMA = 1
 _UNSUPPORTED = "–"
 _WRONG = "!"
-_LETTERS = {
-    ResolutionStep.VIEW: "V",
-    ResolutionStep.NATIVE: "N",
-    ResolutionStep.CORE: "C",
-    ResolutionStep.COMPOSED: "D",
-    ResolutionStep.HOST: "H",
-}
-
-
-def step_letters(steps: Iterable[ResolutionStep]) -> str:
-    """Return the distinct letters of resolution steps, best first."""
-    present = set(steps)
-    return "".join(letter for step, letter in _LETTERS.items() if step in present)
 
 
 def listed_ops() -> list[OpDef]:

@@ -20,8 +20,8 @@ from polyhal.hal.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, 
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import expected_results
-from polyhal.hal.testing.tools.comparison import TWINS, compare, interleaved
-from polyhal.hal.testing.tools.workloads import Runner, Workload, workloads
+from polyhal.hal.testing.tuning.comparison import TWINS, compare, interleaved
+from polyhal.hal.testing.tuning.workloads import Runner, Workload, workloads
 
 _QUICK_SAMPLES = 3
 _FINALISTS = 2

@@ -7,6 +7,7 @@ common case.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,14 @@ from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.kit.isolation import policies
 from polyhal.hal.testing.kit.op_calls import OpCall, is_number, runnable_calls
 from polyhal.hal.testing.kit.scope import Scope
+
+_LETTERS = {
+    ResolutionStep.VIEW: "V",
+    ResolutionStep.NATIVE: "N",
+    ResolutionStep.CORE: "C",
+    ResolutionStep.COMPOSED: "D",
+    ResolutionStep.HOST: "H",
+}
 
 
 def resolution_steps(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Counter[ResolutionStep]:
@@ -43,3 +52,9 @@ def _step(device: Device, call: OpCall) -> ResolutionStep | None:
     except (UnsupportedOpError, KernelBuildError):
         return None
     return plan.resolution.step
+
+
+def step_letters(steps: Iterable[ResolutionStep]) -> str:
+    """Return the distinct letters of resolution steps, best first."""
+    present = set(steps)
+    return "".join(letter for step, letter in _LETTERS.items() if step in present)

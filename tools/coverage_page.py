@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.testing.tools.coverage_columns import UNKNOWN, Column, dtype_names, listed_ops
+from tools.coverage_columns import UNKNOWN, Column, dtype_names, listed_ops
 
 _SHORT = {
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16",
@@ -35,7 +35,7 @@ dtypes of its op, except for dtypes that follow by name.
 `make generate` writes this page, from the available devices and the files in `data/coverage` for the others. To update
 or add a device:
 
-    python -m polyhal.hal.testing.tools.coverage docs/coverage.md --device opencl:pocl
+    python -m tools.coverage docs/coverage.md --device opencl:pocl
 
 """
 

@@ -4,7 +4,7 @@ The lower half of the distribution is cut at probabilities 2^-2, 2^-3, ... and e
 of Lee, Cheung, Villasenor and Luk, Inversion-based hardware Gaussian random number generator: a case study of function
 evaluation via hierarchical segmentation (FPT 2006). Each cubic interpolates at Chebyshev's nodes.
 
-Run `python -m polyhal.hal.testing.tools.normal_table` to write the file again. Requires SciPy.
+Run `python -m tools.normal_table` to write the file again. Requires SciPy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from polyhal.hal.ops.random import normal
 
-_HEADER = '''"""Written by polyhal.hal.testing.tools.normal_table; do not edit. See hal/ops/random/normal.py."""
+_HEADER = '''"""Written by tools.normal_table; do not edit. See hal/ops/random/normal.py."""
 
 from __future__ import annotations
 

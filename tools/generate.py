@@ -1,7 +1,7 @@
 """`make generate`: write every generated file of a checkout.
 
-    python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
-    python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
+    python -m tools.generate           # from the root of a checkout
+    python -m tools.generate --check   # list the files that are out of date, and write none
 
 The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance,
 reported devices and reliability, predictions of the simulator, the index of kernels and the list of quirks. A test
@@ -11,20 +11,24 @@ compares each file with the output of this command.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from benchmarks import report, reported_devices
+from benchmarks.reliability import page as reliability
+from polyhal.backends.common.quirks import markdown
+from polyhal.backends.opencl.quirks import OpenCLQuirks
+from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import protocol
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.testing.tools import kernels_index
-from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_text
-from polyhal.hal.testing.tools.coverage import columns_folder, read_columns
-from polyhal.hal.testing.tools.coverage_columns import Column, listed_ops, resolve_ops
-from polyhal.hal.testing.tools.coverage_page import render
-from polyhal.hal.testing.tools.stubs import functions_stub, in_place_stub, methods_stub
+from tools import kernels_index
+from tools.contract_text import breaking_changes, contract_text
+from tools.coverage import columns_folder, read_columns
+from tools.coverage_columns import Column, listed_ops, resolve_ops
+from tools.coverage_page import render
+from tools.stubs import functions_stub, in_place_stub, methods_stub
 
 Files = dict[str, str]
 """Texts of files by path, relative to the root of the checkout."""
@@ -60,20 +64,16 @@ def _contract(root: Path) -> Files:
 
 
 def _benchmarks(root: Path) -> Files:
-    """Return the pages of benchmark results, whose module is part of the checkout but not of the installed package."""
-    files: Files = {}
-    for name in ("benchmarks.report", "benchmarks.reported_devices"):
-        module = importlib.import_module(name)
-        files |= {path.relative_to(module.ROOT).as_posix(): text for path, text in module.pages().items()}
-    return files
+    """Return the pages of benchmark results."""
+    pages = report.pages() | reported_devices.pages()
+    return {path.relative_to(report.ROOT).as_posix(): text for path, text in pages.items()}
 
 
 def _reliability(root: Path) -> Files:
     """Return the page of reliability campaigns, if they have run."""
-    page = importlib.import_module("benchmarks.reliability.page")
-    if not page.RESULT.exists():
+    if not reliability.RESULT.exists():
         return {}
-    return {"docs/reliability.md": page.page(json.loads(page.RESULT.read_text(encoding="utf-8")))}
+    return {"docs/reliability.md": reliability.page(json.loads(reliability.RESULT.read_text(encoding="utf-8")))}
 
 
 def _kernels_index(root: Path) -> Files:
@@ -81,17 +81,11 @@ def _kernels_index(root: Path) -> Files:
 
 
 def _quirks(root: Path) -> Files:
-    """Return the page about quirks, whose end is generated.
-
-    The kit does not depend on backends, so their modules are imported by name.
-    """
+    """Return the page about quirks, whose end is generated."""
     page = "docs/quirks.md"
     written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_QUIRKS_MARKER)
-    common = importlib.import_module("polyhal.backends.common.quirks")
-    tables = []
-    for backend, kind in (("opencl", "OpenCLQuirks"), ("wgpu", "WGPUQuirks")):
-        quirks = getattr(importlib.import_module(f"polyhal.backends.{backend}.quirks"), kind)
-        tables.append(f"\n### {backend}\n\n{common.markdown(quirks)}")
+    kinds = {"opencl": OpenCLQuirks, "wgpu": WGPUQuirks}
+    tables = [f"\n### {backend}\n\n{markdown(kind)}" for backend, kind in kinds.items()]
     return {page: written + marker + "\n" + "".join(tables)}
 
 
@@ -128,7 +122,7 @@ def outdated(root: Path, files: Files) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns 0, or with `--check` 1 if a file is out of date."""
     parser = argparse.ArgumentParser(
-        prog="python -m polyhal.hal.testing.tools.generate", description="Write every generated file of a checkout."
+        prog="python -m tools.generate", description="Write every generated file of a checkout."
     )
     parser.add_argument("--root", type=Path, default=Path(), metavar="FOLDER", help="the root of the checkout")
     parser.add_argument("--check", action="store_true", help="list the files that are out of date, and write none")

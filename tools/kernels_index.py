@@ -11,7 +11,7 @@ from pathlib import Path
 
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.testing.tools.lowering_source import LoweringSource
+from tools.lowering_source import LoweringSource
 
 PAGE = "docs/kernels-index.md"
 _HEAD = """# Index of kernels

@@ -29,8 +29,8 @@ from polyhal.hal.testing.certification.runner import Outcome, verify
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import OpCall, runnable_calls, specs_of
 from polyhal.hal.testing.kit.scope import Scope, primary
-from polyhal.hal.testing.tools.comparison import TWINS, compare, interleaved
-from polyhal.hal.testing.tools.workloads import Runner, workloads
+from polyhal.hal.testing.tuning.comparison import TWINS, compare, interleaved
+from polyhal.hal.testing.tuning.workloads import Runner, workloads
 
 _BARRIER = re.compile(r"\b(work_group_)?barrier\s*\(")
 _MAX_TIMED_OPS = 6

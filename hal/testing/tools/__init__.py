@@ -1,1 +1,0 @@
-"""Tools that use the kit: the coverage page, the tuner, the check of changed kernels."""

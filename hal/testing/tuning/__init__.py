@@ -1,0 +1,1 @@
+"""Searches and checks of kernels behind `polyhal tune` and `polyhal kernels`: candidates, workloads, timings, correctness."""

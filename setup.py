@@ -1,0 +1,16 @@
+"""Packages and the folders that hold them; the rest of the distribution is declared in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+FOLDERS = {
+    "polyhal": "frontend",
+    "polyhal.hal": "hal",
+    "polyhal.backends": "backends",
+    "polyhal.shaders": "shaders",
+    "polyhal_autoload": "polyhal_autoload",
+}
+
+setup(
+    packages=[name for root, folder in FOLDERS.items() for name in (root, *(f"{root}.{p}" for p in find_packages(folder)))],
+    package_dir=FOLDERS,
+)
