@@ -90,6 +90,12 @@ class InPlaceMethods(InPlaceOps):
                 return self
         return function_in_place("index_put_", FUNCTIONS["index_put"], self, indices, values, accumulate)
 
+    def detach_(self: Any) -> Any:
+        """Take the tensor itself off the tape. Raises AutogradError for views."""
+        from polyhal.autograd.reshape import detach_in_place
+
+        return detach_in_place(self)
+
     def zero_(self) -> Self:
         """Overwrite every element by 0."""
         overwrite(self, 0, "zero_")

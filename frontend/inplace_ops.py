@@ -1,6 +1,6 @@
-"""`InPlaceOps`, the base class of tensors with `NAME_` for elementwise ops and chosen others, and with operators such as `+=`.
+"""`InPlaceOps`, the base class of tensors with `NAME_` for elementwise ops and functions that declare it, and with `+=`.
 
-The methods are made from the declarations of ops; `inplace_ops.pyi` is generated.
+The methods are made from the declarations of ops (`hal/ops/names.py`); `inplace_ops.pyi` is generated.
 """
 
 from __future__ import annotations
@@ -13,18 +13,10 @@ from polyhal.hal.layout import axis_order, is_dense, normalize_axis
 from polyhal.hal.ops import FUNCTIONS, METHODS
 from polyhal.hal.ops.indexing.table_updates import UPDATES, Prepare
 from polyhal.hal.ops.methods import OPERATORS
+from polyhal.hal.ops.names import Names
 from polyhal.hal.ops.opdef import OpDef, compile_function
+from polyhal.hal.ops.returns import Returns, declared_returns
 from polyhal.inplace import apply_in_place, function_in_place, update_in_place
-
-_OTHERS = frozenset(
-    {
-        "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "clamp", "clamp_max", "clamp_min", "clip",
-        "cumprod", "cumsum", "deg2rad", "div", "float_power", "index_add", "index_copy", "index_fill",
-        "index_reduce", "ldexp", "lerp", "logit", "mvlgamma", "nan_to_num", "polygamma",
-        "put", "rad2deg", "renorm", "round", "scatter", "scatter_add", "scatter_reduce", "tril", "triu",
-    }
-)  # fmt: skip
-"""Functions other than elementwise ops that have an in-place method, if they exist."""
 
 
 class InPlaceOps:
@@ -34,14 +26,16 @@ class InPlaceOps:
 
 
 def _methods() -> dict[str, Callable[..., Any]]:
-    """`NAME_` for every elementwise op and for chosen others, and the operators that write in place, such as `+=`."""
+    """`NAME_` for every elementwise op and functions that declare it, and the operators that write in place, such as `+=`."""
     made: dict[str, Callable[..., Any]] = {}
     for name, function in METHODS.items():
         op: OpDef | None = getattr(function, "op", None)
+        names: Names = function.__names__  # type: ignore[attr-defined]
         if op is not None and op.promotion not in (None, "cast"):
             made[f"{name}_"] = _method(f"{name}_", op)
-        elif name in _OTHERS:
-            made[f"{name}_"] = _general_method(f"{name}_", function)
+        elif names.in_place:
+            make = _reshaping_method if declared_returns(function) is Returns.VIEW else _general_method
+            made[f"{name}_"] = make(f"{name}_", function)
     for operator, name in OPERATORS.items():
         if operator != "matmul":
             made[f"__i{operator}__"] = _operator(name)
@@ -72,6 +66,20 @@ def _general_method(name: str, function: Callable[..., Any]) -> Callable[..., An
 
     method.__name__ = name
     method.__doc__ = _doc(name.removesuffix("_"))
+    return method
+
+
+def _reshaping_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        from polyhal.autograd.reshape import reshape_in_place
+
+        return reshape_in_place(name, self, lambda x: function(x, *args, **keywords))
+
+    method.__name__ = name
+    method.__doc__ = (
+        f"Become the view of the same memory that `{name.removesuffix('_')}` returns.\n\n"
+        "Raises AutogradError for leaves that require gradients, and CaptureError in a captured step."
+    )
     return method
 
 

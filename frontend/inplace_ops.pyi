@@ -312,8 +312,16 @@ class InPlaceOps:
         """Replace the elements by those of `sqrt`, cast to the tensor's dtype. Returns the tensor."""
     def square_(self) -> Self:
         """Replace the elements by those of `square`, cast to the tensor's dtype. Returns the tensor."""
+    def squeeze_(self, *args: Any, keywords: Any) -> Self:
+        """Become the view of the same memory that `squeeze` returns."""
     def subtract_(self, y: Any) -> Self:
         """Replace the elements by those of `subtract`, cast to the tensor's dtype. Returns the tensor."""
+    def swapaxes_(self, *args: Any, keywords: Any) -> Self:
+        """Become the view of the same memory that `swapaxes` returns."""
+    def swapdims_(self, *args: Any, keywords: Any) -> Self:
+        """Become the view of the same memory that `swapdims` returns."""
+    def t_(self, *args: Any, keywords: Any) -> Self:
+        """Become the view of the same memory that `t` returns."""
     def tan_(self) -> Self:
         """Replace the elements by those of `tan`, cast to the tensor's dtype. Returns the tensor."""
     def tanh_(self) -> Self:
@@ -322,6 +330,8 @@ class InPlaceOps:
         """Replace the elements by those of `tanhshrink`, cast to the tensor's dtype. Returns the tensor."""
     def threshold_(self, threshold: Any, value: Any) -> Self:
         """Replace the elements by those of `threshold`, cast to the tensor's dtype. Returns the tensor."""
+    def transpose_(self, *args: Any, keywords: Any) -> Self:
+        """Become the view of the same memory that `transpose` returns."""
     def tril_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `tril`, cast to the tensor's dtype. Returns the tensor."""
     def triu_(self, *args: Any, keywords: Any) -> Self:
@@ -332,5 +342,7 @@ class InPlaceOps:
         """Replace the elements by those of `trunc`, cast to the tensor's dtype. Returns the tensor."""
     def truncating_divide_(self, y: Any) -> Self:
         """Replace the elements by those of `truncating_divide`, cast to the tensor's dtype. Returns the tensor."""
+    def unsqueeze_(self, *args: Any, keywords: Any) -> Self:
+        """Become the view of the same memory that `unsqueeze` returns."""
     def xlogy_(self, y: Any) -> Self:
         """Replace the elements by those of `xlogy`, cast to the tensor's dtype. Returns the tensor."""

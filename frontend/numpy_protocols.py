@@ -14,13 +14,7 @@ import numpy as np
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
-from polyhal.hal.ops import PUBLIC
-
-_OTHER_NAMES = {
-    "conjugate": "conj", "invert": "bitwise_not", "left_shift": "bitwise_left_shift", "power": "pow",
-    "right_shift": "bitwise_right_shift", "rint": "round",
-}  # fmt: skip
-"""Universal functions that are ops of another name."""
+from polyhal.hal.ops import NUMPY
 
 
 class NumPyProtocols:
@@ -68,7 +62,7 @@ def _op_of(function: np.ufunc) -> Callable[..., Any] | None:
     name = function.__name__
     if getattr(np, name, None) is not function:  # of another library
         return None
-    return PUBLIC.get(_OTHER_NAMES.get(name, name))
+    return NUMPY.get(name)
 
 
 def on_host(value: Any) -> Any:

@@ -25,7 +25,6 @@ from polyhal.hal.ops.returns import Returns, returns
 from polyhal.inplace_methods import InPlaceMethods
 from polyhal.numpy_protocols import NumPyProtocols
 from polyhal.random_methods import RandomMethods
-from polyhal.reshape_methods import ReshapeMethods
 from polyhal.shapes import ElementCount, element_count
 
 if TYPE_CHECKING:
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(
-    Array, Conversions, Copies, NumPyProtocols, Rearrangements, ReshapeMethods, Methods, InPlaceMethods, RandomMethods
-):
+class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods, InPlaceMethods, RandomMethods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -147,6 +144,10 @@ class Tensor(
     def is_nonzero(self) -> bool:
         """Return whether the only element is not 0. Raises ValueError for other sizes."""
         return bool(self)
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Return whether another tensor has the same shape."""
+        return self.shape == other.shape
 
     @property
     def itemsize(self) -> int:

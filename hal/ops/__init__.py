@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal.ops import methods
-from polyhal.hal.ops.aliases import ALIASES
-from polyhal.hal.ops.composite import COMPOSITE_METHODS, COMPOSITES, EXTENSIONS
+from polyhal.hal.ops.composite import COMPOSITES, EXTENSIONS
 from polyhal.hal.ops.docstrings import docstring
+from polyhal.hal.ops.names import Names, spelled
 from polyhal.hal.ops.opdef import OPS
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
@@ -32,20 +32,25 @@ def _is_public(name: str) -> bool:
     return name in COMPOSITES or (OPS[name].public and not name.endswith("_grad"))
 
 
-def _is_method(name: str) -> bool:
-    if name in COMPOSITES:
-        return name in COMPOSITE_METHODS
-    schema = OPS[name].schema
-    return bool(schema.inputs) and not schema.variadic and name != "where"
+def _is_method(function: Any) -> bool:
+    names: Names = function.__names__
+    if names.method is not None:
+        return names.method
+    schema = function.op.schema
+    return bool(schema.inputs) and not schema.variadic
 
 
 PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)} | EXTENSIONS
 """The functions that users call by name."""
 
-PUBLIC |= {alias: PUBLIC[name] for alias, name in ALIASES.items()}
+PUBLIC |= dict(spelled(PUBLIC))
+SPECIAL: dict[str, Callable[..., Any]] = dict(spelled(FUNCTIONS, "special"))
+"""The functions of `polyhal.special`."""
+NUMPY: dict[str, Callable[..., Any]] = PUBLIC | dict(spelled(FUNCTIONS, "numpy"))
+"""Functions by the names of NumPy's universal functions, and all public ones by their own."""
 
-METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() if _is_method(ALIASES.get(name, name))}
+METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() if _is_method(f)}
 
 methods.attach(FUNCTIONS, METHODS)
 
-__all__ = ["BUILT_IN", "FUNCTIONS", "METHODS", "OPS", "PUBLIC"]
+__all__ = ["BUILT_IN", "FUNCTIONS", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]

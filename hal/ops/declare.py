@@ -25,6 +25,7 @@ from polyhal.hal.ops.lowering import (
     Regions,
     Strategy,
 )
+from polyhal.hal.ops.names import Names
 from polyhal.hal.ops.opdef import OPS, CostRule, InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import ErrorSample, OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import (
@@ -41,10 +42,13 @@ from polyhal.hal.ops.schema import (
 )
 from polyhal.hal.ops.traits import Autocast, Trait
 
+_OWN_NAME = Names()
+
 
 class OpOptions(TypedDict, total=False):
     """What any op may declare beside its schema, rules and lowering; see `OpDef` and `OpTests` for what each means."""
 
+    names: Names
     gradient: Declared
     errors: Sequence[ErrorSample]
     dtypes: tuple[DType, ...]
@@ -91,6 +95,7 @@ def declare(
     return OPS.add(
         OpDef(
             name=name or reference.__name__,
+            names=options.get("names", _OWN_NAME),
             family=family,
             doc=doc or inspect.getdoc(reference) or "",
             schema=schema,
@@ -132,6 +137,7 @@ __all__ = [
     "ErrorSample",
     "HostConstant",
     "IndexRange",
+    "Names",
     "OnHost",
     "OpFunction",
     "OpOptions",

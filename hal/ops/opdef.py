@@ -20,6 +20,7 @@ from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.gradient_rule import GradientRule
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
+from polyhal.hal.ops.names import Names
 from polyhal.hal.ops.results import NAMED
 from polyhal.hal.ops.returns import Returns
 from polyhal.hal.ops.samples import OpTests
@@ -32,6 +33,7 @@ class OpFunction(Protocol):
     """The public function of an op."""
 
     op: OpDef
+    __names__: Names
     __returns__: Returns
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -50,6 +52,8 @@ class OpDef:
     """One op: schema, semantics, lowering strategies, facts for passes, and test declarations."""
 
     name: str
+    names: Names = field(default_factory=Names)
+    """Further names of the public function."""
     family: str
     doc: str
     schema: Schema
@@ -132,6 +136,7 @@ class OpDef:
                 case Decompose():
                     self.decompose = strategy.function
         self.call = compile_function(self, self.name, dispatch.apply)
+        self.call.__names__ = self.names
         self.call.__returns__ = self.returns
 
     @property

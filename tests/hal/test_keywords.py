@@ -9,7 +9,6 @@ import pytest
 
 import polyhal
 from polyhal.hal.ops import PUBLIC
-from polyhal.hal.ops.aliases import ALIASES
 from polyhal.hal.ops.keywords import MISSING
 
 
@@ -40,12 +39,6 @@ def test_a_required_parameter_after_one_of_two_names_is_still_required(x: polyha
 def test_both_names_at_once_are_rejected(function: object, x: polyhal.Tensor) -> None:
     with pytest.raises(TypeError, match="both 'axis' and 'dim'"):
         function(x, axis=0, dim=0)  # type: ignore[operator]
-
-
-def test_an_alias_is_the_same_function() -> None:
-    for alias, name in ALIASES.items():
-        assert getattr(polyhal, alias) is getattr(polyhal, name)
-        assert hasattr(polyhal.Tensor, alias) == hasattr(polyhal.Tensor, name)
 
 
 def test_every_public_function_with_an_axis_also_accepts_dim() -> None:

@@ -83,7 +83,7 @@ def imag(x: Any) -> Any:
     return x.imag
 
 
-@composite(returns=Returns.EITHER)
+@composite("numpy.conjugate", returns=Returns.EITHER)
 def conj(x: Any) -> Any:
     """The complex conjugate."""
     return join(x.real, -x.imag) if is_complex(x) else x

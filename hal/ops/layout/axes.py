@@ -12,7 +12,7 @@ from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import permute, reshape
 
 
-@composite(returns=Returns.VIEW)
+@composite(returns=Returns.VIEW, in_place=True)
 def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
     """The tensor with two axes exchanged, the last two by default."""
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
@@ -23,7 +23,7 @@ def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
     return permute(x, tuple(axes))
 
 
-@composite(returns=Returns.VIEW)
+@composite("movedim", returns=Returns.VIEW)
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The tensor with axis `source`, or each of several, moved to position `destination`.
 
@@ -43,7 +43,7 @@ def _numbers(axes: int | Sequence[int], ndim: int) -> list[int]:
     return [] if ndim == 0 and several in ((0,), (-1,)) else [normalize_axis(a, ndim) for a in several]
 
 
-@composite(returns=Returns.VIEW)
+@composite(returns=Returns.VIEW, in_place=True)
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     """The tensor without the given axes of length 1, by default all of them.
 
@@ -58,7 +58,7 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
-@composite(returns=Returns.VIEW)
+@composite(returns=Returns.VIEW, in_place=True)
 def unsqueeze(x: Any, axis: int) -> Any:
     """The tensor with a new axis of length 1 at position `axis`."""
     at = normalize_axis(axis, x.ndim + 1)

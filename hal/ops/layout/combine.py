@@ -24,7 +24,7 @@ def _several(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
 
 
-@composite(method=False, returns=Returns.VIEW)
+@composite("broadcast_arrays", method=False, returns=Returns.VIEW)
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     """Tensors stretched to the shape that they have in common; one that has it already is returned itself."""
     tensors = _several(tensors)

@@ -32,7 +32,7 @@ def ravel(x: Any) -> Any:
     return reshape(x, (math.prod(x.shape),))
 
 
-@composite(returns=Returns.VIEW)
+@composite(returns=Returns.VIEW, in_place=True)
 def t(x: Any) -> Any:
     """The transpose of a matrix; a vector or a number as it is. Raises ValueError for more than two axes."""
     if x.ndim > 2:
@@ -40,7 +40,7 @@ def t(x: Any) -> Any:
     return permute(x, tuple(reversed(range(x.ndim))))
 
 
-@composite(returns=Returns.VIEW)
+@composite("swapdims", returns=Returns.VIEW, in_place=True)
 def swapaxes(x: Any, axis0: int, axis1: int) -> Any:
     """The tensor with two axes exchanged."""
     return transpose(x, axis0, axis1)
@@ -173,7 +173,7 @@ def hstack(xs: Sequence[Any]) -> Any:
     return concat(rows, 0 if rows[0].ndim == 1 else 1)
 
 
-@composite(method=False)
+@composite("row_stack", method=False)
 def vstack(xs: Sequence[Any]) -> Any:
     """Tensors joined along their first axis, vectors as rows."""
     return concat([_with_axes(x, 2) for x in xs], 0)

@@ -11,6 +11,7 @@ from polyhal.hal.ops import batching
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
+    Names,
     OpFunction,
     Output,
     Sample,
@@ -69,6 +70,7 @@ tril: OpFunction = declare(
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.0),
+    names=Names(in_place=True),
 )
 triu: OpFunction = declare(
     _triu,
@@ -82,4 +84,5 @@ triu: OpFunction = declare(
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.0),
+    names=Names(in_place=True),
 )

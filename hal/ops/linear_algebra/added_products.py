@@ -33,31 +33,31 @@ def _sum(name: str, x: Any, product: Any, beta: Number, alpha: Number) -> Any:
     return (x if beta == 1 else x * beta) + scaled
 
 
-@composite()
+@composite(in_place=True)
 def addmm(x: Any, mat1: Any, mat2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * mat1 @ mat2` of matrices. With `beta` 0, `x` is ignored."""
     return _sum("addmm", x, mm(mat1, mat2), beta, alpha)
 
 
-@composite()
+@composite(in_place=True)
 def addmv(x: Any, mat: Any, vec: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * mat @ vec` of a matrix and a vector. With `beta` 0, `x` is ignored."""
     return _sum("addmv", x, mv(mat, vec), beta, alpha)
 
 
-@composite()
+@composite(in_place=True)
 def addr(x: Any, vec1: Any, vec2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * outer(vec1, vec2)`. With `beta` 0, `x` is ignored."""
     return _sum("addr", x, outer(vec1, vec2), beta, alpha)
 
 
-@composite()
+@composite(in_place=True)
 def baddbmm(x: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * batch1 @ batch2` of batches of matrices. With `beta` 0, `x` is ignored."""
     return _sum("baddbmm", x, bmm(batch1, batch2), beta, alpha)
 
 
-@composite()
+@composite(in_place=True)
 def addbmm(x: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
     require_axes("addbmm", (batch1, 3), (batch2, 3))

@@ -70,7 +70,7 @@ def bmm(x: Any, mat2: Any) -> Any:
     return op_matmul(x, mat2)
 
 
-@composite()
+@composite("ger")
 def outer(x: Any, vec2: Any) -> Any:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     require_axes("outer", (x, 1), (vec2, 1))

@@ -13,6 +13,7 @@ from polyhal.hal.ops.along_axis import declare_along_axis
 from polyhal.hal.ops.declare import (
     Autocast,
     ErrorSample,
+    Names,
     Output,
     Params,
     Sample,
@@ -119,6 +120,7 @@ softmax = declare_along_axis(
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
     casts=True,
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 
 
@@ -172,4 +174,5 @@ log_softmax = declare_along_axis(
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
     casts=True,
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance, flat_in
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Sample, Tolerance, flat_in
 from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.pointwise import polynomials
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
@@ -98,6 +98,7 @@ sigmoid = elementwise(
     decompose=lambda x: 1.0 / (exp(-x) + 1.0),
     gradient=lambda g, out: sigmoid_grad(g, out),
     tolerance=Tolerance(8.0),
+    names=Names("special.expit"),
 )
 silu_grad = elementwise(
     "silu_grad",
@@ -152,6 +153,7 @@ erf = elementwise(
     decompose=lambda x: polynomials.erf(x, where, less, exp, abs_),
     gradient=lambda g, x: g * (exp(-square(x)) * (2 / math.sqrt(math.pi))),
     tolerance=Tolerance(12.0),
+    names=Names("special."),
 )
 
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance, Trait, reads
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Tolerance, Trait, reads
 from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
@@ -28,6 +28,7 @@ multiply = elementwise(
     "Product `x * y`.",
     gradient=(lambda g, y: g * y, lambda g, x: g * x),
     traits=Trait.CHEAP | Trait.COMMUTATIVE,
+    names=Names("mul"),
 )
 
 
@@ -46,9 +47,12 @@ divide = elementwise(
     samples=Uniform((-4.0, 4.0), (0.5, 4.0)),
     tolerance=Tolerance(2.5),
     traits=Trait.CHEAP,
+    names=Names("true_divide"),
 )
 
-negative = elementwise("negative", np.negative, "`-x`.", promotion="numeric", gradient=lambda g: -g, traits=Trait.CHEAP)
+negative = elementwise(
+    "negative", np.negative, "`-x`.", promotion="numeric", gradient=lambda g: -g, traits=Trait.CHEAP, names=Names("neg")
+)
 abs_ = elementwise(
     "abs",
     np.abs,
@@ -58,6 +62,7 @@ abs_ = elementwise(
     gradient=lambda g, x: g * sign(x),
     samples=Uniform((0.25, 4.0)),
     traits=Trait.CHEAP,
+    names=Names("absolute"),
 )
 sign: OpFunction = elementwise(
     "sign",
@@ -65,6 +70,7 @@ sign: OpFunction = elementwise(
     "-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool.",
     decompose=lambda x: where(equal(x, x), where(less(0, x), 1, where(less(x, 0), -1, 0)).cast(dtype=x.dtype), x),
     gradient=lambda x_spec: zeros(x_spec),
+    names=Names("sgn"),
 )
 square = elementwise(
     "square",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Autocast, Sample, Tolerance, Trait
+from polyhal.hal.ops.declare import Autocast, Names, Sample, Tolerance, Trait
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
@@ -38,6 +38,7 @@ exp2 = elementwise(
     gradient=lambda g, out: g * (out * math.log(2)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 
 
@@ -59,6 +60,7 @@ expm1 = elementwise(
     gradient=lambda g, out: g * (out + 1.0),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 log = elementwise(
     "log",
@@ -108,6 +110,7 @@ log1p = elementwise(
     samples=Uniform((-0.9, 8.0)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 sqrt = elementwise(
     "sqrt",
@@ -221,4 +224,5 @@ pow_ = elementwise(
     traits=Trait.STORES_NUMBERS,
     dtypes=dtypes.FLOATS,
     autocast=Autocast.FLOAT32,
+    names=Names("numpy.power"),
 )

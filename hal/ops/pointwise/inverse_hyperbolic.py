@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
@@ -51,6 +51,7 @@ asinh = elementwise(
     samples=spread(-6.0, 6.0),
     tolerance=Tolerance(12.0),
     autocast=Autocast.FLOAT32,
+    names=Names("arcsinh"),
 )
 acosh = elementwise(
     "acosh",
@@ -62,6 +63,7 @@ acosh = elementwise(
     samples=spread(1.1, 8.0),
     tolerance=Tolerance(12.0),
     autocast=Autocast.FLOAT32,
+    names=Names("arccosh"),
 )
 atanh = elementwise(
     "atanh",
@@ -73,4 +75,5 @@ atanh = elementwise(
     samples=spread(-0.9, 0.9),
     tolerance=Tolerance(12.0),
     autocast=Autocast.FLOAT32,
+    names=Names("arctanh"),
 )

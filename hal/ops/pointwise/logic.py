@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import OpFunction, Sample, Trait
+from polyhal.hal.ops.declare import Names, OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 
 _B = dtypes.bool_
-equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B, traits=Trait.CHEAP | Trait.COMMUTATIVE)
+equal = elementwise(
+    "equal", np.equal, "True where `x == y`.", result=_B, traits=Trait.CHEAP | Trait.COMMUTATIVE, names=Names("eq")
+)
 not_equal = elementwise(
     "not_equal",
     np.not_equal,
@@ -17,10 +19,17 @@ not_equal = elementwise(
     result=_B,
     decompose=lambda x, y: logical_not(equal(x, y)),
     traits=Trait.CHEAP | Trait.COMMUTATIVE,
+    names=Names("ne"),
 )
-less = elementwise("less", np.less, "True where `x < y`.", result=_B, traits=Trait.CHEAP)
+less = elementwise("less", np.less, "True where `x < y`.", result=_B, traits=Trait.CHEAP, names=Names("lt"))
 greater = elementwise(
-    "greater", np.greater, "True where `x > y`.", result=_B, decompose=lambda x, y: less(y, x), traits=Trait.CHEAP
+    "greater",
+    np.greater,
+    "True where `x > y`.",
+    result=_B,
+    decompose=lambda x, y: less(y, x),
+    traits=Trait.CHEAP,
+    names=Names("gt"),
 )
 less_equal = elementwise(
     "less_equal",
@@ -29,6 +38,7 @@ less_equal = elementwise(
     result=_B,
     decompose=lambda x, y: logical_or(less(x, y), equal(x, y)),
     traits=Trait.CHEAP,
+    names=Names("le"),
 )
 greater_equal = elementwise(
     "greater_equal",
@@ -37,6 +47,7 @@ greater_equal = elementwise(
     result=_B,
     decompose=lambda x, y: logical_or(less(y, x), equal(x, y)),
     traits=Trait.CHEAP,
+    names=Names("ge"),
 )
 logical_and = elementwise(
     "logical_and",
@@ -86,6 +97,7 @@ bitwise_invert = elementwise(
     "All bits flipped.",
     promotion="integral",
     samples=lambda rng: [Sample((rng.integers(0, 100, s),)) for s in [(), (33,), (3, 4)]],
+    names=Names("bitwise_not", "numpy.invert"),
 )
 bitwise_left_shift = elementwise(
     "bitwise_left_shift",
@@ -94,6 +106,7 @@ bitwise_left_shift = elementwise(
     promotion="integral",
     samples=_shift_samples,
     dtypes=dtypes.INTEGERS,
+    names=Names("numpy.left_shift"),
 )
 bitwise_right_shift = elementwise(
     "bitwise_right_shift",
@@ -102,4 +115,5 @@ bitwise_right_shift = elementwise(
     promotion="integral",
     samples=_shift_samples,
     dtypes=dtypes.INTEGERS,
+    names=Names("numpy.right_shift"),
 )

@@ -46,7 +46,7 @@ def rsub(x: Any, y: Any, *, alpha: float = 1) -> Any:
     return subtract(y, x if alpha == 1 else multiply(x, alpha))
 
 
-@composite()
+@composite(in_place=True)
 def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     """`x / y`; with `rounding_mode` "floor" or "trunc" rounded down or towards zero, and integers stay integers.
 
@@ -63,44 +63,44 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     raise ValueError(f"[div] rounding_mode is {rounding_mode!r}; expected None, 'floor' or 'trunc'")
 
 
-@composite()
+@composite(in_place=True)
 def clamp_min(x: Any, min: Any) -> Any:  # noqa: A002
     """`x`, and `min` where `x` is below it. The shapes broadcast."""
     return maximum(x, min) if _dtype(x).kind == "bool" else clip(x, min, None)
 
 
-@composite()
+@composite(in_place=True)
 def clamp_max(x: Any, max: Any) -> Any:  # noqa: A002
     """`x`, and `max` where `x` is above it. The shapes broadcast."""
     return minimum(x, max) if _dtype(x).kind == "bool" else clip(x, None, max)
 
 
-@composite()
+@composite(in_place=True)
 def deg2rad(x: Any) -> Any:
     """Degrees as radians. Takes a tensor of any shape; integers become float32."""
     return multiply(x, math.pi / 180)
 
 
-@composite()
+@composite(in_place=True)
 def rad2deg(x: Any) -> Any:
     """Radians as degrees. Takes a tensor of any shape; integers become float32."""
     return multiply(x, 180 / math.pi)
 
 
-@composite()
+@composite(in_place=True)
 def ldexp(x: Any, other: Any) -> Any:
     """`x` times 2 to the power `other`, in floating point."""
     return multiply(x, pow_(2.0, other))
 
 
-@composite()
+@composite(in_place=True)
 def float_power(x: Any, exponent: Any) -> Any:
     """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
     base, power = (v.cast(dtype=dtypes.float64) if hasattr(v, "dtype") else float(v) for v in (x, exponent))
     return pow_(base, power)
 
 
-@composite()
+@composite("special.", "numpy.rint", in_place=True)
 def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even.
 
@@ -118,7 +118,7 @@ def positive(x: Any) -> Any:
     return x
 
 
-@composite()
+@composite(in_place=True)
 def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
     """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
     if x.dtype.kind != "float":

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance
+from polyhal.hal.ops.declare import Names, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, sign
 from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -193,6 +193,7 @@ trunc: OpFunction = elementwise(
     decompose=lambda x: where(less(x, 0.0), ceil(x), floor(x)),
     gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
+    names=Names("fix"),
 )
 
 

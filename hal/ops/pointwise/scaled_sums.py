@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Sample, Tolerance, Trait
+from polyhal.hal.ops.declare import Names, Sample, Tolerance, Trait
 from polyhal.hal.ops.pointwise.arithmetic import abs_
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import less
@@ -46,6 +46,7 @@ addcmul = elementwise(
     tolerance=Tolerance(4.0, floor=8.0),
     dtypes=dtypes.FLOATS,
     traits=Trait.CHEAP,
+    names=Names(in_place=True),
 )
 addcdiv = elementwise(
     "addcdiv",
@@ -61,6 +62,7 @@ addcdiv = elementwise(
     samples=_samples,
     tolerance=Tolerance(6.0, floor=8.0),
     traits=Trait.CHEAP,
+    names=Names(in_place=True),
 )
 
 
@@ -84,4 +86,5 @@ lerp = elementwise(
     samples=_lerp_samples,
     tolerance=Tolerance(4.0, floor=8.0),
     traits=Trait.CHEAP,
+    names=Names(in_place=True),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import OpFunction, Sample, Trait
+from polyhal.hal.ops.declare import Names, OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, less_equal, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
@@ -42,6 +42,7 @@ where: OpFunction = elementwise(
     inputs=("cond", "x", "y"),
     gradient=(None, lambda g, cond: where(cond, g, 0), lambda g, cond: where(cond, 0, g)),
     traits=Trait.CHEAP | Trait.STORES_NUMBERS,
+    names=Names(method=False),
 )
 
 
@@ -91,4 +92,5 @@ clip = elementwise(
         Sample((np.array([np.nan, np.inf, -np.inf, 0.0]), -1.0, 1.0), special=True),
     ],
     traits=Trait.CHEAP | Trait.STORES_NUMBERS,
+    names=Names("clamp", in_place=True),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Tolerance
 from polyhal.hal.ops.pointwise import polynomials
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -57,6 +57,7 @@ asin = elementwise(
     samples=Uniform((-0.95, 0.95)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
+    names=Names("arcsin"),
 )
 acos = elementwise(
     "acos",
@@ -68,6 +69,7 @@ acos = elementwise(
     samples=Uniform((-0.95, 0.95)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
+    names=Names("arccos"),
 )
 atan: OpFunction = elementwise(
     "atan",
@@ -77,6 +79,7 @@ atan: OpFunction = elementwise(
     decompose=lambda x: polynomials.atan(x, where, less, abs_),
     gradient=lambda g, x: g / (square(x) + 1.0),
     tolerance=Tolerance(8.0),
+    names=Names("arctan"),
 )
 
 
@@ -109,6 +112,7 @@ atan2 = elementwise(
     gradient=_atan2_gradient,
     samples=Uniform((0.3, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(8.0, floor=1.0),
+    names=Names("arctan2"),
 )
 
 

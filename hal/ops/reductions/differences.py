@@ -126,7 +126,7 @@ def _trapezoids(y: Any, x: Any, dx: Any, axis: int) -> Any:
     return (later + earlier) * (dx / 2)
 
 
-@composite()
+@composite("trapz")
 def trapezoid(y: Any, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
     """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
     axis = normalize_axis(axis, y.ndim)

@@ -117,7 +117,7 @@ def dist(x: Any, other: Any, p: float = 2.0) -> Any:
     return vector_norm(x - other, None, False, float(p))
 
 
-@composite()
+@composite(in_place=True)
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
     """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
     axes = tuple(i for i in range(x.ndim) if i != dim % x.ndim)

@@ -13,6 +13,7 @@ from polyhal.hal.ops.along_axis import declare_along_axis
 from polyhal.hal.ops.declare import (
     Autocast,
     ErrorSample,
+    Names,
     OpFunction,
     Output,
     Params,
@@ -117,6 +118,7 @@ cumsum: OpFunction = declare_along_axis(
     tolerance=Tolerance(2.0, floor=4.0, terms=scan_terms),
     casts=True,
     autocast=Autocast.FLOAT32,
+    names=Names(in_place=True),
 )
 
 
@@ -137,4 +139,5 @@ cumprod: OpFunction = declare_along_axis(
     tolerance=Tolerance(2.0, terms=scan_terms),
     casts=True,
     autocast=Autocast.FLOAT32,
+    names=Names(in_place=True),
 )

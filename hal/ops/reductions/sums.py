@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axes
-from polyhal.hal.ops.declare import Autocast, Tolerance, Trait
+from polyhal.hal.ops.declare import Autocast, Names, Tolerance, Trait
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.exponential import exp, log
@@ -164,4 +164,5 @@ logsumexp = reduction(
     tolerance=Tolerance(8.0, floor=1.0, terms=reduced_terms),
     dtypes=dtypes.FLOATS,
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )

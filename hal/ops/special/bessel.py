@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
@@ -43,6 +43,7 @@ def _bessel(
         tolerance=Tolerance(4.0),
         autocast=Autocast.FLOAT32,
         public=public,
+        names=Names("special."),
         **options,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from polyhal.hal.ops.declare import Autocast, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, Tolerance
 from polyhal.hal.ops.opdef import OpFunction
 from polyhal.hal.ops.pointwise.arithmetic import square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -101,6 +101,7 @@ erfc = elementwise(
     samples=spread(-4.0, 8.0),
     tolerance=Tolerance(24.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 erfcx = elementwise(
     "erfcx",
@@ -114,6 +115,7 @@ erfcx = elementwise(
     tolerance=Tolerance(24.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )
 ndtr = elementwise(
     "ndtr",
@@ -128,6 +130,7 @@ ndtr = elementwise(
     tolerance=Tolerance(48.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )
 log_ndtr = elementwise(
     "log_ndtr",
@@ -141,6 +144,7 @@ log_ndtr = elementwise(
     tolerance=Tolerance(48.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )
 erfinv: OpFunction = elementwise(
     "erfinv",
@@ -153,6 +157,7 @@ erfinv: OpFunction = elementwise(
     samples=spread(-0.95, 0.95),
     tolerance=Tolerance(24.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 ndtri = elementwise(
     "ndtri",
@@ -166,4 +171,5 @@ ndtri = elementwise(
     tolerance=Tolerance(24.0, floor=1.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.special.namespace import TENSORS, horner, reference_of
@@ -101,6 +101,7 @@ lgamma: OpFunction = elementwise(
     # Near the zeros at 1 and 2 the rounding of a logarithm near 0 remains.
     tolerance=Tolerance(16.0, floor=2.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special.gammaln"),
 )
 digamma: OpFunction = elementwise(
     "digamma",
@@ -114,6 +115,7 @@ digamma: OpFunction = elementwise(
     # Up to ten reciprocals are added to a logarithm of 10.
     tolerance=Tolerance(16.0, floor=4.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special.", "special.psi"),
 )
 
 
@@ -154,10 +156,11 @@ zeta = elementwise(
     tolerance=Tolerance(4.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )
 
 
-@composite()
+@composite("special.", in_place=True)
 def polygamma(n: Any, x: Any) -> Any:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     if not isinstance(n, int):
@@ -167,7 +170,7 @@ def polygamma(n: Any, x: Any) -> Any:
     return digamma(x) if n == 0 else polygamma_at(x, n=n)
 
 
-@composite()
+@composite("special.multigammaln", in_place=True)
 def mvlgamma(x: Any, p: int) -> Any:
     """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2.
 

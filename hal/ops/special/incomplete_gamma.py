@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.exponential import exp
 from polyhal.hal.ops.special.gamma import lgamma
@@ -75,7 +75,7 @@ def _density(a: Any, x: Any) -> Any:
     return exp(xlogy(a - 1.0, x) - x - lgamma(a))
 
 
-def _declare(name: str, position: int, sign: float, doc: str) -> OpFunction:
+def _declare(name: str, position: int, sign: float, doc: str, scipy_name: str) -> OpFunction:
     def refuse(g: Any) -> Any:
         problem = "the gradient with respect to a is not implemented; expected a without gradients"
         raise NotImplementedError(f"[{name}] {problem}")
@@ -90,8 +90,9 @@ def _declare(name: str, position: int, sign: float, doc: str) -> OpFunction:
         samples=_samples,
         tolerance=Tolerance(4.0),
         autocast=Autocast.FLOAT32,
+        names=Names(scipy_name),
     )
 
 
-igamma = _declare("igamma", 0, 1.0, "Regularized lower incomplete gamma function P(a, x).")
-igammac = _declare("igammac", 1, -1.0, "Regularized upper incomplete gamma function Q(a, x).")
+igamma = _declare("igamma", 0, 1.0, "Regularized lower incomplete gamma function P(a, x).", "special.gammainc")
+igammac = _declare("igammac", 1, -1.0, "Regularized upper incomplete gamma function Q(a, x).", "special.gammaincc")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.declare import Autocast, Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, Sample, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import pairs, spread
@@ -42,6 +42,7 @@ xlogy = elementwise(
     samples=pairs((-4.0, 4.0), (0.05, 8.0)),
     tolerance=Tolerance(8.0, floor=1.0),
     autocast=Autocast.FLOAT32,
+    names=Names("special."),
 )
 xlog1py = elementwise(
     "xlog1py",
@@ -57,6 +58,7 @@ xlog1py = elementwise(
     tolerance=Tolerance(12.0, floor=1.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )
 entr = elementwise(
     "entr",
@@ -69,6 +71,7 @@ entr = elementwise(
     tolerance=Tolerance(8.0, floor=1.0),
     autocast=Autocast.FLOAT32,
     public=False,
+    names=Names("special."),
 )
 logit_of = elementwise(
     "logit_of",
@@ -84,7 +87,7 @@ logit_of = elementwise(
 )
 
 
-@composite()
+@composite("special.", in_place=True)
 def logit(x: Any, eps: float | None = None) -> Any:
     """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps].
 
@@ -130,6 +133,7 @@ sinc = elementwise(
     samples=lambda rng: [Sample((rng.choice([-1.0, 1.0], s) * rng.uniform(0.3, 1.4, s),)) for s in [(33,), (3, 1, 5)]],
     # Near a zero of the sine the rounding of pi x remains.
     tolerance=Tolerance(12.0, floor=1.0),
+    names=Names("special."),
 )
 spherical_bessel_j0 = elementwise(
     "spherical_bessel_j0",
@@ -140,4 +144,5 @@ spherical_bessel_j0 = elementwise(
     samples=spread(-4.0, 4.0),
     tolerance=Tolerance(12.0, floor=1.0),
     public=False,
+    names=Names("special."),
 )

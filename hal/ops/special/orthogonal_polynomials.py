@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 
 Step = Callable[[int, Any, Any, Any], Any]
@@ -50,6 +50,7 @@ def _declare(name: str, first: Callable[[Any], Any], step: Step, doc: str) -> Op
         tolerance=Tolerance(4.0, floor=1.0),
         autocast=Autocast.FLOAT32,
         public=False,
+        names=Names("special."),
     )
 
 

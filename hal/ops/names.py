@@ -1,0 +1,36 @@
+"""`Names`, the further names of an op or function, which stand in its declaration and nowhere else.
+
+An op has the Array API's name, if that has the function. From the declarations follow the functions of `polyhal`, of
+`polyhal.special` and `polyhal.linalg`, methods and in-place methods of tensors, type stubs, and the ops of PyTorch's device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Names:
+    """Names beyond an op's own: `Names("cat", "concatenate")`.
+
+    also: further functions, as NumPy and PyTorch name them. `special.expit` is in that package
+        only, and `special.` is there under the op's own name.
+    method: True for a tensor method. By default, functions whose first argument is a tensor are methods.
+    in_place: True for a method `NAME_`, which replaces the elements of its tensor or, for views, the tensor's shape.
+        Elementwise ops without it have one, too.
+    """
+
+    __slots__ = ("also", "in_place", "method")
+
+    def __init__(self, *also: str, method: bool | None = None, in_place: bool = False) -> None:
+        self.also, self.method, self.in_place = also, method, in_place
+
+
+def spelled(functions: Mapping[str, Any], package: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the further names of functions, in a package if one is passed, with the functions."""
+    for own, function in functions.items():
+        names: Names = function.__names__
+        for name in names.also:
+            where, _, last = name.rpartition(".")
+            if where == package:
+                yield last or own, function
