@@ -26,7 +26,7 @@ from polyhal.hal.ops.lowering import (
     Strategy,
 )
 from polyhal.hal.ops.names import Names
-from polyhal.hal.ops.opdef import OPS, CostRule, InferRule, OpDef, OpFunction
+from polyhal.hal.ops.opdef import OPS, CostRule, InferRule, OpDef, OpFunction, PartOfCall
 from polyhal.hal.ops.samples import ErrorSample, OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import (
     REQUIRED,
@@ -63,6 +63,7 @@ class OpOptions(TypedDict, total=False):
     expression: str
     flops: CostRule
     index_range: Callable[[Specs, Params], IndexRange]
+    without_empty: Callable[[Specs, Params], PartOfCall]
     public: bool
 
 
@@ -114,6 +115,7 @@ def declare(
             expression=options.get("expression", ""),
             flops=options.get("flops"),
             index_range=options.get("index_range"),
+            without_empty=options.get("without_empty"),
             public=options.get("public", True),
             tests=OpTests(
                 samples=samples,
@@ -144,6 +146,7 @@ __all__ = [
     "Output",
     "OutputRegion",
     "Params",
+    "PartOfCall",
     "Promotion",
     "Regions",
     "Sample",

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
@@ -45,6 +45,14 @@ S = TypeVar("S")
 ComplexRule = Callable[..., Any]
 """Takes inputs and parameters as the reference does, and computes with ops on real and imaginary parts."""
 CostRule = Callable[[Specs, tuple[Spec, ...], Params], int]
+
+
+class PartOfCall(NamedTuple):
+    """Part of a call that is a call of its own: positions of inputs and outputs, and parameters."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    params: Params
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -91,6 +99,8 @@ class OpDef:
     """Floating-point operations of a call, from the specs of inputs and outputs."""
     index_range: Callable[[Specs, Params], IndexRange] | None = None
     """For ops that read by index: which indices are in range. Eager calls on CPUs, and all in debug mode, are checked."""
+    without_empty: Callable[[Specs, Params], PartOfCall] | None = None
+    """For ops over lists: the part of a call with empty tensors that computes all elements of its outputs."""
     public: bool = True
     """False for ops that modules and rules use and that users do not call by name."""
 

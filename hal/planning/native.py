@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.errors import BackendError, KernelBuildError, message
+from polyhal.hal.ops.opdef import PartOfCall
 from polyhal.hal.ops.schema import first_tensor
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.protocol import Declined, Feature
+from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
 
@@ -25,7 +26,10 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
     if not device.features & Feature.LOWERING:
         resolution.skipped.append("native kernel: the backend does not lower ops")
         return None
-    if request.has_empty_input:
+    part = op.without_empty(inputs, params) if request.has_empty_input and op.without_empty is not None else None
+    if part is not None:
+        inputs, outputs, params = tuple(inputs[i] for i in part.inputs), tuple(outputs[i] for i in part.outputs), part.params
+    elif request.has_empty_input:
         resolution.skipped.append("native kernel: an input is empty")
         return None
     if Trait.ALONG_AXIS in op.traits and not first_tensor(inputs).ndim:
@@ -49,9 +53,22 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
     if not planner.is_launch(launch):
         problem = f"lower returned {launch!r}"
         raise BackendError(message(op.name, problem, expected="a Launch, or Declined with a reason", device=device))
+    if part is not None:
+        launch = _of_part(launch, part, len(request.inputs), len(request.outputs))
     resolution.step, resolution.how = ResolutionStep.NATIVE, f"native kernel {launch.name}"
     resolution.recordable = True
     return launch_run(device, launch), launch
+
+
+def _of_part(launch: Launch, part: PartOfCall, inputs: int, outputs: int) -> SimpleLaunch:
+    """Return the launch of a part of a call, on the arguments of the whole call: `inputs`, `outputs` and workspace."""
+    chosen = (*part.inputs, *(inputs + i for i in part.outputs))
+    end = inputs + outputs
+
+    def run(*args: Any) -> None:
+        launch(*[args[i] for i in chosen], *args[end:])
+
+    return SimpleLaunch(launch.name, run, launch.workspace)
 
 
 def _note_build_failure(planner: Planner, request: Request, error: KernelBuildError) -> None:

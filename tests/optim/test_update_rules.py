@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,23 +105,26 @@ _OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def _launches(device: ph.Device, name: str, settings: dict[str, Any]) -> list[int]:
-    """Return the launches of an eager and of a captured step of 24 parameters."""
-    backend: Any = device.backend
-    parameters = [nn.Parameter(ph.ones(shape, device=device)) for shape in SHAPES]
+def _launches(
+    device: ph.Device, name: str, settings: dict[str, Any], shapes: Sequence[tuple[int, ...]] = SHAPES
+) -> list[int]:
+    """Return the launches of an eager and of a captured step."""
+    parameters = [nn.Parameter(ph.ones(shape, device=device)) for shape in shapes]
     for p in parameters:
         p.grad = ph.ones(p.shape, device=device)
     optimizer = getattr(optim, name)(parameters, **settings)
     optimizer.step()
-    found = []
-    for step in (optimizer.step, ph.jit(lambda: optimizer.step(), warm_up=False)):
-        step()
-        device.synchronize()
-        backend.start_profiling()
-        step()
-        device.synchronize()
-        found.append(len(backend.stop_profiling()))
-    return found
+    return [_launches_of(device, step) for step in (optimizer.step, ph.jit(lambda: optimizer.step(), warm_up=False))]
+
+
+def _launches_of(device: ph.Device, run: Callable[[], object]) -> int:
+    backend: Any = device.backend
+    run()
+    device.synchronize()
+    backend.start_profiling()
+    run()
+    device.synchronize()
+    return len(backend.stop_profiling())
 
 
 @pytest.mark.parametrize("where", [d for d in PARITY_DEVICES if d.startswith(("opencl", "wgpu"))])
@@ -132,3 +135,31 @@ def test_steps_take_few_launches(where: str) -> None:
         assert max(_launches(ph.Device(where), name, settings)) <= most, name
     if where.startswith("opencl"):  # two groups, norms, and the quotients of a vector of norms
         assert max(_launches(ph.Device(where), "LAMB", {})) <= 12
+
+
+@pytest.mark.parametrize("where", [d for d in PARITY_DEVICES if d.startswith(("opencl", "wgpu"))])
+@pytest.mark.parametrize("place", [0, 6], ids=["first", "last"])
+def test_empty_parameters_are_left_out_of_launches(where: str, place: int) -> None:
+    device, filled = ph.Device(where), SHAPES[:6]
+    shapes = [*filled[:place], (0, 3), *filled[place:]]
+    for name, settings in _OPTIMIZERS:
+        assert _launches(device, name, settings, shapes) == _launches(device, name, settings, filled), name
+
+
+@pytest.mark.parametrize("place", [0, 2], ids=["first", "last"])
+def test_empty_tensors_do_not_change_results_of_lists(device: ph.Device, place: int) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype(np.float32) for shape in ((5, 4), (3,))]
+    xs = [ph.tensor(x, device=device) for x in arrays]
+    xs.insert(place, ph.zeros((0, 3), device=device))
+    factor = ph.tensor(0.5, device=device)
+    squares = np.array([np.square(x.astype(np.float64)).sum() for x in arrays])
+    np.testing.assert_allclose(OPS["sum_of_squares"].call(xs).item(), squares.sum(), rtol=1e-6)
+    expected = np.insert(np.sqrt(squares), place, 0.0)
+    np.testing.assert_allclose(OPS["norms"].call(xs).numpy(), expected, rtol=1e-6)
+    *unscaled, found = OPS["unscale_all"].call([*xs, factor])
+    assert found.item() == 0
+    for results in (OPS["scale_all"].call([*xs, factor]), unscaled):
+        assert results[place].shape == (0, 3)
+        for x, result in zip(arrays, [r for i, r in enumerate(results) if i != place], strict=True):
+            np.testing.assert_array_equal(result.numpy(), x * np.float32(0.5))

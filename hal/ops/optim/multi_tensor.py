@@ -7,6 +7,7 @@ One op updates all parameters of an optimizer, so that a backend can do so in on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from polyhal.hal.ops.declare import (
     Decompose,
     OpFunction,
     Output,
+    Params,
+    PartOfCall,
     Sample,
     Samples,
     Schema,
@@ -26,9 +29,12 @@ from polyhal.hal.ops.declare import (
     declare,
     tensors,
 )
+from polyhal.hal.ops.layout.creation import broadcast_scalar
 from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import sqrt
+from polyhal.hal.ops.pointwise.foreach_elementwise import filled_rows
 from polyhal.hal.ops.pointwise.logic import logical_not, logical_or
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.reductions.extrema import any_
@@ -50,6 +56,7 @@ def multi_tensor(
     tolerance: Tolerance | None = None,
     autocast: Autocast = Autocast.INHERIT,
     schema: Schema | None = None,
+    without_empty: Callable[[Specs, Params], PartOfCall] | None = None,
 ) -> OpFunction:
     """Declare an op over a list of tensors. `mutates`: the outputs replace the tensors in place."""
     return declare(
@@ -67,12 +74,25 @@ def multi_tensor(
         samples=samples,
         dtypes=(dtypes.float32, dtypes.float64),
         tolerance=tolerance or Tolerance(16.0, floor=1.0),
+        **({} if without_empty is None else {"without_empty": without_empty}),
     )
 
 
 def draw(rng: np.random.Generator) -> list[Any]:
     """One array per sample parameter."""
     return [rng.uniform(-1, 1, s) for s in SHAPES]
+
+
+def _without_empty(*, shared: int, of_each: bool, of_all: int = 0) -> Callable[[Specs, Params], PartOfCall]:
+    """Return the rule of an op on one list and `shared` inputs: its outputs are one of each tensor, then `of_all` of all."""
+
+    def part(specs: Specs, params: Params) -> PartOfCall:
+        count = len(specs) - shared
+        filled, inputs = filled_rows(specs, 1, count)
+        first = count if of_each else 0
+        return PartOfCall(inputs, (*(filled if of_each else ()), *range(first, first + of_all)), params)
+
+    return part
 
 
 def _sum_of_squares(*xs: Any) -> Any:
@@ -100,6 +120,7 @@ sum_of_squares = multi_tensor(
     variadic_outputs=False,
     tolerance=Tolerance(4.0, terms=lambda specs, params: sum(s.size for s in tensors(specs))),
     autocast=Autocast.FLOAT32,
+    without_empty=_without_empty(shared=0, of_each=False, of_all=1),
 )
 
 
@@ -109,6 +130,12 @@ def _norms(*xs: Any) -> Any:
 
 
 def _norms_decomposed(*xs: Any) -> Any:
+    filled = [x for x in xs if x.spec.size]
+    if 0 < len(filled) < len(xs):
+        found, zero = norms(filled), broadcast_scalar(0.0, (1,), dtypes.float32)
+        ends = accumulate(int(x.spec.size > 0) for x in xs)
+        parts = [slice_(found, (n - 1,), (1,), (1,)) if x.spec.size else zero for x, n in zip(xs, ends, strict=True)]
+        return concat(parts, 0)
     return concat([reshape(sqrt(_sum_of_squares_decomposed(x)), (1,)) for x in xs], 0)
 
 
@@ -145,6 +172,7 @@ scale_all = multi_tensor(
     infer=lambda specs, params: _scaled_outputs(specs),
     decompose=lambda *xs: tuple(x * xs[-1] for x in xs[:-1]),
     samples=lambda rng: [Sample((*draw(rng), np.array(0.5)), differentiable=False)],
+    without_empty=_without_empty(shared=1, of_each=True),
 )
 
 
@@ -180,6 +208,7 @@ unscale_all = multi_tensor(
     decompose=_unscale_all_decomposed,
     samples=_unscale_samples,
     mutates=False,
+    without_empty=_without_empty(shared=1, of_each=True, of_all=1),
 )
 
 

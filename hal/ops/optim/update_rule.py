@@ -16,12 +16,12 @@ import numpy as np
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.arguments import arguments
-from polyhal.hal.ops.declare import OPS, OpFunction, Output, Sample, Samples, Specs
+from polyhal.hal.ops.declare import OPS, OpFunction, Output, Params, PartOfCall, Sample, Samples, Specs
 from polyhal.hal.ops.layout.creation import broadcast_scalar
 from polyhal.hal.ops.optim.multi_tensor import SHAPES, groups_of, multi_tensor
 from polyhal.hal.ops.optim.rule_program import HOST, RuleProgram, correction_in_single_precision, trace_rule
 from polyhal.hal.ops.pointwise.cast import in_dtype
-from polyhal.hal.ops.pointwise.foreach_elementwise import foreach_elementwise
+from polyhal.hal.ops.pointwise.foreach_elementwise import filled_rows, foreach_elementwise
 from polyhal.hal.ops.schema import REQUIRED, Schema, tensors
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -114,6 +114,7 @@ def update_rule(
         infer=_infer(found),
         decompose=_decomposed(found),
         samples=_samples(found, positive, variants, draws or {}),
+        without_empty=_without_empty(found),
     )
 
 
@@ -156,6 +157,17 @@ def _decomposed(found: UpdateRule) -> Callable[..., Any]:
         return tuple(x for column in zip(*new, strict=True) for x in column)
 
     return decomposed
+
+
+def _without_empty(found: UpdateRule) -> Callable[[Specs, Params], PartOfCall]:
+    def part(specs: Specs, params: Params) -> PartOfCall:
+        groups, steps, _ = found.split(specs, params)
+        count = params["count"]
+        filled, inputs = filled_rows(specs, len(groups) + (len(steps) > 1), count)
+        outputs = tuple(k * count + i for k in range(len(groups) - 1) for i in filled)
+        return PartOfCall(inputs, outputs, {**params, "count": len(filled)})
+
+    return part
 
 
 def _infer(found: UpdateRule) -> Callable[[Specs, dict[str, Any]], list[Output]]:

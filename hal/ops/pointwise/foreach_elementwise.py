@@ -13,7 +13,17 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
+from polyhal.hal.ops.declare import (
+    Decompose,
+    Output,
+    Params,
+    PartOfCall,
+    Sample,
+    Specs,
+    Tolerance,
+    Trait,
+    declare,
+)
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, fused_elementwise, reference_steps, values_of
 
 
@@ -33,6 +43,19 @@ def single_lists(xs: Specs, lists: int, count: int) -> tuple[int, ...]:
         if all(isinstance(s, Spec) and not s.shape for s in part):
             found.append(k)
     return tuple(found)
+
+
+def filled_rows(specs: Specs, lists: int, count: int) -> tuple[list[int], tuple[int, ...]]:
+    """Return the positions of the lists whose tensors have elements, and the inputs there with all that is shared."""
+    filled = [i for i in range(count) if isinstance(s := specs[i], Spec) and s.size]
+    return filled, (*(k * count + i for k in range(lists) for i in filled), *range(lists * count, len(specs)))
+
+
+def _without_empty(specs: Specs, params: Params) -> PartOfCall:
+    count = params["count"]
+    filled, inputs = filled_rows(specs, params["lists"], count)
+    outputs = tuple(r * count + i for r in range(len(params["results"])) for i in filled)
+    return PartOfCall(inputs, outputs, {**params, "count": len(filled)})
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -118,4 +141,5 @@ foreach_elementwise = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(8.0, floor=1.0),
     flops=_flops,
+    without_empty=_without_empty,
 )
