@@ -57,7 +57,7 @@ class ComplexTensor(Tensor):
 
     @property
     def is_contiguous(self) -> bool:
-        """True if the elements of each part lie next to each other in row-major order."""
+        """True if the elements of each part are adjacent in row-major order."""
         return self._real.is_contiguous and self._imag.is_contiguous
 
     def __repr__(self) -> str:

@@ -440,7 +440,7 @@ def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
 
 def geqrf(x: Any) -> GeqrfResult:
-    """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
+    """R above and Householder vectors below the diagonal, and their scales tau; see `linalg.householder_product`."""
 
 def ger(x: Any, vec2: Any) -> Tensor:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
@@ -656,7 +656,7 @@ def lt(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
 
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivots: bool = ...) -> LUResult:
-    """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
+    """P, L and U from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
     """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
@@ -711,7 +711,7 @@ def mm(x: Any, mat2: Any) -> Tensor:
     """The product of two matrices, without broadcasting."""
 
 def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> SelectionResult:
-    """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
+    """The most frequent element along `dim`, the smallest of several, and its last position (int64)."""
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
@@ -860,7 +860,7 @@ def repeat_interleave(
     """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
 
 def reshape(x: Any, shape: Any) -> Tensor:
-    """The same elements in row-major order in another shape; one length may be -1."""
+    """The elements in row-major order in another shape; one length may be -1."""
 
 def reshape_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""
@@ -1164,7 +1164,7 @@ def var_mean(
     """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
 
 def vdot(x: Any, y: Any) -> Tensor:
-    """The sum of the products of two vectors' elements, of which the first is conjugated."""
+    """The sum of the products of two vectors' elements; the first vector is conjugated."""
 
 def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast."""

@@ -331,8 +331,8 @@ def bernoulli(
 ) -> Tensor:
     """Draw 1 with probability `p`, else 0. A tensor of probabilities determines shape, dtype and device.
 
-    A float in place of the shape, as in PyTorch, is the probability, and the tensor gives shape, dtype and device
-    alone. Raises ValueError for a number without a shape.
+    A float in place of the shape, as in PyTorch, is the probability, and the tensor determines only shape, dtype and
+    device. Raises ValueError for a number without a shape.
     """
     if isinstance(p, Tensor) and isinstance(shape, float):
         return bernoulli(shape, p.shape, dtype=dtype or p.dtype, generator=generator, device=p.device)

@@ -166,7 +166,7 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
 
     @property
     def is_contiguous(self) -> bool:
-        """True if the elements lie next to each other in row-major order."""
+        """True if the elements are adjacent in row-major order."""
         return self.ref.spec.is_contiguous
 
     @property

@@ -1,4 +1,4 @@
-"""What a device is and what it can do: plain, frozen data that converts to JSON and that a backend states once."""
+"""Identity and capabilities of a device: plain, frozen data that converts to JSON and that a backend states once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class UnusableDevice:
     """A name that tells it from the devices of other drivers."""
     reason: str
     fix: str = ""
-    """What to do about it."""
+    """The remedy."""
     unexpected: bool = False
     """True if programs are warned, because an installed driver fails and a slower device may be chosen instead."""
 
@@ -78,7 +78,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend can do on one device, beyond the required members of the contract."""
+    """Abilities of a backend on one device, beyond the required members of the contract."""
 
     storage: frozenset[DType] = frozenset(dtypes.ALL)
     """Dtypes that device memory can hold and that `copy` and `fill` handle: bool, int32 and float32 at least.
@@ -89,7 +89,7 @@ class Capabilities:
     compute: frozenset[DType] = frozenset(dtypes.ALL)
     """Dtypes that the arithmetic core methods accept: bool, int32 and float32 at least, and none that `storage` lacks.
 
-    The framework casts other dtypes to one of these and back.
+    The framework casts other dtypes to a supported one and back.
     """
     unary: frozenset[str] = frozenset()
     """Names that `unary` accepts in addition to the required ones, of those in `member_names.OPTIONAL_UNARY`."""
@@ -107,7 +107,7 @@ class Capabilities:
     suballocation: bool = False
     """True if one launch may bind several ranges of one allocation, some to read and some to write.
 
-    Captured steps then place tensors together in arenas instead of giving each an allocation of its own.
+    Captured steps then place tensors in common arenas instead of making each an allocation of its own.
     """
     reference: bool = False
     """True if other backends are compared with this one.

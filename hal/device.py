@@ -147,7 +147,7 @@ class Device:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend supports."""
+        """Capabilities of the backend."""
         return self.backend.capabilities
 
     @property

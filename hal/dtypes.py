@@ -4,7 +4,7 @@ Promotion follows the Array API inside a kind and PyTorch between kinds: an inte
 gives float32, float16 with bfloat16 gives float32, and a Python number never widens a tensor of its kind: an integer that the
 tensor's dtype does not hold wraps, as in PyTorch, so that uint8 times 300 is uint8 times 44 on every device.
 
-Complex dtypes exist for users alone. A complex tensor is a pair of real ones, so that backends never see these dtypes: they are
+Complex dtypes exist only for users. A complex tensor is a pair of real ones, so that backends never see these dtypes: they are
 not in `ALL`.
 """
 

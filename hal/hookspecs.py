@@ -56,8 +56,8 @@ class BackendSpec:
     environment: tuple[str, ...] = ()
     """Prefixes of the environment variables that affect which devices are visible. `polyhal doctor` lists their values."""
     expand: Callable[[str], Sequence[str]] | str | None = None
-    """Returns the selectors of all devices that a selector stands for in a list of devices, itself if it names one. A function,
-    or "module:function"; None if selectors name single devices."""
+    """Returns the selectors of all devices that a selector abbreviates in a list of devices, itself if it names one. A
+    function, or "module:function"; None if selectors name single devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class HookSpecs:
 
 
 class OpHookSpecs:
-    """The same for plug-ins with ops, which are not part of the contract of backends."""
+    """As `polyhal_backend`, for plug-ins with ops, which are not part of the contract of backends."""
 
     @hookspec
     def polyhal_ops(self) -> Sequence[OpSpec]:  # type: ignore[empty-body]
@@ -87,7 +87,7 @@ class OpHookSpecs:
 
 
 class ProcessGroupHookSpecs:
-    """The same for plug-ins with engines for process groups."""
+    """As `polyhal_backend`, for plug-ins with engines for process groups."""
 
     @hookspec
     def polyhal_process_groups(self) -> Sequence[ProcessGroupSpec]:  # type: ignore[empty-body]

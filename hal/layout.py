@@ -1,4 +1,4 @@
-"""Where a tensor's elements lie: specs, references into device memory, and the algebra of views.
+"""Locations of a tensor's elements: specs, references into device memory, and the algebra of views.
 
 Strides and offsets count elements, not bytes. A view never touches data: it maps (spec, offset) to (spec, offset).
 """
@@ -147,7 +147,7 @@ def contiguous(dtype: DType, shape: tuple[int, ...]) -> Spec:
 
 @lru_cache(8192)
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """True when the elements lie in row-major order without gaps; strides of axes of length 1 do not matter."""
+    """True if the elements are in row-major order without gaps; strides of axes of length 1 do not matter."""
     step = 1
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n != 1:

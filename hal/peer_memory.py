@@ -39,7 +39,7 @@ class SupportsPeerCopy(Protocol):
 
 
 class DeviceAddress(NamedTuple):
-    """Where memory lies, in the terms of DLPack."""
+    """The location of memory, in the terms of DLPack."""
 
     kind: int
     """DLDeviceType: 1 for the host, 2 for CUDA."""
@@ -56,7 +56,7 @@ class SupportsDeviceAddress(Protocol):
     """
 
     def device_address(self, handle: Handle) -> DeviceAddress | None:
-        """Return where an allocation lies; None if it has no such address."""
+        """Return the address of an allocation; None if it has no such address."""
 
     def allocate_addressable(self, nbytes: int) -> Handle | None:
         """Allocate memory that has an address, to be released by `deallocate`; None if there is none to be had."""
@@ -64,15 +64,15 @@ class SupportsDeviceAddress(Protocol):
 
 @runtime_checkable
 class SupportsMemoryImport(Protocol):
-    """Host memory that others have allocated, used where it lies: for devices that compute in the host's memory.
+    """Host memory that others have allocated, used without a copy: for devices that compute in the host's memory.
 
     `polyhal.from_dlpack` and PyTorch's compiled programs call it for memory that they have not met before.
     """
 
     def import_memory(self, address: int, nbytes: int) -> Handle | None:
-        """Return a handle for `nbytes` > 0 of writable host memory at `address`; None if work cannot use it where it lies.
+        """Return a handle for `nbytes` > 0 of writable host memory at `address`; None if work cannot use it without a copy.
 
-        The address may have any alignment, and every member takes the handle. Work sees what the host wrote before it was
-        enqueued; the host sees what work wrote after `synchronize`. `deallocate` releases the handle and leaves the memory
-        alone. The caller keeps the memory until then, and until all work on it is done. Raises nothing.
+        The address may have any alignment, and every member takes the handle. Host writes are visible to work enqueued
+        after them; writes of work are visible to the host after `synchronize`. `deallocate` releases the handle and not the
+        memory. The caller keeps the memory until then, and until all work on it is done. Raises nothing.
         """

@@ -82,8 +82,8 @@ class ComputeBackend(Protocol):
     def copy(self, src: Ref, out: Ref) -> None:
         """Copy with a cast between references of equal shape and any strides; a stride of 0 repeats an element.
 
-        Casts follow C: floats truncate towards zero, integers wrap, anything non-zero is True. The backend decides what C
-        leaves undefined: the integer value of a NaN or of an out-of-range float.
+        Casts follow C: floats truncate towards zero, integers wrap, anything non-zero is True. The backend decides where C
+        leaves the result undefined: the integer value of a NaN or of an out-of-range float.
         """
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
@@ -225,7 +225,7 @@ class SupportsAsyncRead(Protocol):
     def copy_from_device_async(self, src: Handle, offset: int, dst: memoryview) -> CompletionEvent:
         """Start to fill `dst` with bytes of `src`, starting at byte `offset`, after all work enqueued before.
 
-        Work enqueued later does not change what is read, and `src` may be released meanwhile. `dst` must stay alive and
+        Work enqueued later does not change the bytes read, and `src` may be released meanwhile. `dst` must stay alive and
         untouched until the event is complete. The copy and all work before it are submitted, so that the event becomes
         complete without another call.
         """
@@ -313,7 +313,7 @@ class SupportsLossDetection(Protocol):
     """
 
     def is_lost(self) -> bool:
-        """Return whether a call has found the device gone; it never comes back. From then on calls raise DeviceLostError."""
+        """Return whether a call has found the device gone; it never comes back. All later calls raise DeviceLostError."""
 
 
 class Feature(enum.Flag):

@@ -85,7 +85,7 @@ class Recording:
         return self.recorder.made(x)
 
     def results(self, arrays: Iterable[Array]) -> None:
-        """Let every run return what the arrays hold now, after the results so far.
+        """Let every run return the arrays' current elements, after the results so far.
 
         Let go of them before `finish`: they would be kept up to date after each run as well.
         """

@@ -1,4 +1,5 @@
-"""The device as `torch.accelerator`. PyTorch asks accelerators in C++; what it cannot ask one written in Python is put here."""
+"""The device as `torch.accelerator`. PyTorch asks accelerators in C++; answers that it cannot query from Python are put
+here."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _new_library: Callable[..., Any] = torch.library.Library
 
 
 def install(module: DeviceModule) -> None:
-    """Register hooks and a guard, and answer for what has neither. Versions before 2.10 have no such hooks."""
+    """Register hooks and a guard, and answer for devices without either. Versions before 2.10 have no such hooks."""
     acc = getattr(torch._C, "_acc", None)
     if acc is None:
         return

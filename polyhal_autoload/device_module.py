@@ -10,7 +10,7 @@ NAME = "polyhal"
 
 
 class DeviceModule(types.ModuleType):
-    """`torch.polyhal`. It answers what PyTorch asks of every device; `polyhal.torch` brings the other names.
+    """`torch.polyhal`. It answers PyTorch's queries of every device; `polyhal.torch` brings the other names.
 
     Methods are for the time before: `polyhal.torch` puts functions of the same names in their place.
     """

@@ -8,7 +8,7 @@ from polyhal_autoload.device_module import NAME
 
 
 def location(storage: Any) -> str | None:
-    """What a file says of the place of a storage; None for other devices."""
+    """The device of a storage in a file; None for other devices."""
     return f"{NAME}:0" if storage.device.type == NAME else None
 
 

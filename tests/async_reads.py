@@ -85,7 +85,7 @@ class CallsTwice(AsyncReadBackend):
 
 
 class CallsEarly(AsyncReadBackend):
-    """Calls back before the bytes are there."""
+    """Calls back before the bytes have arrived."""
 
     def copy_from_device_async(self, src: Any, offset: int, dst: memoryview) -> ReadEvent:
         content = src[offset : offset + dst.nbytes].copy()

@@ -23,7 +23,7 @@ os.environ.setdefault("POCL_AFFINITY", "0")
 """PoCL's workers compile, too: those of two processes that run tests must not wait for one core."""
 
 settings.register_profile("polyhal", deadline=None)
-settings.load_profile("polyhal")  # how long an example takes depends on what else the machine does
+settings.load_profile("polyhal")  # how long an example takes depends on other work of the machine
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """All tests of a process share its devices, which keep what they have planned; cases of the kit see to that themselves."""
+    """All tests of a process share its devices, which keep their plans; cases of the kit see to that themselves."""
     if "polyhal_case" not in getattr(item, "fixturenames", ()):
         freeze_garbage()
 
@@ -72,7 +72,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 @pytest.fixture
 def numpy_device() -> Iterator[Device]:
-    """The plain NumPy device, for tests of what no device has a part in; ops without inputs run there too."""
+    """The plain NumPy device, for tests that do not depend on a device; ops without inputs run there too."""
     from polyhal.hal import dispatch
 
     target = Device("numpy")

@@ -21,7 +21,7 @@ TEST_DEVICES = listed("POLYHAL_TEST_DEVICES") or [*NUMPY, *(["opencl"] if regist
 KIT_DEVICES = listed("POLYHAL_KIT_DEVICES") or TEST_DEVICES[:1]
 """Devices that the tests run the conformance kit on. `make conformance DEVICE=...` runs it on any other one."""
 PARITY_DEVICES = [*TEST_DEVICES, *(["wgpu"] if "wgpu" not in TEST_DEVICES and registry().probe("wgpu") else [])]
-"""Those that must train alike: a second GPU API that is here, too."""
+"""Devices that must train equally: also a second GPU API if available."""
 
 
 def first_of(backend: str) -> str | None:

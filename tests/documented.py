@@ -1,4 +1,4 @@
-"""What the pages of the documentation say: their links, the files and definitions they name, and the numbers behind them."""
+"""Claims of the pages of the documentation: their links, the files and definitions they name, and the numbers behind them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def table(page: Path, heading: str) -> list[list[str]]:
 
 
 def repository_paths(page: Path) -> Iterator[str]:
-    """Paths in code style that begin with a room of the repository; `*` stands for any name."""
+    """Paths in code style that begin with a room of the repository; `*` matches any name."""
     yield from re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./*-]*)(?::[^`]*)?`", prose(page))
 
 
@@ -132,7 +132,7 @@ def hardware() -> list[str]:
 
 
 def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
-    """Patterns with a group for each number, and what the numbers are."""
+    """Patterns with a group for each number, and the names of the numbers."""
     return {
         rf"{NUMBER} methods and {NUMBER} attributes": _contract,
         rf"{NUMBER} methods that every backend has": lambda: _contract()[:1],

@@ -42,7 +42,7 @@ class Harness:
         return Ref(self.backend.allocate(nbytes), contiguous(dtype, tuple(shape)))
 
     def view(self, ref: Ref, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Ref:
-        """The same memory through another layout."""
+        """Equal memory through another layout."""
         at = ref.offset + offset
         return Ref(ref.handle, Spec(ref.dtype, shape, strides, at % 16 == 0), at)
 

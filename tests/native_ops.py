@@ -36,7 +36,7 @@ def _spec(x: Any) -> Any:
 
 
 def lower(device: Any, op: str, inputs: list[Any], params: dict[str, Any]) -> tuple[Launch | Declined, list[Spec]]:
-    """What the backend answers for these refs and numbers, and the specs of the outputs."""
+    """The backend's launch for these refs and numbers, and the specs of the outputs."""
     specs = tuple(_spec(x) for x in inputs)
     bound = {**OPS[op].schema.params, **params}
     outputs = [device.empty(d, shape).spec for d, shape in OPS[op].infer(specs, bound)]
@@ -51,7 +51,7 @@ def run(device: Any, op: str, arrays: list[Any], **params: Any) -> list[np.ndarr
     assert not isinstance(launch, Declined), launch.reason
     results = [device.empty(s.dtype, s.shape) for s in outputs]
     for result in results:
-        # What a kernel forgets to write must not look like an answer.
+        # Elements that a kernel does not write must not look like an answer.
         device.backend.fill(77, result)
     launch(*refs, *results, *[device.backend.allocate(n) for n in launch.workspace])
     return [device.download(r) for r in results]
@@ -104,7 +104,7 @@ def _cast(x: Any, dtype: DType) -> Any:
 
 
 def check_placed(device: Any, op: str, arrays: list[Any], **params: Any) -> None:
-    """An op computes in views of larger tensors what it computes in contiguous ones, and writes nothing else.
+    """An op computes equal results in views of larger tensors and in contiguous ones, and writes nothing else.
 
     Results with four axes, (batch, head, time, feature), are laid out by time first and go to one half of the features,
     except statistics, which only another kernel reads.

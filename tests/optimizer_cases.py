@@ -1,4 +1,4 @@
-"""What the optimizer kernels of every backend must do: steps over more tensors than one launch holds, in place and not."""
+"""Requirements of the optimizer kernels of every backend: steps over more tensors than one launch holds, in place and not."""
 
 from __future__ import annotations
 

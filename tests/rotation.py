@@ -1,6 +1,6 @@
 """Spreads the parametrised cases of kernel tests over the devices, because each kernel is compiled for each device.
 
-A case runs on one of the devices, which one depends on the case alone; tests without parameters run on all. Devices that
+A case runs on one of the devices, which one depends only on the case; tests without parameters run on all. Devices that
 compile slowly may have a smaller share of the cases. The
 conformance kit runs in full on every device, so that this thins out combinations and not kernels.
 POLYHAL_TEST_ALL=1 runs every case on every device.

@@ -53,7 +53,7 @@ for case in made:
     case.run()
 """,
 }
-"""Pages whose Python runs as one program, and what is run after it."""
+"""Pages whose Python runs as one program, and the code that is run after it."""
 
 
 @pytest.mark.parametrize("name", sorted(_KIT))

@@ -1,4 +1,4 @@
-"""The examples in public docstrings run and give what they say, on NumPy."""
+"""The examples in public docstrings run and print the documented results, on NumPy."""
 
 from __future__ import annotations
 

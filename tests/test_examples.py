@@ -30,7 +30,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(numpy_device: ph.Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run an example with arguments, and return what it prints."""
+    """Run an example with arguments, and return its output."""
 
     def output(name: str, *arguments: str, device: str = "numpy") -> str:
         monkeypatch.setattr(sys, "argv", [name, "--device", device, *arguments])
@@ -73,7 +73,8 @@ def test_quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -
 
 
 def declares_ops(name: str, device: str) -> str:
-    """What a program prints that declares ops: in a process of its own, since other tests list the ops that there are."""
+    """Return the output of a program that declares ops: in a process of its own, since other tests list the ops that there
+    are."""
     command = [sys.executable, str(EXAMPLES / name), "--device", device]
     environment = {**os.environ, "POLYHAL_DEVICE": device}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
@@ -124,7 +125,7 @@ def test_pinn(run: Run) -> None:
 
 
 def test_text_of_an_lstm(run: Run) -> None:
-    """Below the entropy of single characters: it knows what follows what."""
+    """Below the entropy of single characters: it has learned which characters follow each other."""
     printed = run("char_lstm.py", "--steps", "40")
     chance = number(r"frequency of each character: ([\d.]+) bits", printed)
     assert number(r"after training: ([\d.]+) bits", printed) < chance - 0.2
@@ -140,7 +141,7 @@ def test_sorting(run: Run) -> None:
 
 
 def test_graph_network(run: Run) -> None:
-    """Chance is 25 %, and features alone say little more."""
+    """Chance is 25 %, and features by themselves reach little more."""
     printed = run("gnn.py", "--steps", "60")
     alone = number(r"without edges: .* ([\d.]+)% after", printed)
     assert alone < 60

@@ -1,4 +1,4 @@
-"""The same model gives the same numbers on every device, and the numbers that PyTorch gives."""
+"""One model computes equal numbers on every device, and the numbers that PyTorch gives."""
 
 from __future__ import annotations
 

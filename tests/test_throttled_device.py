@@ -65,7 +65,7 @@ def test_every_launch_takes_a_multiple_of_its_time() -> None:
 
 @pytest.mark.parametrize("name", ["numpy", *OPENCL])
 def test_strided_outputs_keep_their_layout(name: str) -> None:
-    """Also those whose elements lie before their offset."""
+    """Also tensors whose elements precede their offset."""
     slow = throttled(name, 2)
     x = ph.zeros((4, 5), device=slow)
     x[::-1, 1::2] = ph.tensor(np.arange(8, dtype=np.float32).reshape(4, 2), device=slow)

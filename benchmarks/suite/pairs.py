@@ -1,7 +1,7 @@
 """Training on one device, and in a pair with one that is as fast or several times slower, on the same batch.
 
 The second device is throttled, so that the ratio of speeds is known. The rows of a batch are divided evenly, and in
-proportion to the speeds of the devices in separate steps; the sum of these speeds is the upper limit for a pair.
+proportion to the speeds of the devices in separate steps; their sum is the upper limit for a pair.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from polyhal.random import Generator
 class TokenWindows:
     """Pairs of `length` tokens and the `length` tokens one position later, as int32.
 
-    Windows start `stride` tokens apart (by default `length`, so that each token is predicted once). With `samples`, as many
-    windows start at random positions instead, determined by `seed`. `tokens` may be a memory-mapped file; it is not copied.
-    Raises TypeError for tokens that are not a vector of integers, ValueError for `length` or `stride` below 1, and ShapeError
-    for fewer tokens than a window has.
+    Windows start `stride` tokens after each other (by default `length`, so that each token is predicted once). With
+    `samples`, as many windows start at random positions instead, determined by `seed`. `tokens` may be a memory-mapped
+    file; it is not copied. Raises TypeError for tokens that are not a vector of integers, ValueError for `length` or
+    `stride` below 1, and ShapeError for fewer tokens than a window has.
     """
 
     def __init__(

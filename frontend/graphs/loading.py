@@ -57,7 +57,7 @@ def load_graph(path: str | os.PathLike[str], device: Device | str | None = None)
 
 
 class LoadedGraph:
-    """A loaded step. Call it with the tensors that the step takes; it returns what the step returns."""
+    """A loaded step. Call it with the tensors that the step takes; it returns the step's results."""
 
     def __init__(self, path: str | os.PathLike[str], data: Mapping[str, Any], device: Device | str | None) -> None:
         decoder = _Decoder(str(path), data, device)
@@ -65,7 +65,7 @@ class LoadedGraph:
         self.generators = decoder.generators
         """The generators of the step's random numbers, in the states in which they were saved."""
         self.state = decoder.state
-        """Weights, optimizer state and constants by name; runs update in place what the step updated."""
+        """Weights, optimizer state and constants by name; runs update the step's state in place."""
         self.numbers = decoder.named
         """The numbers that may be set: `loaded.numbers["lr"] = 1e-4`."""
         self.captured = decoder.captured
@@ -96,7 +96,7 @@ class LoadedGraph:
         return fill_results(self.results, self.executable.run(tensors), tensors)
 
     def explain(self) -> str:
-        """Say what each pass did to the loaded graph, and how each op runs and why."""
+        """Describe the changes of each pass to the loaded graph, and how each op runs and why."""
         return explain(self.executable)
 
     @staticmethod
@@ -132,7 +132,7 @@ class _Decoder:
         return value
 
     def result(self, data: Any) -> Any:
-        """The structure of what the step returns."""
+        """The structure of the step's results."""
         kind, value = _tagged(data)
         if kind == "tensor" and _is_index(value, len(self.captured.graph.outputs)):
             return OutputIndex(value)

@@ -77,7 +77,7 @@ class _Encoder:
         """Where each graph input comes from."""
 
     def result(self, value: Any) -> Any:
-        """What a step returns. Raises TypeError for other things than tensors, plain values and trees of them."""
+        """The results of a step. Raises TypeError for other things than tensors, plain values and trees of them."""
         kind = type(value)
         if kind is OutputIndex:
             return {"tensor": value.index}
@@ -106,7 +106,7 @@ class _Encoder:
         )
 
     def _given(self, value: GivenTensor) -> dict[str, Any]:
-        """Describe an argument, a tensor that the step uses, or a view of one of these."""
+        """Describe an argument, a tensor that the step uses, or a view of such a tensor."""
         source, distance = value.source, value.distance
         while isinstance(source, NewLeaf):  # a loaded step has no tape
             given = source.given

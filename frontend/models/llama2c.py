@@ -89,7 +89,8 @@ def _state(numbers: np.ndarray, c: LlamaConfig, path: object) -> dict[str, np.nd
 
 
 def _halves(weight: np.ndarray, head_width: int) -> np.ndarray:
-    """Reorder the rows of a projection: llama2.c rotates adjacent features, this model features half a head apart."""
+    """Reorder the rows of a projection: llama2.c rotates adjacent features, this model features at a distance of half a
+    head."""
     rows, columns = weight.shape
     pairs = weight.reshape(rows // head_width, head_width // 2, 2, columns)
     return pairs.transpose(0, 2, 1, 3).reshape(rows, columns)

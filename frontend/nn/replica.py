@@ -11,7 +11,7 @@ from polyhal.tensor import Tensor
 
 
 class Replica(Protocol):
-    """One of several copies of a model, each of which computes its rows of a batch.
+    """One of several copies of a model; each computes its rows of a batch.
 
     All of them make the same exchanges in the same order. Exchanges are differentiable, and become part of captured steps.
     """

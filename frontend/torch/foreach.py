@@ -41,7 +41,7 @@ class _Call(NamedTuple):
 
 
 def _one_number(values: Any) -> Any:
-    """Return the number of which a list consists; None for different numbers."""
+    """Return the number that a list repeats; None for different numbers."""
     return values[0] if values and all(v == values[0] for v in values) else None
 
 

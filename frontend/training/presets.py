@@ -37,7 +37,7 @@ _BUDGET = 95.0
 """Seconds of training that leave time for evaluations, samples and checkpoints within two minutes."""
 _FEWEST, _MOST = 200, 5000
 _EPOCHS = 20
-"""Epochs after which a model of these sizes mainly memorizes the text."""
+"""Epochs after which a model of such a size mainly memorizes the text."""
 
 _EVALUATION_GAP = 25
 """Minimum number of steps between evaluations; one costs as much as about seven steps."""

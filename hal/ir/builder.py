@@ -20,7 +20,7 @@ class GraphBuilder:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        """What the description is, for messages."""
+        """The source of the description, for messages."""
         self.graph = Graph()
 
     def fail(self, where: str, problem: object, *, expected: str = "") -> CorruptFileError:
@@ -34,7 +34,7 @@ class GraphBuilder:
             yield
         except CorruptFileError:
             raise
-        # The rules of ops rely on what calls from Python guarantee; a file guarantees nothing.
+        # The rules of ops rely on guarantees of calls from Python; a file guarantees nothing.
         except Exception as error:
             raise self.fail(where, f"{type(error).__name__}: {error}") from error
 

@@ -45,7 +45,7 @@ class CapturedConstant(NamedTuple):
 
 
 class NodeOrigin(NamedTuple):
-    """Where a node of a captured step was recorded, and what was in force there."""
+    """Where a node of a captured step was recorded, and the settings in force there."""
 
     device: Device
     settings: tuple[Any, ...]
@@ -59,7 +59,7 @@ class NodeOrigin(NamedTuple):
 
     @property
     def merge_key(self) -> tuple[Any, ...]:
-        """What nodes must have in common to become one. A recomputed node must not be merged with the first computation."""
+        """Facts that nodes must share to become one. A recomputed node must not be merged with the first computation."""
         return self.device, self.settings, self.checkpoint
 
 
@@ -118,7 +118,7 @@ class Node(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What decides how a node runs on a device. Nodes with equal signatures run by the same kernel."""
+    """The facts that determine how a node runs on a device. Nodes with equal signatures run by the same kernel."""
 
     op: OpDef
     inputs: tuple[InputSpec | None, ...]
@@ -204,7 +204,7 @@ class Graph:
         self._uses = None
 
     def returning(self, count: int) -> Graph:
-        """The same graph with only the first `count` outputs."""
+        """This graph with only the first `count` outputs."""
         graph = Graph()
         for name in Graph.__slots__:
             setattr(graph, name, getattr(self, name))
@@ -361,7 +361,7 @@ def infer_results(
 
 
 def operand_key(x: Operand) -> Any:
-    """A hashable key for an operand. In Python 1 == 1.0 == True and 0.0 == -0.0; type and repr tell them apart."""
+    """A hashable key for an operand. In Python 1 == 1.0 == True and 0.0 == -0.0; type and repr distinguish them."""
     return x if isinstance(x, Value) else (type(x), repr(x))
 
 

@@ -1,7 +1,7 @@
-"""What passes are written with: a new graph that grows while an old one is read.
+"""The tool of passes: a new graph that grows while an old one is read.
 
 Graphs are never changed. A pass walks the old graph and, for each node, copies it, or says which operand of the new graph
-stands for its results from then on.
+replaces its results in later nodes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class GraphRewriter:
         if operands != node.inputs or node.outputs != tuple(range(first, first + len(specs))):
             self.keep_with(node, specs)
             return
-        # Most passes leave most nodes alone, numbers included.
+        # Most passes keep most nodes, numbers included.
         self.new.append(node, specs)
         for v in node.outputs:
             self._now[v] = Value(v)
@@ -86,12 +86,12 @@ class GraphRewriter:
         return tuple(map(Value, self.new.add(op, tuple(inputs), tuple(bound.values()), specs, origin)))
 
     def replace(self, node: Node, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> None:
-        """Add a new node whose results stand for those of an old one, output by output."""
+        """Add a new node whose results replace an old one's, output by output."""
         for v, result in zip(node.outputs, self.add(op, inputs, params, node.origin), strict=True):
             self.replace_all_uses(v, result)
 
     def replace_all_uses(self, value: int, operand: Operand) -> None:
-        """Let an operand of the new graph stand for an old value in all nodes that follow."""
+        """Let an operand of the new graph replace an old value in all nodes that follow."""
         self._now[value] = operand
 
     def inline(self, graph: Graph, inputs: Sequence[Operand], origin: NodeOrigin | None) -> list[Operand]:
@@ -119,7 +119,7 @@ class GraphRewriter:
     # --- asking the device ------------------------------------------------------------------------------------------
 
     def infer(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> list[Spec]:
-        """The contiguous results of an op on operands of the new graph. Raises what the op's rules raise."""
+        """The contiguous results of an op on operands of the new graph. Raises the errors of the op's rules."""
         return self._inferred(op, inputs, op.bind(dispatch.freeze(params)))
 
     def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: NodeOrigin) -> bool:
@@ -128,7 +128,7 @@ class GraphRewriter:
         return self._is_native(op, inputs, self._inferred(op, inputs, bound, place.device.stand_ins), bound, place)
 
     def can_write(self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Spec]) -> bool:
-        """Return whether the device has a native kernel for an old node that writes outputs of these layouts."""
+        """Return whether the device has a native kernel for an old node that writes outputs with the given layouts."""
         return self._is_native(node.op, inputs, outputs, node.bound, node.place)
 
     def _inferred(

@@ -1,7 +1,7 @@
 """Batching rules: how an op is applied to a whole batch of calls at once, as `vmap` does.
 
-A rule gets a `BatchedCall`, whose batched inputs have the batch as a further first axis, and returns the result, or results,
-with the batch as the first axis. An op without a rule is batched through its decomposition.
+A rule receives a `BatchedCall`, whose batched inputs have the batch as a further first axis, and returns the result, or
+results, with the batch as the first axis. An op without a rule is batched through its decomposition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchedCall:
-    """A call of an op with inputs of which some are batched."""
+    """A call of an op some of whose inputs are batched."""
 
     op: OpDef
     inputs: tuple[Any, ...]

@@ -46,7 +46,8 @@ _OWN_NAME = Names()
 
 
 class OpOptions(TypedDict, total=False):
-    """What any op may declare beside its schema, rules and lowering; see `OpDef` and `OpTests` for what each means."""
+    """Optional parts of any op's declaration, in addition to schema, rules and lowering; `OpDef` and `OpTests` describe
+    each."""
 
     names: Names
     gradient: Declared

@@ -1,4 +1,4 @@
-"""What the docstring of an op's public function says beyond its first line: shapes, dtypes and errors, from the declaration.
+"""Docstrings of ops' public functions after the first line: shapes, dtypes and errors, from the declaration.
 
 One place writes these sentences for all ops, so that they are true of every op and change with its declaration.
 """
@@ -27,7 +27,7 @@ _REFUSED: dict[Promotion, tuple[str, ...]] = {
     "integral": ("floating-point tensors",),
     "integer": ("floating-point tensors", "bool"),
 }
-"""What `operand_dtype` refuses."""
+"""Dtypes that `operand_dtype` refuses."""
 _FAMILIES = {
     "reduction": "Takes a tensor of any shape; the axes that are reduced are left out of the result, or have length 1 with"
     " `keepdims`. Raises ShapeError for an axis that is out of range or named twice.",
@@ -67,11 +67,11 @@ def _errors(op: OpDef) -> Iterator[str]:
 
 
 def _sampled_errors(op: OpDef) -> Iterator[str]:
-    """What the error samples of the declaration, calls that must fail, say in their messages."""
+    """Yield sentences about the messages of the declaration's error samples, which are calls that must fail."""
     for kind, name in ((UnsupportedDTypeError, "UnsupportedDTypeError"), (ValueError, "ShapeError")):
         messages = [f'"{e.match}"' for e in op.tests.errors if e.error is kind and _PATTERN.isdisjoint(e.match)]
         if messages:
-            yield f"Raises {name} for what does not fit: {', '.join(messages)}."
+            yield f"Raises {name} for arguments that do not fit: {', '.join(messages)}."
 
 
 __all__ = ["docstring"]

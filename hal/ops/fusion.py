@@ -1,4 +1,4 @@
-"""What a fused op replaces: declared beside the op, read by the passes that fuse (`hal.passes.fuse`)."""
+"""Patterns that fused ops replace: declared with the op, read by the fusion passes (`hal.passes.fuse`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AnyNumber:
-    """Stands for a parameter that is read off the matched formula, such as `eps`."""
+    """A placeholder for a parameter that is read from the matched formula, such as `eps`."""
 
     def __repr__(self) -> str:
         return "any number"
@@ -36,7 +36,7 @@ class Pattern:
 
 
 class Spelling(NamedTuple):
-    """What a spelling returns if the op's operands are not just its own arguments. A node that makes an operand stays."""
+    """The result of a spelling if the op's operands are not just its own arguments. A node that makes an operand stays."""
 
     results: tuple[Any, ...]
     operands: tuple[Any, ...]
@@ -56,4 +56,4 @@ class EpiloguePattern:
     """Other ops that start a chain, as functions that apply the root and pointwise ops."""
     max_steps: int
     max_operands: int
-    """Tensors beside those of the root. Each takes registers for its address in the innermost part of every kernel."""
+    """Tensors in addition to the root's. Each takes registers for its address in the innermost part of every kernel."""

@@ -223,7 +223,7 @@ def _part(function: RuleFunction, schema: Schema) -> RulePart:
 
 
 def _argument(name: str, schema: Schema) -> RuleArgument:
-    """Return the argument that a parameter of this name stands for. Raises ValueError for an unknown name."""
+    """Return the argument for a parameter of this name. Raises ValueError for an unknown name."""
     if name == "g":
         return RuleArgument(RuleArgumentKind.RESULT_GRADIENT, name, 0)
     if name in schema.inputs or name in schema.outputs:

@@ -26,7 +26,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "..."})()
 
 
 def second_spellings(names: Iterable[str]) -> dict[str, str]:
-    """PyTorch's spelling of each of these parameters that has one, unless it names another parameter."""
+    """PyTorch's spelling of each parameter that has one, unless it names another parameter."""
     names = tuple(names)
     return {name: SPELLINGS[name] for name in names if name in SPELLINGS and SPELLINGS[name] not in names}
 

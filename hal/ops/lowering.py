@@ -77,7 +77,7 @@ class Regions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostConstant:
-    """An array that depends on parameters alone: made by NumPy and uploaded."""
+    """An array that depends only on parameters: made by NumPy and uploaded."""
 
     make: Callable[[Params], np.ndarray]
 
@@ -109,7 +109,7 @@ class SourceKernel:
     group: tuple[int, ...] = ()
     """Work-items of a group per axis, for languages that do not state it in the source; empty for the default."""
     initial: Number | None = None
-    """What every element of the outputs is set to before the kernel runs; None to leave them uninitialized."""
+    """The initial value of every element of the outputs before the kernel runs; None to leave them uninitialized."""
     dtypes: tuple[DType, ...] = ()
     """Dtypes of the first tensor that the kernel is written for; empty for all."""
 

@@ -313,7 +313,7 @@ class Methods:
     def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
     def geqrf(self) -> GeqrfResult:
-        """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
+        """R above and Householder vectors below the diagonal, and their scales tau; see `linalg.householder_product`."""
     def ger(self, vec2: Any) -> Self:
         """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     def glu(self, axis: int = ..., *, dim: Any = ...) -> Self:
@@ -484,7 +484,7 @@ class Methods:
     def mm(self, mat2: Any) -> Self:
         """The product of two matrices, without broadcasting."""
     def mode(self, dim: int = ..., keepdim: bool = ...) -> SelectionResult:
-        """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
+        """The most frequent element along `dim`, the smallest of several, and its last position (int64)."""
     def moveaxis(self, source: Any, destination: Any) -> Self:
         """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
     def movedim(self, source: Any, destination: Any) -> Self:
@@ -578,7 +578,7 @@ class Methods:
     ) -> Self:
         """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
     def reshape(self, shape: Any) -> Self:
-        """The same elements in row-major order in another shape; one length may be -1."""
+        """The elements in row-major order in another shape; one length may be -1."""
     def reshape_as(self, other: Any) -> Self:
         """The tensor reshaped to the shape of another."""
     def roll(self, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ...) -> Self:
@@ -774,7 +774,7 @@ class Methods:
     ) -> Self:
         """Variance over `axis`, divided by n - `correction`, which is 0 by default."""
     def vdot(self, y: Any) -> Self:
-        """The sum of the products of two vectors' elements, of which the first is conjugated."""
+        """The sum of the products of two vectors' elements; the first vector is conjugated."""
     def vecdot(self, y: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast."""
     def view_as(self, other: Any) -> Self:

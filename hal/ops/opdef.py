@@ -68,7 +68,7 @@ class OpDef:
 
     infer: InferRule
     reference: Callable[..., Any]
-    """The op in NumPy: what every device is tested against, and what runs where nothing else does."""
+    """The op in NumPy: the reference for tests of every device, and the last way to run it."""
     gradient: GradientRule | None = None
     """None: derived from the decomposition, where there is one."""
 
@@ -77,24 +77,24 @@ class OpDef:
 
     traits: Trait = Trait.NONE
     promotion: Promotion | None = None
-    """What an elementwise op casts its inputs to; None for other families."""
+    """Rule for the dtype to which an elementwise op casts its inputs; None for other families."""
     autocast: Autocast = Autocast.INHERIT
     spellings: Sequence[Callable[..., Any]] = ()
     """Functions that compute the same from other ops. Passes trace them, as they trace the decomposition, and replace
-    what matches by this op. A spelling that does not apply to a call returns None."""
+    matches by this op. A spelling that does not apply to a call returns None."""
     fuses: Pattern | EpiloguePattern | None = None
-    """What passes replace by this op on devices that have a kernel for it."""
+    """Pattern that passes replace by this op on devices that have a kernel for it."""
     batching: BatchingRule | None = None
     """How a batch of calls is one call. None: as the family is batched, or through the decomposition."""
     settings: tuple[str, ...] = ()
     """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""
     complex: ComplexRule | None = None
-    """How the op runs where an input is complex (see `hal/ops/complex_numbers`). None: it takes real numbers alone."""
+    """How the op runs where an input is complex (see `hal/ops/complex_numbers`). None: it takes real numbers only."""
     casts: bool = False
     """The public function takes a further `dtype`, to which it casts the input first, and the result."""
     expression: str = ""
     """The formula of a pointwise op for floats, in the language of `backends/common/codegen/expressions.py`: backends that
-    generate elementwise kernels run and fuse it. For ops of other packages; ours stand in that file."""
+    generate elementwise kernels run and fuse it. For ops of other packages; ours are in that file."""
     flops: CostRule | None = None
     """Floating-point operations of a call, from the specs of inputs and outputs."""
     index_range: Callable[[Specs, Params], IndexRange] | None = None
@@ -238,7 +238,7 @@ def compile_function(op: OpDef, function_name: str, apply: Callable[..., Any]) -
 
 @functools.cache
 def _compiled(source: str) -> CodeType:
-    """The code of a source text, which many ops share: compiling it is most of what a declaration costs."""
+    """The code of a source text, which many ops share: compiling it is most of the cost of a declaration."""
     return compile(source, "<op>", "exec")
 
 

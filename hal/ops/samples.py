@@ -1,4 +1,4 @@
-"""What the conformance kit tests an op with: sample inputs, calls that must fail, dtypes and the allowed error."""
+"""Calls with which the conformance kit tests an op: sample inputs, calls that must fail, dtypes and the allowed error."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ Params = Mapping[str, Any]
 Output = tuple[DType, tuple[int, ...]]
 """Dtype and shape of a result. Results are contiguous."""
 Promotion = Literal["any", "float", "numeric", "number", "integral", "integer", "bool", "cast"]
-"""What an elementwise op computes in: the promoted dtype of its inputs (`any`; `numeric` refuses bool, `number` takes it for
-int64, `integral` refuses floats, and `integer` bool too), that dtype made floating point (`float`), bool, or each input's own
-dtype (`cast`)."""
+"""The dtype in which an elementwise op computes: the promoted dtype of its inputs (`any`; `numeric` refuses bool, `number`
+takes it for int64, `integral` refuses floats, and `integer` bool too), that dtype made floating point (`float`), bool, or
+each input's own dtype (`cast`)."""
 
 
 class IndexRange(NamedTuple):
@@ -41,7 +41,7 @@ REQUIRED: Any = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
-    """What a call of an op takes and returns."""
+    """Inputs, parameters and results of a call of an op."""
 
     inputs: tuple[str, ...]
     optional: frozenset[str] = frozenset()

@@ -14,13 +14,13 @@ class Trait(enum.Flag):
 
     NONE = 0
     POINTWISE = enum.auto()
-    """Each element of the result depends on the elements at the same index of the broadcast inputs alone: may be fused."""
+    """Each element of the result depends only on the elements at the same index of the broadcast inputs: may be fused."""
     CHEAP = enum.auto()
     """Costs a few instructions per element, so that computing it again is cheaper than a round trip through memory."""
     FUSIBLE_REDUCTION = enum.auto()
     """Reduction over `axis` with `keepdims` that may end a group of fused pointwise ops."""
     LAYOUT_TRANSPARENT = enum.auto()
-    """Reads its operand by index and gives the same elements whatever the operand's strides are."""
+    """Reads its operand by index and computes equal elements for any strides of the operand."""
     JOINS_OPERANDS = enum.auto()
     """The result consists of its operands, copied: each may be computed directly in its region of the result."""
     INPLACE = enum.auto()
@@ -51,7 +51,7 @@ class Trait(enum.Flag):
 
 
 class Autocast(enum.Enum):
-    """What `polyhal.amp.autocast` does with the floating-point inputs of an op."""
+    """Treatment of an op's floating-point inputs by `polyhal.amp.autocast`."""
 
     INHERIT = "inherit"
     """Leave them as they are."""

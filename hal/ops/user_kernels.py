@@ -1,7 +1,7 @@
 """Ops made of a kernel that comes with its source: `polyhal.kernel`, and the strategy `source_kernel` of declared ops.
 
 An op of `polyhal.kernel` is an `OpDef` like ours, outside of the registry, so that gradients, captured steps, `explain`,
-the profiler and the conformance kit treat it alike.
+the profiler and the conformance kit treat it as any other.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ def kernel(
 
     `opencl` is the source of the kernel `name` in OpenCL C, `wgsl` that of the entry point `main` in WGSL; `sources` has
     those in further languages by name. `numpy` computes the same from arrays: it serves devices without a kernel, and is
-    what the kernel is compared with. The inputs are the positional parameters of `numpy` or `outputs`: tensors, or Python
-    numbers. Keyword-only parameters are constants of the program.
+    the reference for tests of the kernel. The inputs are the positional parameters of `numpy` or `outputs`: tensors, or
+    Python numbers. Keyword-only parameters are constants of the program.
 
     `outputs` takes the specs of the inputs and returns (dtype, shape) of the result, or a list with one for each of the
     names in `results`; by default those of the first tensor. `grid` takes them too and returns the number of work-items,
     as a number or one per axis; by default the size of the first result. `group` is the size of a work-group in OpenCL.
     `initial` is stored in every element of the results before the kernel runs.
 
-    `gradient` gets the gradient of the result as `g` (of several as `g_NAME`), inputs and results by their names, and
+    `gradient` receives the gradient of the result as `g` (of several as `g_NAME`), inputs and results by their names, and
     returns a gradient for each input, None where there is none. A tuple has one such function, or None, for each input.
 
     `batching` says how a batch of calls under `vmap` is one call: "leading" (the batch is one more axis in front, which the
     kernel ignores), "pointwise" (the same, and inputs broadcast), or a rule that takes a `BatchedCall`. Without it, `vmap`
     calls the kernel once per element of the batch.
 
-    `samples` are what the conformance kit tests the kernel with against `numpy` (see `polyhal.hal.testing.check`): tuples of
-    inputs, arrays and numbers, or `Sample`s, or a function of a NumPy generator that returns such. `dtypes` are those in
-    which arrays of floats are tested, and `tolerance` the allowed error, by default 4 units in the last place.
+    `samples` are calls with which the conformance kit compares the kernel with `numpy` (see `polyhal.hal.testing.check`):
+    tuples of inputs, arrays and numbers, or `Sample`s, or a function of a NumPy generator that returns such. `dtypes` are
+    those in which arrays of floats are tested, and `tolerance` the allowed error, by default 4 units in the last place.
 
     Raises ValueError for a declaration that does not fit together, and TypeError for a source that is not text.
     """
@@ -198,7 +198,7 @@ def _is_output(answer: Any) -> bool:
 
 
 def _asked(name: str, what: str, rule: Callable[..., Any], specs: Specs, params: Params) -> Any:
-    """What a function of the declaration says of these inputs. Raises ShapeError."""
+    """The result of a function of the declaration for these inputs. Raises ShapeError."""
     try:
         return rule(*specs, **params)
     except (ValueError, TypeError, IndexError, AttributeError, AssertionError) as error:

@@ -1,7 +1,7 @@
 """Async ops: collectives and peer copies of several devices that overlap with the devices' other work.
 
 An async op runs on streams of its own, where its devices have streams, and on their compute streams otherwise. A communication
-worker runs it once the workers of all its devices have started it. Each of these joins it before it uses a result, or reuses
+worker runs it once the workers of all its devices have started it. Each joins it before it uses a result, or reuses
 memory of the op. `cross_device` has the states.
 """
 

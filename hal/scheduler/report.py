@@ -63,7 +63,7 @@ class DeviceMemory:
     gradients: MemoryKind
     """Gradients, and other tensors that outlive the step without being returned."""
     shared: int
-    """Bytes of these gradients that are allocated in the arena."""
+    """Bytes of gradients that are allocated in the arena."""
     arena: MemoryKind
     """Tensors that are live only within a run, and share memory; the entries are live at the peak."""
     workspace: MemoryKind

@@ -1,6 +1,6 @@
 """Logging: one logger per topic under `polyhal`, for programs that use `logging`, and for people by POLYHAL_LOG.
 
-POLYHAL_LOG=kernels,memory prints the messages of these topics to standard error while the program runs, and POLYHAL_LOG=all
+POLYHAL_LOG=kernels,memory prints the messages of two topics to standard error while the program runs, and POLYHAL_LOG=all
 prints all messages. Programs configure the loggers `polyhal.TOPIC` as any other ones; without the variable the library sets no
 handler.
 """
@@ -33,7 +33,7 @@ def logger(topic: str) -> logging.Logger:
 
 
 def configure(topics: tuple[str, ...]) -> None:
-    """Print all messages of these topics to standard error."""
+    """Print all messages of the topics to standard error."""
     if not topics:
         return
     handler = logging.StreamHandler()

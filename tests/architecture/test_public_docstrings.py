@@ -36,7 +36,7 @@ def test_missing_parts_are_found() -> None:
         raise ValueError
 
     def silent(x: Tensor) -> None:
-        """Twice what is given."""
+        """Twice the argument."""
 
     assert lacks("restated", restated) == ["more than its name", "shapes"]
     assert lacks("formula", formula) == ["shapes"]

@@ -48,7 +48,7 @@ class Marker:
 
 
 class SlowQueue(faulty.FaultyKernels):
-    """A device with a queue in which softmax, and what is behind it, ends when it is let go."""
+    """A device with a queue in which softmax, and later work, ends when it is let go."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ _NEXT = "=== next ==="
 
 
 def _commands(*commands: list[str], before: str = "", **environment: str) -> tuple[list[str], str]:
-    """Run commands in one subprocess, after the statements in `before`. Returns what each prints, and all errors."""
+    """Run commands in one subprocess, after the statements in `before`. Returns the output of each, and all errors."""
     code = f"import sys\n{before}\nfrom polyhal.cli.app import run\n"
     code += f"for command in {commands!r}:\n    print(run(command), {_NEXT!r})\n"
     done = _python(code, **environment)

@@ -1,4 +1,4 @@
-"""Ops on complex tensors against NumPy, their gradients against finite differences, and what users do with the tensors."""
+"""Ops on complex tensors against NumPy, their gradients against finite differences, and typical programs."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def greet(worker: int) -> None:
 
 
 class Greeted(Squares):
-    """What the function for workers was given."""
+    """The argument of the function for workers."""
 
     def __getitem__(self, index: int) -> Any:
         return -1 if Empty.greeted is None else Empty.greeted

@@ -81,7 +81,7 @@ DIFFERENT = {
     ("Multinomial", "entropy"): "computed in float32 by PyTorch; compared with SciPy instead",
     ("Multinomial", "perplexity"): "follows from the entropy",
 }
-"""What is not compared, with the reason."""
+"""Cases that are not compared, with the reason."""
 LOOSE = {"VonMises": 1e-6}
 """PyTorch computes its Bessel functions by polynomials for single precision."""
 
@@ -91,7 +91,7 @@ def in_torch(value: Any) -> torch.Tensor:
 
 
 class Pair:
-    """The same distribution of both libraries, with parameters that take gradients."""
+    """A distribution of both libraries, with parameters that take gradients."""
 
     def __init__(self, name: str, parameters: dict[str, Any], device: str, dtype: str) -> None:
         self.device, self.dtype = device, dtype

@@ -1,4 +1,4 @@
-"""Gradients through gamma variables, and what is made of them, are those of samples that keep their place."""
+"""Gradients through gamma variables, and of variables made of them, equal the gradients of samples that keep their place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MEANS: list[tuple[Any, tuple[float, ...], Any]] = [
 def test_the_mean_of_gradients_is_the_gradient_of_the_mean(
     numpy_device: ph.Device, make: Any, parameters: tuple[float, ...], mean: Any
 ) -> None:
-    """Within 4.5 standard errors: by chance one of these tests in 10,000 fails, and the seed is fixed."""
+    """Within 4.5 standard errors: by chance one test in 10,000 fails, and the seed is fixed."""
     count = 4000
     leaves = [ph.tensor(np.full(count, v), requires_grad=True) for v in parameters]
     drawn = make(*leaves).rsample(generator=ph.Generator(5))

@@ -1,4 +1,4 @@
-"""Distributions of matrices and vectors beside their moments and SciPy."""
+"""Distributions of matrices and vectors compared with their moments and SciPy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_covariance_of_low_rank(numpy_device: ph.Device) -> None:
 
 
 def test_what_exceeds_a_threshold_is_as_scipy_says(numpy_device: ph.Device) -> None:
-    """PyTorch's class takes float32 alone. The middle one is exponential, the first one ends at 1.5."""
+    """PyTorch's class takes only float32. The middle one is exponential, the first one ends at 1.5."""
     k, values = np.array([-0.2, 0.0, 0.4]), np.array([0.3, 1.0, 7.0])
     mine, theirs = D.GeneralizedPareto(ph.zeros(3, dtype="float64"), 0.3, ph.tensor(k)), stats.genpareto(k, 0, 0.3)
     np.testing.assert_allclose(mine.log_prob(ph.tensor(values)).numpy(), theirs.logpdf(values), rtol=1e-12)

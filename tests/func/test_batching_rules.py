@@ -1,4 +1,4 @@
-"""Batching rules of all ops: a batch of calls gives what the calls give one by one, and so do its gradients."""
+"""Batching rules of all ops: a batch of calls equals the single calls, and so do its gradients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _batch(op: str, value: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def _drawn(op: OpDef, most: int = MOST_SAMPLES) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[int | None, ...]]]:
-    """Samples with inputs of which all, only the first, or only the last are batched."""
+    """Samples in which all inputs, only the first, or only the last are batched."""
     assert op.tests.samples is not None
     rng = np.random.default_rng(0)
     for sample in list(op.tests.samples(np.random.default_rng(1)))[:most]:

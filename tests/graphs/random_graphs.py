@@ -1,4 +1,4 @@
-"""Graphs of random ops, for tests of what is written and read back."""
+"""Graphs of random ops, for tests of writing and reading back."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def training(device: ph.Device) -> tuple[Any, Any]:
 
 
 WITH_KERNELS = [name for name in TEST_DEVICES if name != "numpy:contiguous_only"]
-"""A whole training step of core methods alone has thousands of them."""
+"""A whole training step of core methods has thousands of them."""
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)
@@ -95,7 +95,7 @@ def test_numbers_are_set(numpy_device: ph.Device, tmp_path: Path) -> None:
 
 
 def test_blocks_views_and_strided_state(device: ph.Device, tmp_path: Path) -> None:
-    """State that is seen through strides lies in the loaded step as it did, and is changed there."""
+    """State that is read through strides keeps its layout in the loaded step, and is changed there."""
     table = ph.Tensor(np.arange(24, dtype=np.float32).reshape(4, 6), device=device)
     odd = table[:, 1::2]
     count = ph.zeros((3,), device=device)

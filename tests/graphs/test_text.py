@@ -16,7 +16,7 @@ from polyhal.hal.ir.serialize import build, describe
 
 
 def same(a: Graph, b: Graph) -> None:
-    """`repr` tells what `==` does not: NaN is itself, and 1 is not True."""
+    """`repr` tells what `==` does not: NaN equals itself, and 1 is not True."""
     assert repr(a.nodes) == repr(b.nodes)
     assert (a.specs, a.inputs, a.outputs, a.updates, a.names) == (b.specs, b.inputs, b.outputs, b.updates, b.names)
 

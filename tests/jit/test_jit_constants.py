@@ -1,4 +1,4 @@
-"""What a captured step makes of host data, what Python computes in it, and whether parameters are frozen."""
+"""Host data in captured steps, results that Python computes, and whether parameters are frozen."""
 
 from __future__ import annotations
 

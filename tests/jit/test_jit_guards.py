@@ -1,4 +1,4 @@
-"""Guards of captured functions: when they record again, what they refuse, and that failures roll everything back."""
+"""Guards of captured functions: when they record again, which calls they refuse, and that failures roll everything back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyhal.nn import functional as F
 
 @pytest.fixture(autouse=True)
 def here(numpy_device: Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """What is tested here is the same on every device."""
+    """The tests of this file do not depend on the device."""
     monkeypatch.setenv("POLYHAL_DEVICE", "numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

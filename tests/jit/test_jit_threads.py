@@ -1,4 +1,4 @@
-"""Captured steps in several threads: each trains as it does alone."""
+"""Captured steps in several threads: each trains as in a single thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of recorded and compiled programs, against a plain list of what was used."""
+"""The cache of recorded and compiled programs, against a plain list of uses."""
 
 from __future__ import annotations
 

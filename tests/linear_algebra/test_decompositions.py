@@ -1,4 +1,4 @@
-"""Decompositions beside NumPy's and PyTorch's: errors, second gradients, edges and captures."""
+"""Decompositions compared with NumPy's and PyTorch's: errors, second gradients, edges and captures."""
 
 from __future__ import annotations
 

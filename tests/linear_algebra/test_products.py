@@ -1,4 +1,4 @@
-"""Products beside NumPy's, the order of contractions, and gradients at the edges."""
+"""Products compared with NumPy's, the order of contractions, and gradients at the edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distribution to copy: it is what docs/adding-a-backend.md says, and a working backend once pip has installed it."""
+"""The distribution to copy: it follows docs/adding-a-backend.md, and a working backend once pip has installed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Special functions in float64 beside SciPy's, at ordinary and at extreme arguments; the kit compares devices with these."""
+"""Special functions in float64 compared with SciPy's, at ordinary and at extreme arguments; the kit compares devices with
+these."""
 
 from __future__ import annotations
 

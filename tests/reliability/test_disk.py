@@ -123,7 +123,7 @@ def test_metrics_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
 
 
 def test_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file stands where the folder should be; no user is exempt from that, as from permissions."""
+    """A file exists where the folder should be; no user is exempt from that, as from permissions."""
     blocked = tmp_path / "file"
     blocked.write_text("mine")
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(blocked))

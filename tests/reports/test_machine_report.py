@@ -161,7 +161,7 @@ def test_workloads_run_and_their_figures_agree_with_their_times(number: int, dev
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_both_frameworks_compute_the_same(number: int) -> None:
-    """What is compared must be the same work: outputs in float32 differ by rounding alone."""
+    """The compared runs must do equal work: outputs in float32 differ only by rounding."""
     pytest.importorskip("torch")
     import numpy as np
 

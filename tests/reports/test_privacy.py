@@ -1,4 +1,4 @@
-"""What a report never holds, whatever a driver says."""
+"""Data that a report never contains, whatever a driver reports."""
 
 from __future__ import annotations
 

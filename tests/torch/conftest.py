@@ -29,7 +29,7 @@ def _default(name: str) -> Iterator[str]:
 
 @pytest.fixture(params=NAMES)
 def torch_device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of PyTorch's device while Polyhal's default device is one of those under test."""
+    """The name of PyTorch's device while Polyhal's default device is a device under test."""
     with _default(request.param) as name:
         yield name
 

@@ -1,4 +1,4 @@
-"""Whole training steps give the CPU's losses, parameters and gradients, on the device alone."""
+"""Whole training steps give the CPU's losses, parameters and gradients, only on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of users: forward, gradients and captured steps alike on every device, and errors that name the cause."""
+"""Kernels of users: forward, gradients and captured steps on every device, and errors that name the cause."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_a_program_is_compiled_once_for_all_shapes() -> None:
 
 
 class TestErrors:
-    """Mistakes are named, with what was expected and the fix."""
+    """Mistakes are named, with the expected value and the fix."""
 
     @pytest.mark.parametrize("language", ["opencl", "wgsl"])
     def test_build_errors_show_the_line(self, device: Device, language: str) -> None:

@@ -33,7 +33,7 @@ Kernel arguments are passed by name and checked against the kernel's source when
 - `Strided(memory, {"row": r})` under the name `x` also binds `x_row`. Helpers such as `rows.args` return parts of the dict.
 - Beyond 20 numbers, a kernel takes the ones known when the launch is built in one struct by value: `typedef struct
   {...} GemmGeometry;`, as its parameter `const GemmGeometry geometry`. Members are bound by name like parameters. They
-  are int, uint, long, ulong, float, double, or arrays of these, bound to a tuple; members of 8 bytes come first, so
+  are int, uint, long, ulong, float, double, or arrays, bound to a tuple; members of 8 bytes come first, so
   that host and device agree on the layout.
 - The signature may use macros and `#if`, of the file, its headers and its definitions; it ends outside of `#if`.
 """

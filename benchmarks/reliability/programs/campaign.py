@@ -1,4 +1,4 @@
-"""The campaign of programs: processes that run the programs of ascending seeds on a device, and what they found.
+"""The campaign of programs: processes that run the programs of ascending seeds on a device, and their findings.
 
 Results are kept in benchmarks/results/programs.json, and a later campaign goes on with the next seeds.
 """

@@ -78,7 +78,7 @@ class WrongFact(Difference):
 
 @dataclass(frozen=True, eq=False)
 class Missing(Difference):
-    """A tensor that PyTorch alone has."""
+    """A tensor that only PyTorch has."""
 
     theirs: Value
 
@@ -108,7 +108,7 @@ class Extra(Difference):
 
 @dataclass(frozen=True, eq=False)
 class OneError(Difference):
-    """An error that one library alone raised at a statement."""
+    """An error that only one library raised at a statement."""
 
     position: int
     """The place of the statement among the statements of a call; -1 for a function."""

@@ -1,4 +1,4 @@
-"""Running a program with a library, eagerly or as one function, and what is observed at the end of each call."""
+"""Running a program with a library, eagerly or as one function, and the observations at the end of each call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Observation:
     raised: dict[int, Raised] = field(default_factory=dict)
     """Errors by the positions of the statements that raised them, in the order of the program; -1 in a function."""
     end: int | None = None
-    """The position of the error that ended the call. None after errors of mistakes alone, where the program goes on."""
+    """The position of the error that ended the call. None if the only errors are mistakes, after which the program goes on."""
 
 
 @functools.lru_cache(65536)
@@ -140,7 +140,7 @@ class Session:
             seen.values[name] = value(tensor)
 
     def _made(self, module: Any, seed: int) -> Any:
-        """Return a module whose parameters have values that depend on the seed alone, in each library."""
+        """Return a module whose parameters have values that depend only on the seed, in each library."""
         rng = np.random.default_rng(seed)
         state = {n: rng.uniform(-1, 1, tuple(t.shape)).astype(np.float32) for n, t in sorted(module.named_parameters())}
         ready = self.library.module(module)

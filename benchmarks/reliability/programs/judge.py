@@ -3,7 +3,7 @@
 The truth is PyTorch in double precision. A value may be as far from it as several times the error of PyTorch in the program's
 own dtypes. A value that agrees with PyTorch's in those dtypes is within that, so that most programs need no other run. Where
 one is farther, the program runs up to two dozen times more in double precision with errors of some units in the last place
-after every statement: elements of which these runs disagree (ties, jumps, chaos) are not judged, and the spread of the
+after every statement: elements whose runs disagree (ties, jumps, chaos) are not judged, and the spread of the
 others widens the bound. A difference that remains is a finding.
 """
 
@@ -27,7 +27,7 @@ _FACTOR = 64.0
 """Device and PyTorch round at most so differently: sums of 300 elements in another order, several of them in one gradient, and
 functions to 4 units. Values are about 1 in programs: terms of that size may cancel within an op or its gradient."""
 _JUMP = 512.0
-"""The condition of an element from which on it is not judged."""
+"""Maximum condition of an element that is judged."""
 _REFUSALS = ("modified by an inplace operation", "Trying to backward through the graph a second time")
 _PROBES = (3, 7, 24)
 """Runs with errors: a value that so many do not explain is judged by more, and a difference is believed after the last."""
@@ -123,7 +123,7 @@ def _of_call(truth: Truth, number: int, seen: Observation, captured: bool) -> It
 
 
 def _errors(number: int, seen: Observation, expected: Observation) -> Iterator[OneError]:
-    """Yield the errors of one library alone, up to the first that ended a call: the other one went on alone after it."""
+    """Yield the errors of only one library, up to the first that ended a call: the other one went on alone after it."""
     last = min((o.end for o in (seen, expected) if o.end is not None), default=None)
     for position in sorted(seen.raised.keys() ^ expected.raised.keys()):
         if last is None or position <= last:
@@ -133,7 +133,7 @@ def _errors(number: int, seen: Observation, expected: Observation) -> Iterator[O
 
 
 def _is_argument_gradient(name: str) -> bool:
-    """Return whether a gradient is of a result: some functions return their argument in one library alone."""
+    """Return whether a gradient is of a result: some functions return their argument in only one library."""
     return name[0] == "v" and name.endswith(".grad")
 
 

@@ -1,4 +1,4 @@
-"""Errors of one library alone that are meant: each rule looks at one statement. `known.py` has the reasons."""
+"""Intended errors of only one library: each rule looks at one statement. `known.py` has the reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEEP = frozenset(
         *("gru", "lstm", "rnn", "ndtr", "rms_norm", "tanhshrink"),
     )
 )
-"""Ops with one kernel, where PyTorch records several ops and saves what is between them."""
+"""Ops with one kernel, where PyTorch records several ops and saves their intermediate results."""
 _CHANGED = re.compile(r"^\[(\w+)\] '(\w+)' was changed in place after it was saved")
 _OTHER_NODES = r"batch_first=True|[lL]inear\(|cross_entropy\(|scaled_dot_product_attention\(|rms_norm\(|RMSNorm\("
 _REFUSED = re.compile(r"modified by an inplace operation: \[polyhal|Trying to backward through the graph a second time")
@@ -35,7 +35,7 @@ def unnoticed(program: Program, difference: Difference) -> bool:
 
 
 def copied(program: Program, difference: Difference) -> bool:
-    """An error on the device alone, by an op whose operand PyTorch copies, or does not keep, on the CPU."""
+    """An error only on the device, by an op whose operand PyTorch copies, or does not keep, on the CPU."""
     op, operand = _saved(difference)
     if op == "matmul":
         products = _steps(program, difference, r"matmul\(| @ ")
@@ -51,7 +51,7 @@ def copied(program: Program, difference: Difference) -> bool:
 
 
 def checkpoint_of_changed_inputs(program: Program, difference: Difference) -> bool:
-    """An error here alone, at a checkpoint that runs again after an input was overwritten."""
+    """An error only here, at a checkpoint that runs again after an input was overwritten."""
     again = bool(_RUN_AGAIN.search(_message(difference, is_ours=True)))
     return again and bool(_steps(program, difference, r"checkpoint\("))
 
@@ -76,7 +76,7 @@ def defined_gradient(program: Program, difference: Difference) -> bool:
 
 
 def second_gradient_of_attention(program: Program, difference: Difference) -> bool:
-    """An error on PyTorch's device alone, at a second gradient of attention."""
+    """An error only on PyTorch's device, at a second gradient of attention."""
     return "_fused_attention_overrideable_backward is not implemented" in _message(difference, is_ours=True)
 
 

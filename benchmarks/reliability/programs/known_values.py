@@ -29,19 +29,19 @@ _PRODUCTS = r" @ |matmul\(|\b(dot|mv|mm|bmm)\("
 _NEAR = 4.0
 """Units in the last place by which two results of one number may differ."""
 _INEXACT = ((r"special\.bessel_", 1e-6, False), (r"airy_ai\(", 5e-6, False), (r"digamma|hardsigmoid", 1e-6, True))
-"""Calls, PyTorch's errors of them in double precision, and whether its derivatives alone have them."""
+"""Calls, PyTorch's errors of them in double precision, and whether only its derivatives have them."""
 _PARTED = 24
 """Runs with zeros that are a little off."""
 _ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
 _NORMALIZING = r"_norm\(|Norm\w*\(|normalize\("
 _SPREAD = 8.0
-"""How much larger the error of one gradient may be than the largest one of these runs: its op rounds several times."""
+"""How much larger the error of one gradient may be than the largest one of the runs: its op rounds several times."""
 _OFF = 1e-9
 _STATISTICS = re.compile(r"^m\d+\..*(running_mean|running_var|num_batches_tracked)$")
 
 
 def edge_of_padding(program: Program, difference: Difference) -> bool:
-    """A gradient of padding that requires a gradient in PyTorch alone: second derivatives are zeros there."""
+    """A gradient of padding that requires a gradient only in PyTorch: second derivatives are zeros there."""
     if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", False):
         return False
     steps = trace(program, difference.call).behind(difference.name)
@@ -109,7 +109,7 @@ def less_exact(program: Program, difference: Difference) -> bool:
 
 
 def rounding_decides(program: Program, difference: Difference) -> bool:
-    """A sum that cancels is 0 in one library alone, and an op looks at it: one that counts zeros, or divides by it."""
+    """A sum that cancels is 0 in only one library, and an op looks at it: one that counts zeros, or divides by it."""
     if _unique_of_near(program, difference):
         return True
     if isinstance(difference, WrongValue):
@@ -157,14 +157,14 @@ def windows_overlap(program: Program, difference: Difference) -> bool:
 
 
 def differences_of_nothing(program: Program, difference: Difference) -> bool:
-    """A gradient that an empty tensor requires in PyTorch alone: `diff` of an axis of length 0 returned it, as it was."""
+    """A gradient that an empty tensor requires only in PyTorch: `diff` of an axis of length 0 returned it, as it was."""
     if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", False):
         return False
     return difference.name in trace(program, difference.call).differences_of_nothing()
 
 
 def linear_layer_of_a_device(program: Program, difference: Difference) -> bool:
-    """A gradient that requires a gradient on PyTorch's device alone, and not in Polyhal: of the weight of a linear layer."""
+    """A gradient that requires a gradient only on PyTorch's device, and not in Polyhal: of the weight of a linear layer."""
     if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", True):
         return False
     steps = trace(program, difference.call).behind(difference.name)
@@ -253,7 +253,7 @@ def _cancels(step: Step) -> bool:
 
 
 def _is_write_to(step: Step, names: set[str]) -> bool:
-    """Return whether a statement writes to a tensor of one of these names."""
+    """Return whether a statement writes to a named tensor."""
     found = re.match(r"(v\d+)(\[[^=]*)?( [-+*/]?= |\.\w+_\()", step.text)
     return bool(found) and found[1] in names and (bool(found[2]) or found[3] != " = ")
 

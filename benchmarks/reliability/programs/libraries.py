@@ -49,7 +49,7 @@ class Library:
     names: dict[str, Any]
 
     def tensor(self, leaf: Leaf, values: np.ndarray) -> Any:
-        """Make a leaf of these values."""
+        """Make a leaf of the values."""
         raise NotImplementedError
 
     def value(self, tensor: Any) -> Value:
@@ -105,8 +105,8 @@ def _retaining(always: bool) -> Iterator[None]:
 class PyTorch(Library):
     """PyTorch in the dtypes of the program, on the CPU or on a device.
 
-    A `lenient` run computes what PyTorch refuses: backward passes after writes, with values as they were saved, and second
-    ones.
+    A `lenient` run computes calls that PyTorch refuses: backward passes after writes, with values as they were saved, and
+    second ones.
     """
 
     def __init__(self, device: str = "cpu", *, lenient: bool = False) -> None:

@@ -23,7 +23,7 @@ from benchmarks.reliability.programs.program import Program
 from polyhal.hal.errors import CaptureError, FallbackRefusedError, UnsupportedDTypeError, UnsupportedOpError
 
 CALLS = 3
-"""Calls of a captured program: one that runs as it stands, one that is recorded, one that checks the recording or replays."""
+"""Calls of a captured program: one that runs eagerly, one that is recorded, one that checks the recording or replays."""
 REFUSALS = (CaptureError, FallbackRefusedError, UnsupportedDTypeError, UnsupportedOpError)
 """Errors by which a device or a way of running says that it does not take a program."""
 _MADE_IN_CHECKPOINT = re.compile(r"checkpoint\(lambda.*torch\.(tensor|arange|eye|ones|zeros)\(")

@@ -42,7 +42,7 @@ class Statement:
 
     text: str
     op: str
-    """The op or the kind of statement, to count what programs are made of."""
+    """The op or the kind of statement, to count the parts of programs."""
     at_setup: bool = False
     """It runs once, before the first call: modules and optimizers are made there."""
 

@@ -15,7 +15,7 @@ from polyhal.nn import functional
 
 
 def _extremum(positions: str) -> Callable[..., Any]:
-    """Make extrema by their positions: the gradient goes there alone, also where others are equal."""
+    """Make extrema by their positions: the gradient goes only there, also where others are equal."""
 
     def function(x: Any, dim: int, keepdim: bool = False) -> Any:
         if not x.ndim:

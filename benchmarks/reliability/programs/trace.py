@@ -1,6 +1,6 @@
 """A run of a program in PyTorch with the values around each statement, and the statements that a tensor depends on.
 
-Rules for known differences look at them: which op made a value, and of which operands.
+Rules for known differences look at them: the op that made a value, and its operands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Step:
     strides: Mapping[str, tuple[int, ...]]
     """The strides of its operands in PyTorch."""
     places: frozenset[Place]
-    """The memory of all of these."""
+    """The memory of all."""
     behind: frozenset[int]
     """The numbers of the steps that its results depend on, and its own."""
 

@@ -1,4 +1,4 @@
-"""Sums, products and comparisons of complex numbers, and what follows from them."""
+"""Sums, products and comparisons of complex numbers, and ops built on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that move or select elements or add them up: both parts alike."""
+"""Ops that move or select elements or add them up, equally for both parts."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from polyhal.hal.ops.nn.convolution import conv2d
 
 
 def bilinear(product: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
-    """A product that is linear in both factors, of which one at least is complex: two or four real ones."""
+    """A product that is linear in both factors; at least one factor is complex: two or four real ones."""
     if not is_complex(x):
         return join(product(x, y.real), product(x, y.imag))
     if not is_complex(y):

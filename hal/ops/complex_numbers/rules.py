@@ -1,4 +1,4 @@
-"""How rules for complex operands are attached to ops, and the rule of all ops that treat both parts alike."""
+"""How rules for complex operands are attached to ops, and the rule of all ops that treat both parts equally."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def complex_rule(*functions: OpFunction) -> Callable[[F], F]:
 
 
 def by_parts(*functions: OpFunction, but: Collection[str] = ()) -> None:
-    """Have ops run on the real and on the imaginary parts alone. Inputs named in `but` go to both as they are."""
+    """Have ops run on the real parts and on the imaginary parts. Inputs named in `but` go to both as they are."""
     for function in functions:
         function.op.complex = _rule_by_parts(function.op, but)
 

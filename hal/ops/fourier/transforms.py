@@ -1,7 +1,7 @@
 """Discrete Fourier transforms of real and imaginary parts: complex to complex, real to half a spectrum, and back.
 
 A transform is a sum over `exp(-2i pi j k / n)`, of `exp(2i pi j k / n)` if inverse, along each of `axes`, times `scale`. A real
-signal of length n has a spectrum of which n // 2 + 1 numbers along the last of `axes` tell the others. The adjoint of each
+signal of length n has a spectrum whose n // 2 + 1 numbers along the last of `axes` tell the others. The adjoint of each
 transform is another one, which is all that gradients need.
 """
 

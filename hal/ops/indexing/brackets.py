@@ -38,7 +38,7 @@ _EVERYTHING = slice(None)
 
 
 def _without_ellipsis(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """The items with the ellipsis, which stands at the end if there is none, replaced by full slices."""
+    """The items with the ellipsis, implied at the end if absent, replaced by full slices."""
     indexed, at = 0, -1
     for i, item in enumerate(items):
         if item is Ellipsis:

@@ -1,6 +1,6 @@
 """Where a mask is true, and elements chosen by masks: nonzero, argwhere, masked_select, masked_scatter, unravel_index.
 
-A prefix sum of the mask numbers its hits, and a binary search in it finds each of them. So one number alone is read from the
+A prefix sum of the mask numbers its hits, and a binary search in it finds each of them. So only one number is read from the
 device: how many there are, which decides the shape of the result.
 """
 

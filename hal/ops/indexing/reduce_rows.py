@@ -16,14 +16,15 @@ from polyhal.hal.ops.pointwise.rounding import floor_divide
 from polyhal.hal.ops.pointwise.selection import maximum, where
 
 NEUTRAL: dict[str, float] = {"sum": 0, "mean": 0, "prod": 1, "amax": float("-inf"), "amin": float("inf")}
-"""What each reduction starts from if the table's own elements do not count."""
+"""The initial value of each reduction if the table's own elements do not count."""
 
 
 def reduce_rows(name: str, x: Any, index: Any, src: Any, reduce: str, include_self: bool = True) -> Any:
     """`x` (rows, width) with each row combined with all rows `src[i]` whose `index[i]` names it; negative numbers are skipped.
 
-    `reduce` is "replace", "sum", "mean", "prod", "amax" or "amin". Without `include_self`, rows that are named forget what they
-    held. Integers wrap, and their means round down. Raises ValueError for another reduction, in the name of `name`.
+    `reduce` is "replace", "sum", "mean", "prod", "amax" or "amin". Without `include_self`, rows that are named lose their
+    earlier elements. Integers wrap, and their means round down. Raises ValueError for another reduction, in the name of
+    `name`.
     """
     if reduce != "replace" and reduce not in NEUTRAL:
         raise ValueError(message(name, f"reduce is {reduce!r}", expected=" or ".join(map(repr, NEUTRAL))))

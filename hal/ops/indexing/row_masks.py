@@ -15,7 +15,7 @@ from polyhal.hal.ops.layout.views import reshape
 def mask_of_rows(x: Any, items: Sequence[Any], value: Any) -> Any:
     """Return the mask among `items`, with axes of length 1 for the rest of `x`; None for other items and other values.
 
-    `value` is a number, one row, or a tensor that broadcasts to one. A mask of a shape that does not fit gives None.
+    `value` is a number, one row, or a tensor that broadcasts to one. Returns None for a mask of a shape that does not fit.
     """
     mask: Any = items[0] if items else None
     if not hasattr(mask, "ref") or mask.dtype is not dtypes.bool_ or not all(map(_is_whole, items[1:])):

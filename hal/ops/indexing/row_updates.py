@@ -1,7 +1,7 @@
 """Rows of a table replaced by, multiplied with or maximized over rows of another, by number; and numbers brought in range.
 
 Sums have `scatter_rows`. The others sort the numbers first, because results must not depend on the order in which a device's
-threads write: rows with one number then lie side by side, and a segmented scan combines them.
+threads write: rows with one number are then adjacent, and a segmented scan combines them.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def put_rows(out: np.ndarray, index: np.ndarray, src: np.ndarray) -> None:
 
 
 def _replace_gradient(g: Any, x_spec: Spec, index: Any, *, distinct: bool) -> Any:
-    """Rows that are replaced get nothing, and of the writers of one row the last gets everything."""
+    """Rows that are replaced get nothing, and of the writers of one row the last receives everything."""
     count, (rows, width) = index.shape[0], x_spec.shape
     if not count or not rows:
         return g, None, full((count, width), 0, g.dtype)

@@ -117,7 +117,7 @@ def _check(name: str, x: Any, axis: int, index: Any, src: Any) -> None:
 
 
 def _spans(x: Any, index: Any, axis: int) -> bool:
-    """Return whether the index covers all of `x` beside `axis`."""
+    """Return whether the index covers all axes of `x` except `axis`."""
     return all(n == m for k, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if k != axis)
 
 

@@ -36,7 +36,7 @@ def segment_reduce(
 ) -> Any:
     """Reduce segments of `data` along `axis` by sum, mean, prod, max or min; one slice of the result for each.
 
-    `lengths` (..., segments) gives the length of each, or `offsets` (..., segments + 1) where they begin and end; the axes
+    `lengths` (..., segments) holds the length of each, or `offsets` (..., segments + 1) where they begin and end; the axes
     before `axis` are those of `data`, and the segments of each must cover the axis. Empty ones give `initial`, or by default
     0, NaN, 1 and infinities. A mean adds `initial` to the sum. Compare `torch.segment_reduce`.
 

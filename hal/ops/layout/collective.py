@@ -1,4 +1,4 @@
-"""Collectives as ops: how they stand in the graph of a captured step. `Executor.communicate` applies them."""
+"""Collectives as ops in the graph of a captured step. `Executor.communicate` applies them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _collective(xs: Any, *, collective: Any, communicator: Any, dtype: Any) -> Any:
-    """Vectors of several devices, combined or exchanged; one result per member of this process that gets one."""
+    """Vectors of several devices, combined or exchanged; one result per receiving participant of this process."""
     return tuple(expected(collective, xs))
 
 
 def expected(collective: Collective, sources: Any) -> list[np.ndarray]:
-    """What the members that get something get, from what the members that give something give."""
+    """Return the receive buffers of a collective for these send buffers."""
     whole = sources[0]
     if collective.kind in (Kind.GATHER, Kind.ALL_GATHER):
         whole = np.concatenate(sources)
@@ -49,7 +49,7 @@ collective = declare(
         variadic_outputs=True,
     ),
     infer=_infer,
-    lowering=(),  # the scheduler runs it, because only the scheduler knows all devices
+    lowering=(),  # the scheduler runs it, because only the scheduler has all devices
     traits=Trait.CROSS_DEVICE | Trait.COLLECTIVE,
     public=False,
 )

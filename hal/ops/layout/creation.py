@@ -1,4 +1,4 @@
-"""Ops that create tensors from parameters alone: constants and ranges."""
+"""Ops that create tensors only from parameters: constants and ranges."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, o
     """Each element `repeats` times in a row along an axis; without one, the elements in row-major order.
 
     `repeats` may be a tensor with a count for each place along the axis: it is read from the device, so that this cannot be
-    captured. Counts alone give each position as often as its count says. Raises ValueError for a negative number.
+    captured. Without values, each position is repeated as often as its count. Raises ValueError for a negative number.
 
     >>> polyhal.repeat_interleave(polyhal.tensor([1, 2]), 2).tolist()
     [1, 1, 2, 2]
@@ -58,7 +58,7 @@ def _taken_often(x: Any, counts: list[int], axis: int) -> Any:
 
 
 def _positions(numbers: Any, x: Any) -> Any:
-    """Numbers of elements as a tensor beside `x`."""
+    """Numbers of elements as a tensor on the device of `x`."""
     return dispatch.frontend.convert(np.asarray(numbers, np.int64), x.device)
 
 

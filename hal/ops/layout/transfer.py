@@ -24,7 +24,7 @@ transfer = declare(
     name="transfer",
     family="transfer",
     infer=_infer,
-    lowering=(),  # the scheduler runs it, because only the scheduler knows both devices
+    lowering=(),  # the scheduler runs it, because only the scheduler has both devices
     traits=Trait.CROSS_DEVICE,
     public=False,
 )

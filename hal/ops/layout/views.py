@@ -72,7 +72,7 @@ contiguous = declare(
 
 
 def _reshape(x: Any, *, shape: Any) -> Any:
-    """The same elements in row-major order in another shape; one length may be -1."""
+    """The elements in row-major order in another shape; one length may be -1."""
     return np.reshape(x, shape)
 
 

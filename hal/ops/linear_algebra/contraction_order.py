@@ -76,7 +76,7 @@ def _positions(everything: int, best: Mapping[int, tuple[int, int]], count: int)
 
 
 def _greedy(operands: Sequence[LabelSet], output: LabelSet, sizes: Mapping[Label, int]) -> list[Pair]:
-    """Contract the pair whose product is smallest in comparison with its factors, and of those the cheapest."""
+    """Contract the pair whose product is smallest in comparison with its factors, and among equals the cheapest."""
     current = list(operands)
     pairs: list[Pair] = []
     while len(current) > 1:

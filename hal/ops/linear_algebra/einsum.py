@@ -176,13 +176,13 @@ def _reshaped(plan: OpSequence, x: int, shape: tuple[int, ...]) -> int:
 Groups = tuple[list[Label], ...]
 """The labels of each axis of a factor: batch axes, then two matrix axes."""
 _BATCH_AXES = 3
-"""Axes of a batch that kernels read where they lie."""
+"""Axes of a batch that kernels read without a copy."""
 
 
 def _batch(plan: OpSequence, terms: tuple[Term, Term], labels: list[Label]) -> list[list[Label]]:
     """The batch axes of a product: an axis for each label, or one for all where neighbours in memory are of the batch.
 
-    Matrices whose elements lie far apart are read slowly, and merging axes copies them.
+    Matrices with large strides are read slowly, and merging axes copies them.
     """
     scattered = any(_neighbours(plan.specs[x], axes) in labels for x, axes in terms)
     if len(labels) > 1 and (len(labels) > _BATCH_AXES or scattered):

@@ -57,7 +57,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 
 
 def lu_factor(A: Any, *, pivot: bool = True) -> LUFactorResult:
-    """L and U of `A = P @ L @ U` in one matrix, and pivots from 1 on. Raises LinAlgError for singular matrices."""
+    """L and U of `A = P @ L @ U` in one matrix, and pivots numbered from 1. Raises LinAlgError for singular matrices."""
     out, pivots, _ = lu_factors(A, pivot, True)
     return LUFactorResult(out, pivots)
 
@@ -69,7 +69,7 @@ def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> L
 
 @composite(method=False)
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
-    """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
+    """P, L and U from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     empty = reshape(LU_data.detach(), (LU_data.spec.size,))[:0]
@@ -90,7 +90,7 @@ def lu(A: Any, *, pivot: bool = True) -> LUResult:
 
 
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
-    """The solution X of `A @ X = B` from what `lu_factor` returns for `A`.
+    """The solution X of `A @ X = B` from the `lu_factor` of `A`.
 
     Of `X @ A = B` if not `left`, and with the transposed `A` if `adjoint`.
     """
@@ -119,7 +119,7 @@ def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False
 
 
 def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
-    """The solution X of `A @ X = B` from what `ldl_factor` returns for `A`. There are no gradients."""
+    """The solution X of `A @ X = B` from the `ldl_factor` of `A`. There are no gradients."""
     return ldl_solution(LD.detach(), pivots, B.detach())
 
 
@@ -133,7 +133,7 @@ def qr(A: Any, mode: str = "reduced") -> QRResult:
 
 @composite()
 def geqrf(x: Any) -> GeqrfResult:
-    """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
+    """R above and Householder vectors below the diagonal, and their scales tau; see `linalg.householder_product`."""
     return GeqrfResult(*householder_factors(x))
 
 

@@ -1,7 +1,7 @@
 """`fused_matmul`: a matrix product with an epilogue of pointwise ops, applied before the product is stored.
 
 Graph passes make it. Steps are encoded as in `fused_elementwise`. Value 0 is the product; the further operands follow, then the
-numbers, then the results of the steps, the last of which is the op's. Every step has the product's shape and dtype.
+numbers, then the results of the steps; the last is the op's. Every step has the product's shape and dtype.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def is_vector(A: Any, B: Any) -> bool:
 
 
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> SolveExResult:
-    """Solutions as `solve` gives them, and per matrix the first zero pivot or 0. Raises LinAlgError only if `check_errors`.
+    """Solutions as `solve` returns them, and per matrix the first zero pivot or 0. Raises LinAlgError only if `check_errors`.
 
     Raises ShapeError for vectors with `left=False`.
     """

@@ -23,7 +23,7 @@ class OpSequence:
 
     def __init__(self, inputs: Sequence[Spec]) -> None:
         self.specs = list(inputs)
-        """What is known of each value: dtype, shape and strides."""
+        """Dtype, shape and strides of each value."""
         self.steps: list[OpStep] = []
         self.result = 0
         """The value that `run` returns."""

@@ -20,7 +20,7 @@ from polyhal.hal.ops.returns import own
 
 
 def require_axes(name: str, *expected: tuple[Any, int]) -> None:
-    """Raise ShapeError unless each tensor has the number of axes beside it."""
+    """Raise ShapeError unless each tensor has the number of axes in its tuple."""
     if any(x.ndim != n for x, n in expected):
         shapes = " and ".join(str(tuple(x.shape)) for x, _ in expected)
         counts = " and ".join(str(n) for _, n in expected)
@@ -40,7 +40,7 @@ def dot(x: Any, y: Any) -> Any:
 
 @composite()
 def vdot(x: Any, y: Any) -> Any:
-    """The sum of the products of two vectors' elements, of which the first is conjugated."""
+    """The sum of the products of two vectors' elements; the first vector is conjugated."""
     return _product_of_vectors("vdot", conj(x), y)
 
 

@@ -27,7 +27,7 @@ class EighResult(NamedTuple):
 
 
 class GeqrfResult(NamedTuple):
-    """R above and Householder vectors below the diagonal, and the scales of these."""
+    """R above and Householder vectors below the diagonal, and their scales."""
 
     a: Any
     tau: Any
@@ -64,7 +64,7 @@ class LowRankResult(NamedTuple):
 
 
 class LstsqResult(NamedTuple):
-    """A solution of least squares, and what is known about its matrix."""
+    """A solution of least squares, and properties of its matrix."""
 
     solution: Any
     residuals: Any
@@ -73,14 +73,14 @@ class LstsqResult(NamedTuple):
 
 
 class LUFactorResult(NamedTuple):
-    """L and U in one matrix, and pivots from 1 on."""
+    """L and U in one matrix, and pivots numbered from 1."""
 
     LU: Any
     pivots: Any
 
 
 class LUFactorExResult(NamedTuple):
-    """L and U in one matrix, pivots from 1 on, and per matrix the first zero pivot, or 0."""
+    """L and U in one matrix, pivots numbered from 1, and per matrix the first zero pivot, or 0."""
 
     LU: Any
     pivots: Any

@@ -1,4 +1,4 @@
-"""Eigenvalues of symmetric matrices, singular values, and what follows from them: ranks and least squares."""
+"""Eigenvalues of symmetric matrices, singular values, and functions of them: ranks and least squares."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _DRIVERS = (None, "gels", "gelsy", "gelsd", "gelss")
 def eig(A: Any) -> EigResult:
     """Complex eigenvalues, in no particular order, and eigenvectors of matrices (..., n, n), real or complex.
 
-    Vectors are columns of norm 1, unique up to their phases: only what does not depend on these has a gradient, and only if the
-    eigenvalues differ.
+    Vectors are columns of norm 1, unique up to their phases: only functions that do not depend on these have a gradient,
+    and only if the eigenvalues differ.
     """
     w_re, w_im, v_re, v_im = eigen(real(A), imag(A) if is_complex(A) else None)
     return EigResult(join(w_re, w_im), join(v_re, v_im))
@@ -45,15 +45,14 @@ def eigvals(A: Any) -> Any:
 
 
 def eigh(A: Any, UPLO: str = "L") -> EighResult:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices (..., n, n), of which the lower or upper triangle is read.
-
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices (..., n, n). The lower or upper triangle is read.
     Vectors are unique up to their signs; their gradients need eigenvalues that differ.
     """
     return EighResult(*symmetric_spectrum(A, UPLO))
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
-    """Eigenvalues, ascending, of symmetric matrices (..., n, n), of which the lower or upper triangle is read."""
+    """Eigenvalues, ascending, of symmetric matrices (..., n, n). The lower or upper triangle is read."""
     return symmetric_eigenvalues(A, UPLO)
 
 

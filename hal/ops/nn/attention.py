@@ -250,7 +250,7 @@ def _rule(
     causal: bool,
     scale: float | None,
 ) -> Any:
-    if v is None:  # its gradient alone reads neither values nor results
+    if v is None:  # its gradient reads neither values nor results
         v, out = full(v_spec.shape, 0.0, v_spec.dtype), g
     dq, dk, dv = attention_grad(g, q, k, v, mask, out, lse, causal, scale)
     if len(needs) < 4 or not needs[3]:

@@ -43,7 +43,7 @@ from polyhal.hal.ops.reductions.sums import sum_
 def _np_counts(
     shape: tuple[int, ...], kernel: Any, stride: Any, padding: Any, include: bool, ceil_mode: bool, divisor: Any
 ) -> Any:
-    """What each window's sum is divided by: (OH, OW), or one number."""
+    """Divisors of the windows' sums: (OH, OW), or one number."""
     if divisor is not None:
         return float(divisor)
     counts = []

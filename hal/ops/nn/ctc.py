@@ -88,7 +88,7 @@ def _states(targets: Any, labels: Any, blank: int) -> Any:
 
 
 def _earlier(alpha: Any, states: int) -> Any:
-    """The value of the state that lies so many states before."""
+    """The value of the state so many states before."""
     batch, count = alpha.shape
     kept = max(count - states, 0)
     return pad(slice_(alpha, (0, 0), (batch, kept), (1, 1)), ((0, 0), (count - kept, 0)), _NEVER)

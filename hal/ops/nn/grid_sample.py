@@ -1,4 +1,4 @@
-"""Sampling images and volumes at positions that a tensor gives, with linear, cubic or nearest interpolation."""
+"""Sampling images and volumes at the positions in a tensor, with linear, cubic or nearest interpolation."""
 
 from __future__ import annotations
 

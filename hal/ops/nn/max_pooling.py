@@ -82,7 +82,7 @@ def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: 
 def _best(x: np.ndarray, rows: WindowAxis, columns: WindowAxis) -> tuple[np.ndarray, np.ndarray]:
     """Return row and column of each window's maximum, which is never padding: the first of equal elements, the last NaN.
 
-    Rows of the image are searched first. A window of padding alone, which dilation may leave, has its first place there.
+    Rows of the image are searched first. A window that is only padding, possible with dilation, has its first place there.
     """
     n, c, height, _ = x.shape
     in_rows = reduce_windows(np.maximum, x, columns, _lowest(x.dtype))

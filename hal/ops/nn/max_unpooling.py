@@ -43,7 +43,7 @@ put_maxima = declare(
     family="pooling",
     infer=_infer,
     lowering=Decompose(_decomposed),
-    # As in PyTorch, every value of an overlap gets the whole gradient.
+    # As in PyTorch, every value of an overlap receives the whole gradient.
     gradient=lambda g, index: (take_along_axis(g, index, 1), None),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 3)), np.array([[4, 0, 2], [1, 3, 0]])), {"length": 5}),

@@ -29,7 +29,7 @@ class WindowAxis:
     dilation: int
 
     def taps(self) -> Iterator[tuple[int, Index, Index]]:
-        """Yield each tap with the indices of the windows whose element is in the axis, and of these elements."""
+        """Yield each tap with the indices of the windows whose element is in the axis, and of the elements."""
         for tap in range(self.kernel):
             offset = tap * self.dilation - self.padding
             first = max(0, -(offset // self.stride))

@@ -50,14 +50,14 @@ def pooled(shape: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
 
 
 def pooled_sample(shape: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
-    """The same for a sample's parameters, which stay as they are."""
+    """As `pooled`, for a sample's parameters, which are not modified."""
     return pooled(shape, dict(params))
 
 
 def borders(
     shape: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Pair, ...]:
-    """Padding (before, after) of both axes: what was asked for, and in ceil mode also what the last windows reach."""
+    """Padding (before, after) of both axes: the requested padding, and in ceil mode also the reach of the last windows."""
     out = []
     for n, k, s, p, d in zip(shape[2:], kernel, stride, padding, dilation, strict=True):
         reach = (output_length(n, k, s, p, d, ceil_mode) - 1) * s + (k - 1) * d + 1

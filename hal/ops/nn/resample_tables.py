@@ -18,7 +18,7 @@ class Method(NamedTuple):
     kind: str
     """nearest, nearest-exact, linear, cubic, or mean (over an even division of the axis)."""
     align_corners: bool = False
-    """The first and the last elements lie at the same places before and after; otherwise their outer edges do."""
+    """The first and the last elements keep their positions; otherwise their outer edges do."""
     antialias: bool = False
     """Downsampling averages over as many elements as a result covers."""
     scale: float | None = None

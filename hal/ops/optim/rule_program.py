@@ -1,6 +1,6 @@
 """Update rules as programs: numbers that the host computes at every step, and pointwise steps on the tensors of a parameter.
 
-A rule is called once, on symbols. Arithmetic of numbers alone stays on the host, in double precision: 1 - beta for
+A rule is called once, on symbols. Arithmetic without tensors stays on the host, in double precision: 1 - beta for
 beta = 0.999 would be off by 5e-5 in single precision. The rest becomes the steps of a group, as `foreach_elementwise` takes
 them, those that do not depend on elements first.
 """

@@ -85,7 +85,7 @@ rmsprop_step = update_rule(
     name="rmsprop_step",
     states=_rmsprop_states,
     numbers=("lr", "alpha", "eps", "weight_decay", "momentum"),
-    # A centred variance is a difference: it stays away from 0 where the mean is small beside the squares.
+    # A centred variance is a difference: it stays away from 0 where the mean is small compared to the squares.
     positive=("square_avg",),
     variants=({}, {"has_momentum": True}),
     draws={"alpha": 0.9, "momentum": 0.9},

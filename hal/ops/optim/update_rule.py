@@ -30,7 +30,7 @@ StateNames = Callable[..., tuple[str, ...]]
 
 
 def _on_arrays(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The op on arrays; Python numbers alone give one, which does not decide the dtype of results."""
+    """The op on arrays; only Python numbers return one, which does not decide the dtype of results."""
     on_host = HOST[name]
 
     def call(*args: Any) -> Any:
@@ -70,7 +70,7 @@ class UpdateRule:
         return {k: params.get(k, default) for k, default in self.flags.items()}
 
     def program(self, kinds: tuple[DType, ...], step: DType | None, params: Any) -> RuleProgram:
-        """The rule for a parameter, gradient and states of these dtypes; `step` is that of its number in device memory."""
+        """The rule for dtypes of a parameter, its gradient and its states; `step` is that of its number in device memory."""
         flags = self.chosen(params)
         key = kinds, step, tuple(flags.values())
         if key not in self._programs:

@@ -98,7 +98,7 @@ def _schema(reference: Callable[..., Any], inputs: tuple[str, ...]) -> Schema:
 
 
 def _fits_core_member(schema: Schema) -> bool:
-    """Return whether the op could be a call of `unary`, `binary` or `where`, which take tensors alone."""
+    """Return whether the op could be a call of `unary`, `binary` or `where`, which take only tensors."""
     return not schema.params and not schema.optional and len(schema.inputs) <= 3
 
 

@@ -38,7 +38,7 @@ class Uniform:
         self._special = special
 
     def of(self, names: tuple[str, ...], *, integral: bool) -> Samples:
-        """Samples for inputs of these names; an input `cond` gets bools, ops on integers no special values."""
+        """Samples for inputs of these names; an input `cond` receives bools, ops on integers no special values."""
         special = self._special and not integral
         intervals = self._intervals * len(names) if len(self._intervals) == 1 else self._intervals
 
@@ -57,7 +57,7 @@ class Uniform:
 
 
 UNIFORM = Uniform()
-"""What elementwise ops are tested with unless they say otherwise."""
+"""Test inputs of elementwise ops unless they declare otherwise."""
 
 
 def _draw(rng: np.random.Generator, shape: tuple[int, ...], interval: Interval, condition: bool) -> Any:

@@ -1,7 +1,7 @@
 """`foreach_elementwise`: a group of pointwise ops on each of many tensors, which a backend can run in a few kernels.
 
 Optimizers and graph passes make it of ops on tensors so small that a launch takes longer than the work. Steps are those of
-`fused_elementwise`: values are numbered from 0, first the lists, then what all share, then the results of the steps.
+`fused_elementwise`: values are numbered from 0, first the lists, then the shared values, then the results of the steps.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, fused_element
 
 
 def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
-    """For each position of the lists the inputs of the steps. `xs` holds list by list, then what is shared."""
+    """For each position of the lists the inputs of the steps. `xs` holds list by list, then the shared values."""
     for i in range(count):
         yield (*xs[i : lists * count : count], *xs[lists * count :])
 
 
 def single_lists(xs: Specs, lists: int, count: int) -> tuple[int, ...]:
-    """The lists that hold one number for each position, which all elements share: tensors without axes beside others."""
+    """The lists that hold one number for each position, which all elements share: tensors without axes among others."""
     if not any(s.shape for s in xs[:count] if isinstance(s, Spec)):
         return ()
     found = []

@@ -2,7 +2,7 @@
 
 A step is (op, arguments, parameters): the name of a pointwise op; the indices of its operands, None for an absent one; and its
 parameters in the order of its declaration. Values are numbered from 0: first the inputs, then the results of the steps. A
-step promotes its operands as the op does when it is called alone.
+step promotes its operands as the op does when it is called by itself.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ truncating_divide = elementwise(
 _SPLIT: dict[str, float] = {"float64": 2.0**27 + 1, "float32": 2.0**12 + 1}
 """Factors that split numbers in two halves, whose products are exact (Dekker, Numerische Mathematik 18, 1971)."""
 _STEPS = 3
-"""Steps of a division. Each one finds as many bits of the quotient as a number has, together more than 60."""
+"""Steps of a division. Each one finds as many bits of the quotient as a number has, in all more than 60."""
 
 
 def _halves(x: Any, dtype: DType) -> tuple[Any, Any]:

@@ -64,7 +64,7 @@ def _clip_decomposed(x: Any, low: Any, high: Any) -> Any:
 
 
 def _clip_gradient(g: Any, x: Any, min: Any, max: Any, needs: tuple[bool, ...]) -> Any:  # noqa: A002
-    """`max` is applied last: it gets the gradient where the bounds are in the wrong order."""
+    """`max` is applied last: it receives the gradient where the bounds are in the wrong order."""
     dx = g
     dmin = dmax = None
     if max is not None:

@@ -1,4 +1,4 @@
-"""Smooth activation functions beside those of `activation`, with PyTorch's names and parameters."""
+"""Smooth activation functions in addition to `activation`, with PyTorch's names and parameters."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One 32-bit word makes one number. Its upper bit is the sign; the others, doubled and one added, are a tail probability p in
 units of 2^-33. Leading zeros give the octave of p, the next three bits a segment of it, and those after them a position t in
-[0, 1) within the segment, at which a cubic is evaluated with products of 32 by 32 bits of which the upper half is kept. The
+[0, 1) within the segment, at which a cubic is evaluated with products of 32 by 32 bits; the upper half is kept. The
 cubic coefficient is halved, so that 16 by 16 bits do for its product. The result has at most 24 significant bits, so that its
 conversion to float32 is exact. It is within 4.1e-7 of the quantile.
 
@@ -37,7 +37,7 @@ SEGMENTS = 8
 FRACTION_BITS = 28
 """Results are counted in units of 2^-28; the largest is 6.34, so that they fit 31 bits."""
 _ROUNDED = 1 << 24
-"""Results from here on are rounded to multiples of 2^7 units."""
+"""All later results are rounded to multiples of 2^7 units."""
 
 
 def quantiles(words: np.ndarray) -> np.ndarray:

@@ -2,5 +2,5 @@
 
 The products with the input are made before, over all time steps at once; the ops take their results. The gradient ops
 take the gates of all steps that an LSTM kept, or compute them again with one product, and the gradient of the weights
-with another; only what depends on the next step is computed step by step.
+with another; only the part that depends on the next step is computed step by step.
 """

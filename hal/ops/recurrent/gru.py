@@ -49,9 +49,9 @@ from polyhal.hal.ops.reductions.sums import sum_
 def _gru(x: Any, weight: Any, hidden: Any, bias: Any = None, lengths: Any = None, *, reverse: bool = False) -> Any:
     """Hidden states (T, B, H) after each time step of a GRU layer.
 
-    `x` (T, B, 3 H) is what the input adds to the gates r, z, n, with its bias; `weight` (3 H, H) and `bias` (3 H,)
+    `x` (T, B, 3 H) is the input's contribution to the gates r, z, n, with its bias; `weight` (3 H, H) and `bias` (3 H,)
     belong to the hidden state, which is `hidden` (B, H) before. `reverse` runs from the last step to the first.
-    Sequences end after `lengths` (B,) steps, outside of which states are held.
+    Sequences end after `lengths` (B,) steps, after that states are held.
     """
     outs = np.empty((*x.shape[:2], weight.shape[1]))
     in_use = np_steps_in_use(lengths, *x.shape[:2])
@@ -62,7 +62,7 @@ def _gru(x: Any, weight: Any, hidden: Any, bias: Any = None, lengths: Any = None
 
 
 def _np_gates(x: Any, hidden: Any, weight: Any, bias: Any) -> Any:
-    """The three gates, and what the hidden state adds to the last one before it is reset."""
+    """The three gates, and the hidden state's contribution to the last one before it is reset."""
     fed_back = hidden @ weight.T + (0 if bias is None else bias)
     (x_r, x_z, x_n), (h_r, h_z, h_n) = np.split(x, 3, -1), np.split(fed_back, 3, -1)
     r, z = np_sigmoid(x_r + h_r), np_sigmoid(x_z + h_z)

@@ -56,9 +56,9 @@ def _lstm(
 ) -> Any:  # fmt: skip
     """Hidden states (T, B, P) and cell states (T, B, H) after each time step of an LSTM layer, and gates for the gradient.
 
-    `x` (T, B, 4 H) is what the input adds to the gates i, f, g, o, with biases; `weight` (4 H, P); `hidden` (B, P) and
+    `x` (T, B, 4 H) is the input's contribution to the gates i, f, g, o, with biases; `weight` (4 H, P); `hidden` (B, P) and
     `cell` (B, H) are the states before; `projection` (P, H), without which P = H. `reverse` runs from the last step to
-    the first. Sequences end after `lengths` (B,) steps, outside of which states are held. The gates are those before
+    the first. Sequences end after `lengths` (B,) steps, after that states are held. The gates are those before
     their functions, (T, B, 4 H) with `keep_gates` and else (0, B, 4 H).
     """
     gates = np.empty(x.shape if keep_gates else (0, *x.shape[1:]))
@@ -117,7 +117,7 @@ def _decomposed(
 
 
 class _Factors(NamedTuple):
-    """What the gradients of all time steps are multiplied by; all depend on the forward pass alone."""
+    """Factors of the gradients of all time steps; all depend on the forward pass only."""
 
     gates: Any
     """(T, B, 4 H), from the gradient of the cell (i, f, g) and of the unprojected hidden state (o) to those of the gates."""

@@ -52,8 +52,8 @@ def _rnn(
 ) -> Any:
     """Hidden states (T, B, H) after each time step: `nonlinearity(x[t] + hidden @ weight.T)`.
 
-    `x` (T, B, H) is what the input adds, with biases; `weight` (H, H); `hidden` (B, H) is the state before. `reverse`
-    runs from the last step to the first. Sequences end after `lengths` (B,) steps, outside of which states are held.
+    `x` (T, B, H) is the input's contribution, with biases; `weight` (H, H); `hidden` (B, H) is the state before. `reverse`
+    runs from the last step to the first. Sequences end after `lengths` (B,) steps, after that states are held.
     """
     outs = np.empty(x.shape)
     in_use = np_steps_in_use(lengths, *x.shape[:2])

@@ -1,4 +1,4 @@
-"""What the recurrent ops share: the order of time steps, rows of a sequence, states before each step, and checks."""
+"""Common parts of the recurrent ops: the order of time steps, rows of a sequence, states before each step, and checks."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def check_lengths(spec: Any, batch: int) -> None:
 
 
 def terms(specs: Specs, params: Params) -> int:
-    """An error of a step reaches all later ones, each of which adds as many products as the state is wide."""
+    """An error of a step reaches all later ones, and each adds as many products as the state is wide."""
     given = [s for s in specs if isinstance(s, Spec)]
     length, batch, _ = next(s.shape for s in given if s.ndim == 3)
     width = next(s.shape[1] for s in given if s.ndim == 2)

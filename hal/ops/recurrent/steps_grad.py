@@ -130,7 +130,7 @@ lstm_steps_grad = declare(
 def _gru_steps_grad(
     grad: Any, x: Any, fed_back: Any, weight: Any, hidden: Any, outs: Any, *, reverse: bool = False
 ) -> Any:
-    """Gradients of what the input and the hidden state add to a GRU's gates (T, B, 3 H), and of its initial state.
+    """Gradients of the contributions of the input and the hidden state to a GRU's gates (T, B, 3 H), and of its initial state.
 
     `x` and `fed_back` are the two, `grad` (T, B, H) is the gradient of the states `outs` after each step.
     """

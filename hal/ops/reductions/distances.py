@@ -35,14 +35,14 @@ from polyhal.hal.ops.reductions.norms import vector_norm, vector_norm_gradient
 from polyhal.hal.ops.reductions.sums import in_float, sum_
 
 _MATMUL_ROWS = 25
-"""Rows above which PyTorch computes Euclidean distances by a matrix product, unless told otherwise."""
+"""Rows above which PyTorch computes Euclidean distances by a matrix product by default."""
 
 
 def _np_distances(x: Any, y: Any, *, p: float = 2.0, by_product: bool = False) -> Any:
     """p-norms of the differences between rows of `x` (..., P, M) and of `y` (..., R, M): (..., P, R).
 
     `by_product` computes Euclidean distances from |x|^2 + |y|^2 - 2 x.y, which is faster, needs no memory for the
-    differences, and is less accurate where distances are small beside the vectors.
+    differences, and is less accurate where distances are small compared to the vectors.
     """
     d = np.abs(np.asarray(x)[..., :, None, :] - np.asarray(y)[..., None, :, :])
     if p == 0:

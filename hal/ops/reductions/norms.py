@@ -1,4 +1,4 @@
-"""p-norms of vectors, and what is measured by them: distances of tensors and `renorm`.
+"""p-norms of vectors, and functions of them: distances of tensors and `renorm`.
 
 Gradients follow PyTorch: 0 where the norm has no derivative, and extrema share theirs equally.
 """
@@ -25,7 +25,7 @@ from polyhal.hal.ops.reductions.shares import shared
 from polyhal.hal.ops.reductions.sums import in_float, sum_
 
 _RENORM_EPS = 1e-7
-"""What PyTorch adds to a norm before it divides by it."""
+"""PyTorch's addend to a norm before the division by it."""
 
 
 def _np_vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: float = 2.0) -> Any:  # noqa: A002

@@ -180,7 +180,7 @@ middle_value: OpFunction = reduction(
 
 @composite()
 def mode(x: Any, dim: int = -1, keepdim: bool = False) -> SelectionResult:
-    """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands.
+    """The most frequent element along `dim`, the smallest of several, and its last position (int64).
 
     Raises ValueError for an axis of length 0.
     """

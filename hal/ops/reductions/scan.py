@@ -66,7 +66,7 @@ def slice_along(x: Any, axis: int, start: int, length: int) -> Any:
 
 
 def prefix_scan(combine: Callable[..., Any]) -> Callable[..., Any]:
-    """A parallel prefix scan (Hillis and Steele, 1986): round i combines elements that are 2^i apart."""
+    """A parallel prefix scan (Hillis and Steele, 1986): round i combines elements at a distance of 2^i."""
 
     def decompose(x: Any, *, axis: int) -> Any:
         length, distance = x.shape[axis], 1

@@ -29,10 +29,10 @@ from polyhal.hal.ops.reductions.sort import sort
 
 
 def _search(sequence: Any, values: Any, *, right: bool = False) -> Any:
-    """For each row of `sequence` (rows, n), sorted, and of `values` (rows, m): how many elements stand before each value.
+    """For each row of `sequence` (rows, n), sorted, and of `values` (rows, m): the number of elements before each value.
 
-    Those below it or, with `right`, also equal ones. A NaN among the values stands after
-    everything, and one in the sequence after all numbers. Returns int64 (rows, m).
+    Those below it or, with `right`, also equal ones. A NaN among the values is after everything, and one in the sequence
+    after all numbers. Returns int64 (rows, m).
     """
     sequence, values = np.asarray(sequence), np.asarray(values)
     start = np.zeros(values.shape, np.int64)

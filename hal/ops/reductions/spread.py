@@ -89,7 +89,7 @@ deviation = reduction(
 
 
 def _correction(axis: Any, unbiased: bool | None, correction: float | None, default: float) -> tuple[Any, float]:
-    """Axes and correction from PyTorch's arguments, of which `unbiased` may stand in the place of the axes."""
+    """Axes and correction from PyTorch's arguments; `unbiased` may be passed in place of the axes."""
     if isinstance(axis, bool):
         axis, unbiased = None, axis
     if unbiased is not None and correction is not None:

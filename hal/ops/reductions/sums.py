@@ -68,7 +68,7 @@ sum_ = reduction(
 def _prod_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
     """Each element's share is the product of the others, exact with zeros, and so is its derivative.
 
-    Where that derivative is not zero at most two elements are zero, and their sum stands for their factors.
+    Where that derivative is not zero at most two elements are zero, and their sum replaces their factors.
     """
     zero = equal(x, 0)
     usual = where(zero, 1, x)

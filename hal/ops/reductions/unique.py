@@ -1,4 +1,4 @@
-"""Distinct elements. The length of the result is read from the device once, so none of these can be captured."""
+"""Distinct elements. The length of the result is read from the device once, so none can be captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The complementary error function and what statistics makes of it: the normal distribution, its logarithm and quantiles."""
+"""The complementary error function and its uses in statistics: the normal distribution, its logarithm and quantiles."""
 
 from __future__ import annotations
 

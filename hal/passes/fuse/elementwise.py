@@ -3,8 +3,8 @@
 Values between two kernels are written to memory and read back; inside a group they stay in registers. A group must not depend
 on its own results by way of ops outside of it.
 
-Large sums that are accumulated in place, as the gradients of micro-batches are, stay apart: one kernel for all terms would keep
-every term in memory until the last one is there.
+Large sums that are accumulated in place, as the gradients of micro-batches are, stay separate: one kernel for all terms
+would keep every term in memory until the last one is computed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_REPEATED = 4
 _MAX_HELD = 1 << 20
 """Bytes of an accumulated sum above which its terms are not kept for one kernel."""
 _MAX_TENSORS = 12
-"""Inputs and results of a group together. Some devices allow few kernel arguments, and registers are scarce."""
+"""Inputs and results of a group in all. Some devices allow few kernel arguments, and registers are scarce."""
 
 
 def fuse_elementwise(graph: Graph) -> Graph:

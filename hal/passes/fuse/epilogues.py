@@ -57,7 +57,7 @@ class _Search:
         # Has every value as an input; the views that chains would need are added to it.
         self._probe = GraphRewriter.probe(graph)
         self._spellings: dict[tuple[str, Specs, tuple[Any, ...]], Graph] = {}
-        """Roots as traced by their spelling, because layers of a model are mostly alike."""
+        """Roots as traced by their spelling, because layers of a model are mostly equal."""
 
     def fuse(self, op: OpDef, epilogue: EpiloguePattern) -> None:
         """Find the chains of one fused op."""
@@ -99,7 +99,7 @@ class _Search:
         yield from reversed(chains)
 
     def _only_user(self, value: int) -> tuple[list[int], int | None]:
-        """The reshapes behind a value, and the one node behind these that alone reads it."""
+        """The reshapes behind a value, and the one node behind these that is its only reader."""
         passed: list[int] = []
         while True:
             users = self._graph.user_indices(value)
@@ -183,7 +183,7 @@ class _Search:
         parts = self._spellings.get((root.op.name, specs, root.params))
         if parts is None:
             parts = self._spellings[root.op.name, specs, root.params] = trace(spelling, specs, root.bound)
-        # What the spelling makes is named by values that the graph does not have, but for the result of the whole.
+        # Nodes of the spelling are named by values that the graph does not have, but for the result of the whole.
         names = {v: result if v in parts.outputs else Value(~v) for n in parts.nodes for v in n.outputs}
         old: dict[int, Operand] = {**names, **dict(enumerate(root.inputs))}
         new = {v: rewriter.operand(x) for v, x in enumerate(root.inputs)}

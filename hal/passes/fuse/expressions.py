@@ -32,7 +32,7 @@ _MAX_POWER = 4
 
 
 class Wildcard(float):
-    """A literal of a pattern that stands for any number, by name."""
+    """A literal of a pattern that matches any number, by name."""
 
     name: str
 
@@ -56,7 +56,7 @@ class Term(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A power of a term. If the term is a mean, `summed` stands for the sum: the number of elements is in the scale."""
+    """A power of a term. If the term is a mean, `summed` is the sum: the number of elements is in the scale."""
 
     term: Term
     exponent: float
@@ -112,7 +112,7 @@ class Expressions:
         return Term(source.index, term.axes) if old == new else None
 
     def strip(self, term: Term) -> Term:
-        """What remains of a term without such views."""
+        """The remainder of a term without such views."""
         while (inner := self.through_view(term)) is not None:
             term = inner
         return term
@@ -233,12 +233,12 @@ class Expressions:
 
 
 def root_kind(node: Node) -> str:
-    """What the last nodes of a pattern and of a match have in common."""
+    """Properties that the last nodes of a pattern and of a match have in common."""
     return "product" if node.op.name in _PRODUCTS else "sum" if node.op.name in _SUMS else node.op.name
 
 
 def kind_of(node: Node) -> str:
-    """What patterns and graphs must have in common: the op, or one word for ops that are different spellings."""
+    """Common properties of patterns and graphs: the op, or one word for ops that are different spellings."""
     name = node.op.name
     if name in ("sqrt", "rsqrt"):
         return "sqrt"
@@ -271,7 +271,7 @@ def _powered(x: Number, exponent: float) -> float:
 
 
 def _subsets(values: list[int]) -> Iterator[tuple[int, ...]]:
-    """Each value alone, then all of them."""
+    """Each value by itself, then all of them."""
     for v in values:
         yield (v,)
     if len(values) > 1:

@@ -77,7 +77,7 @@ def _formulas(ops: tuple[OpDef, ...]) -> list[Formula]:
                     kinds = frozenset(k for n in nodes if (k := kind_of(n)))
                     last = call.expressions.graph.producer(call.results[0])
                     root = "" if last is None else root_kind(last)
-                    # Calls that differ in their axes alone have one structure.
+                    # Calls that differ only in their axes have one structure.
                     key = (spelling, tuple((n.op, n.inputs) for n in nodes))
                     unique.setdefault(key, Formula(op, op.fuses, spelling, _absent(specs), call, kinds, root))
     return sorted(unique.values(), key=lambda f: -f.example.size)

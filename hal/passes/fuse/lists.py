@@ -34,7 +34,7 @@ class _Member(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What all members of a group have in common; the key of the group."""
+    """The common properties of a group; the key of the group."""
 
     steps: tuple[Any, ...]
     results: tuple[int, ...]
@@ -46,7 +46,7 @@ class _Call(NamedTuple):
     text: str
     """The steps as text, because in Python 1 == 1.0 == True and 0.0 == -0.0."""
     early: bool
-    """True if all members can run at the first one's place: what they read is there, and stays there."""
+    """True if all members can run at the first one's place: their operands are available, and unchanged."""
 
 
 class _Grouping:
@@ -146,7 +146,7 @@ class _Grouping:
         return call, _Member(node, tuple(node.inputs[i] for i in lists))
 
     def _stays(self, value: int) -> bool:
-        """Return whether a value is there for the whole step, in an input of the graph or in what devices have gathered."""
+        """Return whether a value is there for the whole step, in an input of the graph or in a gathered tensor."""
         root = self._graph.root(value)
         made = self._graph.producer(root)
         return root < self._graph.inputs or (
@@ -172,7 +172,7 @@ class _Grouping:
         self._of |= dict.fromkeys(member.node.outputs, call)
 
     def _pass(self, node: Node) -> None:
-        """Write a node that is in no group. Views of what waits do the same."""
+        """Write a node that is in no group. Views of a deferred node do the same."""
         if self._graph.is_view(node) and (call := self._of.get(node.value(0))) is not None:
             self._views.setdefault(call, []).append(node)
             self._of[node.outputs[0]] = call

@@ -21,8 +21,8 @@ _CLOSE = 2e-7
 class Matcher:
     """One attempt to match. The inputs of the pattern's graph are its variables.
 
-    With `exact`, shapes, axes, constants and parameters must agree. Without, only the structure does: one pattern then stands
-    for those of all shapes, and tells quickly which of them are worth tracing.
+    With `exact`, shapes, axes, constants and parameters must agree. Without, only the structure does: one pattern then
+    represents all shapes, and decides quickly which of them are worth tracing.
     """
 
     def __init__(self, pattern: Expressions, subject: Expressions, *, exact: bool) -> None:
@@ -32,7 +32,7 @@ class Matcher:
         self.values: dict[int, int] = {}
         """Values of the subject by the values of the pattern that they match."""
         self.numbers: dict[str, float] = {}
-        """The numbers for which wildcards stand."""
+        """The numbers that wildcards matched."""
 
     def matches(self, pattern: int, subject: int) -> bool:
         """Return whether two values match; `values` and `numbers` then say how."""
@@ -139,7 +139,7 @@ class Matcher:
         return False
 
     def _match_reduction(self, p: Term, s: Term) -> bool:
-        """Match two reductions of one kind. A mean stands for its sum: its product reading has the factor."""
+        """Match two reductions of one kind. A mean is matched as its sum: its product reading has the factor."""
         p, s = self._pattern.strip(p), self._subject.strip(s)
         a, b = self._pattern.node(p), self._subject.node(s)
         if a is None or b is None or not is_reduction(a) or kind_of(a) != kind_of(b):

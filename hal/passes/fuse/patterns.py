@@ -1,7 +1,7 @@
 """Replaces formulas written in plain ops by the fused op that computes them.
 
 No op is named here: every op in `hal.ops` that declares a `Pattern` is matched by its own decomposition and its spellings.
-Where a backward pass needs an inner value, the formula is left alone. Results agree within the op's tolerance.
+Where a backward pass needs an inner value, the formula is kept. Results agree within the op's tolerance.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Search:
         return None
 
     def _fused(self, op: OpDef, call: TracedCall, matcher: Matcher, result: int) -> Match | None:
-        """The match as an op, if the device has a kernel for it and nothing else needs what is inside."""
+        """The match as an op, if the device has a kernel for it and no other node reads an inner value."""
         graph, values = self._graph, matcher.values
         if any(v is not None and v not in values for v in call.operands):
             return None
@@ -130,5 +130,5 @@ class _Search:
 
 
 def _number(param: Any, matcher: Matcher) -> Any:
-    """A parameter of a match: the number for which a wildcard stands."""
+    """A parameter of a match: the number that a wildcard matched."""
     return matcher.numbers[param.name] if isinstance(param, Wildcard) else param

@@ -36,7 +36,7 @@ class Replacements:
         self._taken |= match.nodes
 
     def allows(self, nodes: Iterable[int], results: Iterable[int]) -> bool:
-        """Return whether nodes can become one: captured alike, free, and read by others through `results` only."""
+        """Return whether nodes can become one: captured in equal scopes, free, and read by others through `results` only."""
         positions = set(nodes)
         first, *rest = [self._graph.nodes[k] for k in positions]
         if positions & self._taken or first.replaces or any(n.replaces or not n.merges_with(first) for n in rest):

@@ -1,7 +1,7 @@
 """Layout propagation: results are written in the layout that their users want, which saves copies.
 
 Attention makes (batch, head, time, feature), and its users want (batch, time, head, feature) without gaps: written in that
-layout, the result is what the copy would be. Likewise the operands of a concatenation get the strides of their region of its
+layout, the result equals the copy. Likewise the operands of a concatenation get the strides of their region of its
 result, so that they can be computed there (see `hal.scheduler.buffers`). Only ops whose kernels can write any layout take part.
 """
 
@@ -43,7 +43,7 @@ class _Demand:
             self._collect(node)
 
     def _collect(self, node: Node) -> None:
-        """Note what a copy or concatenation asks of its operands, if all of it can be had."""
+        """Note the layouts that a copy or concatenation requires of its operands, if all of it can be had."""
         demands: dict[int, Spec] = {}
         for value, spec in self._copied(node):
             demand = self._traced(value, spec)

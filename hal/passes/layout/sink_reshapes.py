@@ -1,4 +1,4 @@
-"""Sinks reshapes below the pointwise ops and reductions that follow them, so that these can be fused with what came before.
+"""Sinks reshapes below the pointwise ops and reductions that follow them, so that these can be fused with earlier nodes.
 
 Layers work on (batch, time, features) and products on (batch * time, features), which puts reshapes between ops that could
 run as one group.
@@ -104,7 +104,7 @@ class _Sinking:
 
 
 def _broadcast_shape(spec: Spec, old: Shape, new: Shape) -> Shape | None:
-    """The shape in which an operand that broadcasts to `old` broadcasts alike to `new`; None where that takes a copy."""
+    """The shape in which an operand that broadcasts to `old` broadcasts likewise to `new`; None where that takes a copy."""
     if spec.size == 1:
         return ()
     spread = layout.reshape(Spec(spec.dtype, old, broadcast_strides(spec.shape, spec.strides, old)), new)

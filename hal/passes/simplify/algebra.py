@@ -46,7 +46,7 @@ def _fits(rewriter: GraphRewriter, graph: Graph, node: Node, instead: _Instead) 
 
 
 class _Operands:
-    """What rules ask about operands of the new graph."""
+    """Queries of rules about operands of the new graph."""
 
     def __init__(self, rewriter: GraphRewriter) -> None:
         self._rewriter = rewriter
@@ -134,7 +134,7 @@ def _subtract(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
 
 
 def _involution(op: str, *kinds: str) -> _Rule:
-    """An op that undoes itself, on operands of these kinds or of any."""
+    """An op that undoes itself, on operands of the given kinds or of any."""
 
     def rule(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
         inner = operands.inner(inputs[0], op)

@@ -1,7 +1,7 @@
 """Writes windows and copies with the ops that other passes look through: reshapes, permutations and `contiguous`.
 
-Holders of arrays with views of their own, such as PyTorch, record each view as a window of the memory that it lies in, copy
-where their tensors shall lie in row-major order, and join lists that one op has made.
+Holders of arrays with views of their own, such as PyTorch, record each view as a window of its memory, copy where their
+tensors must be in row-major order, and join lists that one op has made.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _rearrange(rewriter: GraphRewriter, node: Node, order: tuple[int, ...]) -> N
 
 
 def _whole(graph: Graph, node: Node) -> int | None:
-    """The tensor whose parts a concatenation puts together again in their order; None if it is no such, or leaves the graph."""
+    """The tensor whose parts a concatenation joins again in their order; None if it is no such, or leaves the graph."""
     parts = [x.index for x in node.inputs if isinstance(x, Value)]
     out, root = graph.tensor(node.outputs[0]), graph.root(parts[0])
     if any(n != 1 for n in out.shape[: node.bound["axis"]]) or _leaves(graph, node.outputs[0]):
@@ -71,7 +71,8 @@ def _whole(graph: Graph, node: Node) -> int | None:
 
 
 def _uncopied(rewriter: GraphRewriter, node: Node) -> list[Operand]:
-    """What to join in place of tensors that were copied so that their last axes could be merged: these are merged afterwards.
+    """The operands to join in place of tensors that were copied so that their last axes could be merged: these are merged
+    afterwards.
 
     Gradients of attention's queries, keys and values are joined in this way. Empty if the operands are something else.
     """

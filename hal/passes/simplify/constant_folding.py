@@ -1,4 +1,4 @@
-"""Constant folding: computes once, when the graph is optimised, what is the same in every run.
+"""Constant folding: computes once, when the graph is optimised, values that are equal in every run.
 
 Constants of a single number become literals of the pointwise ops that read them, which costs no memory and no load.
 """

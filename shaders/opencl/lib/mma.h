@@ -18,7 +18,7 @@
 // If accumulators of one work-item become operands of another, a WARP_BARRIER must separate the two.
 //
 // D is float16, bfloat16 or float32. Tensor cores read float32 as TF32, with 11 significant bits: `rounded` rounds to it,
-// and `high_term` and `low_term` split a float32 into two TF32 terms, three products of which give float32's accuracy.
+// and `high_term` and `low_term` split a float32 into two TF32 terms; three products of them have float32's accuracy.
 // Source: Ootomo and Yokota, 2022, "Recovering single precision accuracy from Tensor Cores".
 
 #ifndef POLYHAL_MMA

@@ -87,9 +87,9 @@ def _factored(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def _ldl_factors(a: Any, *, check: bool = False) -> Any:
-    """L and D in one lower triangle, pivots as LAPACK's sytrf gives them, and per matrix the first zero pivot or 0.
+    """L and D in one lower triangle, pivots as LAPACK's sytrf returns them, and per matrix the first zero pivot or 0.
 
-    A negative pivot, given twice, stands for a block of two rows. Raises LinAlgError if `check` and a matrix is singular.
+    A negative pivot, stored twice, marks a block of two rows. Raises LinAlgError if `check` and a matrix is singular.
     """
     a = np.asarray(a)
     n, batch = a.shape[-1], a.shape[:-2]

@@ -1,4 +1,4 @@
-"""LU factors with partial pivoting, and the permutations that pivots stand for."""
+"""LU factors with partial pivoting, and the permutations that pivots represent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BLOCK = 32
 
 
 def eliminated(a: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Both factors in one matrix, pivots from 1 on, and per matrix the first zero pivot or 0 (LAPACK's getrf)."""
+    """Both factors in one matrix, pivots numbered from 1, and per matrix the first zero pivot or 0 (LAPACK's getrf)."""
     m, n = a.shape[-2:]
     k = min(m, n)
     count = math.prod(a.shape[:-2])
@@ -70,7 +70,7 @@ def eliminated(a: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _lu_factors(a: Any, *, pivot: bool = True, check: bool = False) -> Any:
-    """L and U of `a = P @ L @ U` in one matrix, pivots from 1 on as in LAPACK, and per matrix the first zero pivot or 0.
+    """L and U of `a = P @ L @ U` in one matrix, pivots numbered from 1 as in LAPACK, and per matrix the first zero pivot or 0.
 
     Raises LinAlgError if `check` and a pivot is 0.
     """
@@ -136,7 +136,7 @@ lu_factors: OpFunction = declare(
 
 
 def _permutation_matrix(pivots: Any, *, rows: int, dtype: Any) -> Any:
-    """The matrix P (..., rows, rows) of `a = P @ L @ U` that pivots (..., k), numbered from 1, stand for."""
+    """The matrix P (..., rows, rows) of `a = P @ L @ U` that pivots (..., k), numbered from 1, represent."""
     pivots = np.asarray(pivots)
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.broadcast_to(np.arange(rows), (flat.shape[0], rows)).copy()

@@ -1,4 +1,4 @@
-"""What the ops that LAPACK computes have in common: shapes, dtypes, the reason for the host, and errors.
+"""Common parts of the ops that LAPACK computes: shapes, dtypes, the reason for the host, and errors.
 
 Gradient rules are written in terms of other ops, so that they can be differentiated again.
 """
@@ -24,7 +24,7 @@ the largest element (Higham, Accuracy and Stability of Numerical Algorithms, cha
 
 
 def require_matrices(name: str, spec: Spec, *, square: bool = False) -> None:
-    """Raise unless `spec` is of matrices of float32 or float64, square ones if so told."""
+    """Raise unless `spec` is of matrices of float32 or float64, square ones if requested."""
     if spec.ndim < 2 or (square and spec.shape[-1] != spec.shape[-2]):
         raise ValueError(
             f"shape {spec.shape}; expected (..., n, n)" if square else f"shape {spec.shape}; expected (..., m, n)"

@@ -94,7 +94,7 @@ qr_factors: OpFunction = declare(
 
 
 def _householder_factors(a: Any) -> Any:
-    """R above and Householder vectors below the diagonal, and the scales tau of these (LAPACK's geqrf)."""
+    """R above and Householder vectors below the diagonal, and their scales tau (LAPACK's geqrf)."""
     a = np.asarray(a)
     if 0 in a.shape[-2:]:
         return a, np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype)

@@ -1,6 +1,6 @@
 """Eigenvalues of symmetric matrices and singular values, with and without their vectors.
 
-Gradients of vectors need values that differ, those of values alone do not.
+Gradients of vectors need distinct values, gradients of values do not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _converged(name: str, compute: Any) -> Any:
 
 
 def _symmetric_spectrum(a: Any, *, uplo: Any = "L") -> Any:
-    """Eigenvalues, ascending, and eigenvectors as columns of symmetric matrices, of which one triangle is read."""
+    """Eigenvalues, ascending, and eigenvectors as columns of symmetric matrices. One triangle is read."""
     return tuple(_converged("eigh", lambda: np.linalg.eigh(np.asarray(a), uplo)))
 
 
@@ -88,7 +88,7 @@ symmetric_spectrum: OpFunction = declare(
 
 
 def _symmetric_eigenvalues(a: Any, *, uplo: Any = "L") -> Any:
-    """Eigenvalues, ascending, of symmetric matrices, of which one triangle is read."""
+    """Eigenvalues, ascending, of symmetric matrices. One triangle is read."""
     return _converged("eigvalsh", lambda: np.linalg.eigvalsh(np.asarray(a), uplo))
 
 
@@ -129,7 +129,7 @@ def _infer_singular(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _singular_gradient(g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
-    """Townsend 2016: with E_ij = s_j^2 - s_i^2, and projections on what U and V do not span where A is not square.
+    """Townsend 2016: with E_ij = s_j^2 - s_i^2, and projections on the complement of the span of U and V where A is not square.
 
     The further columns of full matrices get no gradient: they are not determined.
     """
