@@ -47,7 +47,7 @@ def test_adafactor(device: ph.Device, settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw", "lr": 0.1}])
 def test_muon(device: ph.Device, settings: dict[str, Any]) -> None:
-    ours, theirs = pair(device, [(6, 4), (4, 9)])
+    ours, theirs = pair(device, [(6, 4), (4, 9), (6, 4), (4, 9), (4, 6)])
     a, b = optim.Muon(ours, **settings), torch.optim.Muon(theirs, **settings)
     before = [p.numpy() for p in ours]
     for step in range(2):
@@ -60,6 +60,26 @@ def test_muon(device: ph.Device, settings: dict[str, Any]) -> None:
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=0, atol=0.08 * moved)
     with pytest.raises(ValueError, match="two axes"):
         optim.Muon(pair(device, [(3,)])[0])
+
+
+@pytest.mark.parametrize("dtype", [ph.float32, ph.bfloat16], ids=str)
+def test_muon_updates_equal_shapes_together_as_one_by_one(device: ph.Device, dtype: ph.dtype) -> None:
+    """Eager and captured; one of the matrices is empty."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in ((5, 3), (3, 5), (5, 3), (0, 3), (5, 3))]
+    together, alone = ([nn.Parameter(ph.tensor(x, dtype=dtype, device=device)) for x in arrays] for _ in range(2))
+    optimizers = [optim.Muon(together), *(optim.Muon([p]) for p in alone)]
+    steps = [ph.jit(optimizers[0].step), *(optimizer.step for optimizer in optimizers[1:])]
+    for _ in range(4):
+        for p, q in zip(together, alone, strict=True):
+            gradient = rng.normal(size=p.shape)
+            p.grad, q.grad = (ph.tensor(gradient, dtype=dtype, device=device) for _ in range(2))
+        for step in steps:
+            step()
+    for p, q, x in zip(together, alone, arrays, strict=True):
+        moved = np.abs(q.detach().float().numpy() - x).max(initial=0)
+        # Products of several matrices may sum in another order, which five iterations in bfloat16 amplify.
+        np.testing.assert_allclose(p.detach().float().numpy(), q.detach().float().numpy(), rtol=0, atol=0.08 * moved)
 
 
 def test_lamb_scales_updates_to_the_parameter(device: ph.Device) -> None:

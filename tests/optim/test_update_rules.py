@@ -133,6 +133,9 @@ def test_steps_take_few_launches(where: str) -> None:
     most = 1 if where.startswith("opencl") else 12
     for name, settings in _OPTIMIZERS:
         assert max(_launches(ph.Device(where), name, settings)) <= most, name
+    # Fifteen products, two ops after each pair, and ten ops around them, for all matrices of one shape.
+    matrices = SHAPES[::2]
+    assert max(_launches(ph.Device(where), "Muon", {}, matrices)) <= (31 if where.startswith("opencl") else 50)
     if where.startswith("opencl"):  # two groups, norms, and the quotients of a vector of norms
         assert max(_launches(ph.Device(where), "LAMB", {})) <= 12
 

@@ -1,4 +1,4 @@
-"""Optimizers that look at a parameter as a whole: Adafactor and Muon. They take some ops per parameter."""
+"""Adafactor, which looks at rows and columns of a parameter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal.creation import zeros
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dispatch
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import message
 from polyhal.inplace import overwrite
@@ -20,15 +20,12 @@ from polyhal.tensor import Tensor
 class _PerParameter(Optimizer):
     """Base of optimizers that update one parameter after the other."""
 
-    counts_steps = True
-
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
         for p in params:
             state = self.state.get(p)
             if not state:
-                state = self.state[p] = {**({"step": 0} if self.counts_steps else {}), **self.initial(p)}
-            if self.counts_steps:
-                count_step([state])
+                state = self.state[p] = {"step": 0, **self.initial(p)}
+            count_step([state])
             wide = state_dtype(p)
             grad = gradient(p, maximize=group.get("maximize", False)).to(wide)
             overwrite(p, self.updated(group, p.detach().to(wide), grad, state))
@@ -115,71 +112,3 @@ class Adafactor(_PerParameter):
         mixed: Tensor = state[name] + (value - state[name]) * weight
         overwrite(state[name], mixed)
         return mixed
-
-
-class Muon(_PerParameter):
-    """Momentum made orthogonal by Newton and Schulz's iteration, in bfloat16: for matrices. Source: K. Jordan et al. (2024).
-
-    Parameters with another number of axes belong to another optimizer. `adjust_lr_fn` scales the rate with the shape: as the
-    authors ("original"), or to AdamW's size ("match_rms_adamw"; arXiv:2502.16982). Raises ValueError for other shapes.
-    """
-
-    counts_steps = False  # its state has PyTorch's names
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-3,
-        weight_decay: float = 0.1,
-        momentum: float = 0.95,
-        nesterov: bool = True,
-        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
-        eps: float = 1e-7,
-        ns_steps: int = 5,
-        adjust_lr_fn: str | None = None,
-    ) -> None:
-        check_settings(self, lr=lr, weight_decay=weight_decay, momentum=momentum, eps=eps, ns_steps=ns_steps)
-        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
-            expected = "None, 'original' or 'match_rms_adamw'"
-            raise ValueError(message("Muon", f"adjust_lr_fn is {adjust_lr_fn!r}", expected=expected))
-        settings = {
-            "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-        }  # fmt: skip
-        super().__init__(params, settings)
-
-    def add_param_group(self, group: Group) -> None:
-        super().add_param_group(group)
-        for p in self.param_groups[-1]["params"]:
-            if p.ndim != 2:
-                problem = f"a parameter has shape {p.shape}"
-                raise ValueError(message("Muon", problem, expected="two axes", fix="give it to AdamW"))
-
-    def initial(self, p: Tensor) -> dict[str, Tensor]:
-        return {"momentum_buffer": zero_state(p)}
-
-    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
-        momentum, lr = setting(group, "momentum"), setting(group, "lr")
-        buffer = state["momentum_buffer"] + (grad - state["momentum_buffer"]) * (1 - momentum)
-        overwrite(state["momentum_buffer"], buffer)
-        direction = grad + (buffer - grad) * momentum if group["nesterov"] else buffer
-        orthogonal = _orthogonal(direction, group["ns_coefficients"], group["ns_steps"], group["eps"]).to(p.dtype)
-        rows, columns = p.shape
-        scale = math.sqrt(max(1.0, rows / columns))
-        if group["adjust_lr_fn"] == "match_rms_adamw":
-            scale = 0.2 * math.sqrt(max(rows, columns))
-        result: Tensor = p * (1 - lr * setting(group, "weight_decay")) - orthogonal * (lr * scale)
-        return result
-
-
-def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """Return a matrix with the singular vectors of `x` and singular values near 1."""
-    a, b, c = coefficients
-    tall = x.shape[0] > x.shape[1]
-    y = x.to(dtypes.bfloat16)
-    y = y.mT if tall else y
-    y = y / ops.maximum(ops.sqrt(ops.sum(y * y)), eps)
-    for _ in range(steps):
-        gram = ops.matmul(y, y.mT)
-        y = y * a + ops.matmul(gram * b + ops.matmul(gram, gram) * c, y)
-    return y.mT if tall else y
