@@ -102,7 +102,7 @@ lint: $(DEVELOPMENT)
 typecheck: $(DEVELOPMENT)
 	rm -rf .typecheck
 	mkdir -p .typecheck/polyhal
-	ln -s $(addprefix ../../,$(wildcard frontend/*)) .typecheck/polyhal/
+	ln -s $(addprefix ../../,$(wildcard frontend/* apps/*)) .typecheck/polyhal/
 	ln -s ../../hal ../../backends ../../shaders .typecheck/polyhal/
 	ln -s ../polyhal_autoload ../tools .typecheck/
 	cd .typecheck && MYPYPATH=../examples/plugins/cupy/src ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache \

@@ -8,6 +8,7 @@ FOLDERS = {
     "polyhal.backends": "backends",
     "polyhal.shaders": "shaders",
     "polyhal_autoload": "polyhal_autoload",
+    **{f"polyhal.{name}": f"apps/{name}" for name in find_packages("apps") if "." not in name},
 }
 
 setup(

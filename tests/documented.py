@@ -20,7 +20,7 @@ PAGES = [
     p.relative_to(ROOT)
     for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md")))
 ]
-ROOMS = ("hal", "frontend", "backends", "shaders", "tests", "docs", "examples", "benchmarks")
+ROOMS = ("hal", "frontend", "apps", "backends", "shaders", "tests", "docs", "examples", "benchmarks")
 _WORDS = re.findall(
     r"\w+",
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "

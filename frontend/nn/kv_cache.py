@@ -46,6 +46,15 @@ class KVCache:
         """Mark all positions as empty."""
         self.length = 0
 
+    def known_length(self, reader: str, fix: str) -> int:
+        """Return the number of filled positions for a shape that depends on it.
+
+        Raises CaptureError in a captured step, whose replays have other lengths; `reader` and `fix` are parts of its message.
+        """
+        problem = "a shape depends on the number of filled positions"
+        dispatch.thread.executor.require_execution(reader, problem, fix=fix)
+        return self.length
+
     def start(self, count: int) -> Any:
         """The first of `count` new positions; in a captured step a runtime scalar. Raises ShapeError if there is no room."""
         limit = dispatch.thread.executor.static_bound(self.capacity, self.reach)

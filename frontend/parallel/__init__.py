@@ -8,13 +8,16 @@ from polyhal.parallel.parallel_layers import (
     ColumnParallelLinear,
     ParallelEmbedding,
     RowParallelLinear,
+    joined,
+    spread,
     vocab_parallel_cross_entropy,
 )
 from polyhal.parallel.partitioning import ModelPartition, partition
 from polyhal.parallel.pipeline import Pipeline
+from polyhal.parallel.sharded_module import shares, sub_group
 from polyhal.parallel.shards import Shards
 from polyhal.parallel.stage_executor import PipelineError
-from polyhal.parallel.tensor_parallel import tensor_parallel
+from polyhal.parallel.tensor_parallel import divide_vocabulary, tensor_parallel
 
 __all__ = [
     "ColumnParallelLinear",
@@ -28,7 +31,12 @@ __all__ = [
     "RowParallelLinear",
     "Shards",
     "current_replica",
+    "divide_vocabulary",
+    "joined",
     "partition",
+    "shares",
+    "spread",
+    "sub_group",
     "tensor_parallel",
     "vocab_parallel_cross_entropy",
 ]

@@ -19,12 +19,12 @@ from polyhal.nn.embedding import Embedding
 from polyhal.nn.linear import Linear
 from polyhal.nn.parameter import Parameter
 from polyhal.parallel.group import Group
-from polyhal.parallel.sharded_module import ShardedModule, ShardLayout, shares, sub_group
+from polyhal.parallel.sharded_module import ShardedModule, ShardLayout, shares
 from polyhal.tensor import Tensor
 
 
 def spread(x: Tensor | Sequence[Tensor], group: Group) -> list[Tensor]:
-    """Copy a tensor to every device of a group. No-op for tensors that are on each device already."""
+    """Copy a tensor (...) to every device of a group. No-op for a sequence of tensors, one on each device."""
     return group.broadcast(x) if isinstance(x, Tensor) else list(x)
 
 
@@ -235,7 +235,7 @@ def summed(parts: Sequence[Tensor], group: Group) -> Tensor:
 
 
 def joined(parts: Sequence[Tensor], group: Group, axis: int = -1) -> Tensor:
-    """Concatenate all devices' tensors along `axis`, on the first device."""
+    """Concatenate all devices' tensors along `axis`, on the first device; other axes have equal lengths."""
     whole = group.gather(parts, axis=axis)
     assert whole is not None
     return whole
@@ -253,7 +253,6 @@ __all__ = [
     "RowParallelLinear",
     "joined",
     "spread",
-    "sub_group",
     "summed",
     "vocab_parallel_cross_entropy",
 ]

@@ -15,6 +15,9 @@ from polyhal.nn.parameter import Parameter
 from polyhal.parallel.group import Group
 from polyhal.tensor import Tensor
 
+Weights = Sequence[float] | None
+"""Proportions of heads and units per device; None for equal numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardLayout:
@@ -125,14 +128,14 @@ def _split_state(
 
 
 def sub_group(group: Group, units: int) -> Group:
-    """Return the group, or its first `units` devices if it has more devices than there are units to divide."""
+    """Return the group, or a group of its first `units` devices if a layer has fewer units, such as heads, than devices."""
     if group.size <= units:
         return group
     return Group(group.devices[:units])
 
 
-def shares(units: int, group: Group, weights: Sequence[float] | None = None) -> tuple[int, ...]:
-    """Return how many of `units` each device has, at least one: equal numbers, or numbers in proportion to `weights`.
+def shares(units: int, group: Group, weights: Weights = None) -> tuple[int, ...]:
+    """Return how many of `units`, such as heads, each device has, at least one: equal numbers, or in proportion to `weights`.
 
     Raises ValueError for weights that are not positive, or not one per device.
     """

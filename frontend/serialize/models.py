@@ -1,17 +1,20 @@
 """Whole models as data: the classes of their layers, the constructors' arguments, and their state.
 
-A file contains names of classes, never code: names are looked up only in `polyhal.nn`, `polyhal.models` and the classes that
-the caller passes.
+A file contains names of classes, never code: names are looked up only in `polyhal.nn`, in the packages that offer models by an
+entry point, such as `polyhal.models`, and among the classes that the caller passes.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from importlib.metadata import entry_points
 from math import prod
 from typing import Any
 
@@ -32,7 +35,9 @@ from polyhal.serialize.tree import LazyState
 
 _FORMAT = "polyhal.model"
 _VERSION = 1
-_PACKAGES = ("polyhal.nn", "polyhal.models", "polyhal.nn.functional", "polyhal")
+MODELS_GROUP = "polyhal.models"
+"""Entry-point group of packages of models. The classes in the `__all__` of such a package are saved by name."""
+_PACKAGES = ("polyhal.nn", "polyhal.nn.functional", "polyhal")
 """Packages in which classes and functions of Polyhal are looked up."""
 _CONTAINERS: tuple[type[Module], ...] = (Sequential, ModuleList, ModuleDict)
 """Modules that are saved by their current children, because children may be replaced or appended."""
@@ -264,11 +269,13 @@ def _children(module: Module) -> list[tuple[str, Module]]:
 
 
 def _public(value: Any) -> str | None:
-    """Return the public name of a class or function of Polyhal; None if it has none."""
+    """Return the public name of a class or function of Polyhal or of a package of models; None if it has none."""
     name = getattr(value, "__name__", None)
-    for package in _PACKAGES:
-        if name is not None and getattr(importlib.import_module(package), name, None) is value:
-            return f"{package}.{name}"
+    if name is not None:
+        # The package of a class is loaded with it.
+        for package in (*_PACKAGES, *(p for p in _packages_of_models() if p in sys.modules)):
+            if getattr(importlib.import_module(package), name, None) is value:
+                return f"{package}.{name}"
     return None
 
 
@@ -352,15 +359,26 @@ class _ConstructionDecoder:
         return found
 
 
+@functools.cache
+def _packages_of_models() -> frozenset[str]:
+    """Return the packages that offer models by an entry point. Does not import them."""
+    return frozenset(point.value for point in entry_points(group=MODELS_GROUP))
+
+
 def _lookup(name: str) -> Any:
-    """Return a class or function of Polyhal by its public name. Raises IncompatibleFileError."""
+    """Return a class or function of Polyhal, or of a package of models, by its public name. Raises IncompatibleFileError."""
     package, _, short = name.rpartition(".")
-    value = getattr(importlib.import_module(package), short, None) if package in _PACKAGES else None
-    origin = getattr(value, "__module__", "") or ""
-    if value is None or short.startswith("_") or not callable(value) or not origin.startswith("polyhal"):
-        raise IncompatibleFileError(
-            message("load", f"the model requires {name}", expected="a name of polyhal.nn or polyhal.models")
-        )
+    value = None
+    if package in _PACKAGES:
+        value = getattr(importlib.import_module(package), short, None)
+        origin = getattr(value, "__module__", "") or ""
+        value = value if origin.startswith("polyhal") and not short.startswith("_") else None
+    elif package in _packages_of_models():
+        module = importlib.import_module(package)
+        value = getattr(module, short) if short in module.__all__ else None
+    if not callable(value):
+        expected = "a name of polyhal.nn, or of a package that offers models"
+        raise IncompatibleFileError(message("load", f"the model requires {name}", expected=expected))
     return value
 
 

@@ -1,5 +1,5 @@
-"""PyTorch's places for datasets, loaders and checkpointing: `polyhal.data` and `polyhal.checkpoint`."""
+"""PyTorch's places for datasets, loaders and checkpointing, and `files`, which is Polyhal's own."""
 
-from polyhal.utils import checkpoint, data
+from polyhal.utils import checkpoint, data, files
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "files"]

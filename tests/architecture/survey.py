@@ -19,6 +19,7 @@ PACKAGES = {
     "backends": "polyhal.backends",
     "shaders": "polyhal.shaders",
     "frontend": "polyhal",
+    "apps": "polyhal",
     "polyhal_autoload": "polyhal_autoload",
 }
 _AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"

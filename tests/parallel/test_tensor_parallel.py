@@ -294,6 +294,37 @@ def test_divided_models_take_masks(make: Callable[[], tuple[nn.Module, Any]]) ->
         np.testing.assert_allclose(model(ids, attention_mask=mask).numpy(), want, rtol=1e-4, atol=1e-5)
 
 
+class Doubled(nn.Module):
+    """A linear layer and its double, with a divided form of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4, device="numpy"), nn.Linear(4, 2, device="numpy")
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x)) * 2
+        return out
+
+    def tensor_parallel(self, group: Group, shares: Any) -> nn.Module:
+        self.first = ColumnParallelLinear.of(self.first, group, [2, 2])
+        self.second = RowParallelLinear.of(self.second, group, [2, 2])
+        return self
+
+
+class Tripled(Doubled):
+    """A subclass with another forward pass."""
+
+
+def test_a_layer_divides_itself_and_its_subclass_does_not() -> None:
+    model = nn.Sequential(Doubled(), Tripled())
+    x = polyhal.ones(2, 3, device="numpy")
+    expected = model[0](x).numpy()
+    group = tensor_parallel(model, NAMES[:2])
+    np.testing.assert_allclose(model[0](x.to(group.devices[0])).numpy(), expected, rtol=1e-5)
+    assert type(model[0].first) is ColumnParallelLinear
+    assert type(model[1].first) is nn.Linear
+
+
 def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="a Sequential has none"):
         tensor_parallel(nn.Sequential(nn.Linear(2, 2)), NAMES[:2])

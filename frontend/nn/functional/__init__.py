@@ -71,7 +71,12 @@ from polyhal.nn.functional.margin import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from polyhal.nn.functional.multihead import multi_head_attention_forward
+from polyhal.nn.functional.multihead import (
+    merge_heads,
+    multi_head_attention_forward,
+    split_heads,
+    split_projection,
+)
 from polyhal.nn.functional.norm import (
     batch_norm,
     group_norm,
@@ -202,6 +207,7 @@ __all__ = [
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
+    "merge_heads",
     "mish",
     "mse_loss",
     "multi_head_attention_forward",
@@ -236,6 +242,8 @@ __all__ = [
     "softplus",
     "softshrink",
     "softsign",
+    "split_heads",
+    "split_projection",
     "tanh",
     "tanhshrink",
     "threshold",

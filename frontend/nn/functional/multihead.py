@@ -16,13 +16,13 @@ from polyhal.tensor import Tensor
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, T, E) to (B, heads, T, E/heads). A view if the layout allows that."""
+    """Divide the last axis among heads: (B, T, E) to (B, heads, T, E/heads). A view if the layout allows that."""
     batch, length, width = x.shape
     return ops.reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)
 
 
 def split_projection(x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, T, 3*E), projected at once, to queries, keys and values (B, heads, T, E/heads). Views.
+    """Divide a joint projection (B, T, 3*E) into queries, keys and values, each a view (B, heads, T, E/heads).
 
     Heads are separated before queries, keys and values, so that the backward pass writes the gradient of each in one copy.
     """
@@ -33,7 +33,7 @@ def split_projection(x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, T, D) to (B, T, H*D)."""
+    """Concatenate the results of heads: (B, H, T, D) to (B, T, H*D). The inverse of `split_heads`."""
     batch, heads, length, width = x.shape
     return ops.reshape(x.transpose(1, 2), (batch, length, heads * width))
 

@@ -10,19 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyhal import functions as ops
+import polyhal as ph
+from polyhal import Device, Tensor
 from polyhal.hal import dtypes
-from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.nn import Conv2d, Dropout, GroupNorm, Linear, Module, ModuleList
 from polyhal.nn import functional as F
-from polyhal.nn.container import ModuleList
-from polyhal.nn.convolution import Conv2d
-from polyhal.nn.dropout import Dropout
-from polyhal.nn.functional.multihead import merge_heads, split_heads
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.nn.norm import GroupNorm
-from polyhal.tensor import Tensor
 
 
 def time_features(t: Tensor, width: int) -> Tensor:
@@ -33,9 +26,9 @@ def time_features(t: Tensor, width: int) -> Tensor:
     if width % 2:
         raise ValueError(message("time_features", f"width is {width}", expected="an even number"))
     half = width // 2
-    rates = ops.exp(ops.arange(0, half, 1, dtypes.float32, device=t.device) * (-math.log(10000.0) / max(half - 1, 1)))
-    angles = ops.unsqueeze(t.to(dtypes.float32), -1) * rates
-    return ops.concat([ops.sin(angles), ops.cos(angles)], -1)
+    rates = ph.exp(ph.arange(0, half, 1, dtypes.float32, device=t.device) * (-math.log(10000.0) / max(half - 1, 1)))
+    angles = ph.unsqueeze(t.to(dtypes.float32), -1) * rates
+    return ph.concat([ph.sin(angles), ph.cos(angles)], -1)
 
 
 class TimeEmbedding(Module):
@@ -80,7 +73,7 @@ class ResidualBlock(Module):
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
         shift = self.time_emb_proj(F.silu(time))
-        out = self.conv1(F.silu(self.norm1(x))) + ops.reshape(shift, (*shift.shape, 1, 1))
+        out = self.conv1(F.silu(self.norm1(x))) + ph.reshape(shift, (*shift.shape, 1, 1))
         out = self.conv2(self.dropout(F.silu(self.norm2(out))))
         shortcut = x if self.conv_shortcut is None else self.conv_shortcut(x)
         result: Tensor = shortcut + out
@@ -110,9 +103,9 @@ class PixelAttention(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         pixels = self.group_norm(x).flatten(2).transpose(1, 2)
-        q, k, v = (split_heads(to(pixels), self.heads) for to in (self.to_q, self.to_k, self.to_v))
-        out = self.to_out[0](merge_heads(F.scaled_dot_product_attention(q, k, v)))
-        result: Tensor = x + ops.reshape(out.transpose(1, 2), x.shape)
+        q, k, v = (F.split_heads(to(pixels), self.heads) for to in (self.to_q, self.to_k, self.to_v))
+        out = self.to_out[0](F.merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        result: Tensor = x + ph.reshape(out.transpose(1, 2), x.shape)
         return result
 
 
@@ -175,7 +168,7 @@ class UNetLevel(Module):
     def up(self, x: Tensor, time: Tensor, skips: list[Tensor]) -> Tensor:
         """Return the result of the upward path; each block takes one of `skips`, from the end."""
         for i, resnet in enumerate(self.resnets):
-            x = resnet(ops.concat([x, skips.pop()], 1), time)
+            x = resnet(ph.concat([x, skips.pop()], 1), time)
             if len(self.attentions):
                 x = self.attentions[i](x)
         for upsampler in self.upsamplers:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyhal.hal.device import Device
+from polyhal import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.models.llama import Llama
 from polyhal.models.llama_config import LlamaConfig

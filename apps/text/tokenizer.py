@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.hal.settings import json_store
+from polyhal.utils.files import parse_json
 
 PAD = "<pad>"
 UNKNOWN = "<unk>"
@@ -65,7 +65,7 @@ def load_tokenizer(text: str) -> Tokenizer:
 
 def parse(text: str) -> dict[str, Any]:
     """Parse `text` as a JSON object. Raises CorruptFileError."""
-    data = json_store.parse(text, "the tokenizer")
+    data = parse_json(text, "the tokenizer")
     if not isinstance(data, dict):
         raise CorruptFileError(
             message("load_tokenizer", f"a JSON {type(data).__name__}", expected="an object that to_json wrote")

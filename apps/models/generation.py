@@ -9,14 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from polyhal.autograd import no_grad
+from polyhal import Device, Generator, Tensor, jit, no_grad
 from polyhal.hal import dtypes
-from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.nn.kv_cache import KVCache
-from polyhal.random import Generator
-from polyhal.steps.jit import jit
-from polyhal.tensor import Tensor
+from polyhal.nn import KVCache
 
 _WORTH_CAPTURING = 100
 """Minimum number of tokens for which recording a step is faster."""

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.hal.device import Device
-from polyhal.nn import init
-from polyhal.nn.activation import ReLU
-from polyhal.nn.batch_norm import BatchNorm2d
-from polyhal.nn.container import Identity, Sequential
-from polyhal.nn.convolution import Conv2d
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.nn.pooling import AdaptiveAvgPool2d, MaxPool2d
-from polyhal.tensor import Tensor
+from polyhal import Device, Tensor
+from polyhal.nn import (
+    AdaptiveAvgPool2d,
+    BatchNorm2d,
+    Conv2d,
+    Identity,
+    Linear,
+    MaxPool2d,
+    Module,
+    ReLU,
+    Sequential,
+    init,
+)
 
 
 class BasicBlock(Module):

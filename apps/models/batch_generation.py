@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from polyhal import Generator, Tensor
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.models.generation import CausalModel, Sampling, evaluating
-from polyhal.random import Generator
-from polyhal.tensor import Tensor
 
 
 def generate_batch(

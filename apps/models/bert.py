@@ -5,26 +5,19 @@ Settings and state-dict keys equal Hugging Face's `BertModel`, so that its weigh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polyhal import functions as ops
-from polyhal.creation import zeros
-from polyhal.hal import dtypes
-from polyhal.hal.device import Device
+import polyhal as ph
+from polyhal import Device, Tensor
 from polyhal.hal.errors import ShapeError, message
 from polyhal.models.hugging_face import refuse_unknown, refuse_values
+from polyhal.nn import Dropout, Embedding, LayerNorm, Linear, Module, ModuleDict, ModuleList, init
 from polyhal.nn import functional as F
-from polyhal.nn import init
-from polyhal.nn.container import ModuleDict, ModuleList
-from polyhal.nn.dropout import Dropout
-from polyhal.nn.embedding import Embedding
-from polyhal.nn.functional.multihead import merge_heads, split_heads
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.nn.norm import LayerNorm
-from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.parallel import Group
 
 _ONLY: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False, None),
@@ -85,7 +78,7 @@ class BertEmbeddings(Module):
         self.dropout = Dropout(c.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        types = zeros(input_ids.shape, dtypes.int32, input_ids.device) if token_type_ids is None else token_type_ids
+        types = ph.zeros(input_ids.shape, ph.int32, input_ids.device) if token_type_ids is None else token_type_ids
         positions = self.position_embeddings.weight[: input_ids.shape[1]]
         x = self.word_embeddings(input_ids) + self.token_type_embeddings(types) + positions
         out: Tensor = self.dropout(self.LayerNorm(x))
@@ -104,9 +97,9 @@ class BertSelfAttention(Module):
         self.value = Linear(c.hidden_size, c.hidden_size, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        q, k, v = (split_heads(project(x), self.heads) for project in (self.query, self.key, self.value))
+        q, k, v = (F.split_heads(project(x), self.heads) for project in (self.query, self.key, self.value))
         dropout = self.dropout if self.training else 0.0
-        return merge_heads(F.scaled_dot_product_attention(q, k, v, keep, dropout))
+        return F.merge_heads(F.scaled_dot_product_attention(q, k, v, keep, dropout))
 
 
 class BertOutput(Module):
@@ -144,6 +137,13 @@ class BertLayer(Module):
         out: Tensor = self.output(self.intermediate["dense"](x, "gelu"), x)
         return out
 
+    def tensor_parallel(self, group: Group, shares: Sequence[float] | None) -> Module:
+        """Divide the heads and hidden units of this layer among devices, in place."""
+        from polyhal.models.parallel_blocks import divide_bert_layer
+
+        divide_bert_layer(self, group, shares)
+        return self
+
 
 class Bert(Module):
     """Token ids (N, T) to hidden states (N, T, hidden_size) and the pooled first one (N, hidden_size), through tanh."""
@@ -166,11 +166,11 @@ class Bert(Module):
             raise ShapeError(message("Bert", f"token ids of shape {input_ids.shape}", expected=expected))
         keep = None
         if attention_mask is not None:
-            keep = ops.reshape(ops.not_equal(attention_mask, 0), (input_ids.shape[0], 1, 1, input_ids.shape[1]))
+            keep = ph.reshape(ph.not_equal(attention_mask, 0), (input_ids.shape[0], 1, 1, input_ids.shape[1]))
         x = self.embeddings(input_ids, token_type_ids)
         for layer in self.encoder["layer"]:
             x = layer(x, keep)
-        return x, ops.tanh(self.pooler["dense"](x[:, 0]))
+        return x, ph.tanh(self.pooler["dense"](x[:, 0]))
 
 
 class BertClassifier(Module):

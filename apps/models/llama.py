@@ -7,24 +7,18 @@ Source: Touvron et al., arXiv:2302.13971 and arXiv:2307.09288. Settings and stat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polyhal import functions as ops
-from polyhal.hal.device import Device
+import polyhal as ph
+from polyhal import Device, Tensor
 from polyhal.hal.errors import ShapeError, message
 from polyhal.models.llama_config import LlamaConfig
 from polyhal.models.masks import visibility
+from polyhal.nn import Embedding, KVCache, Linear, Module, ModuleDict, ModuleList, RMSNorm, RotaryEmbedding, init
 from polyhal.nn import functional as F
-from polyhal.nn import init
-from polyhal.nn.container import ModuleDict, ModuleList
-from polyhal.nn.embedding import Embedding
-from polyhal.nn.functional.multihead import merge_heads, split_heads
-from polyhal.nn.kv_cache import KVCache
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.nn.norm import RMSNorm
-from polyhal.nn.position import RotaryEmbedding
-from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.parallel import Group
 
 
 class LlamaAttention(Module):
@@ -49,15 +43,21 @@ class LlamaAttention(Module):
         layer: int = 0,
         mask: Tensor | None = None,
     ) -> Tensor:
-        q = rotary.rotate(split_heads(self.q_proj(x), self.heads), angles)
-        k = rotary.rotate(split_heads(self.k_proj(x), self.kv_heads), angles)
-        v = split_heads(self.v_proj(x), self.kv_heads)
+        q = rotary.rotate(F.split_heads(self.q_proj(x), self.heads), angles)
+        k = rotary.rotate(F.split_heads(self.k_proj(x), self.kv_heads), angles)
+        v = F.split_heads(self.v_proj(x), self.kv_heads)
         if cache is not None:
             out = cache.attend(layer, q, k, v, mask)
         else:
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=True)
-        result: Tensor = self.o_proj(merge_heads(out))
+        result: Tensor = self.o_proj(F.merge_heads(out))
         return result
+
+    def tensor_parallel(self, group: Group, shares: Sequence[float] | None) -> Module:
+        """Return this layer with its heads divided among devices."""
+        from polyhal.models.parallel_blocks import ParallelLlamaAttention
+
+        return ParallelLlamaAttention(self, group, shares)
 
 
 class SwiGLU(Module):
@@ -72,6 +72,12 @@ class SwiGLU(Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
+
+    def tensor_parallel(self, group: Group, shares: Sequence[float] | None) -> Module:
+        """Return this layer with its hidden units divided among devices."""
+        from polyhal.models.parallel_blocks import ParallelSwiGLU
+
+        return ParallelSwiGLU(self, group, shares)
 
 
 class LlamaLayer(Module):
@@ -176,7 +182,7 @@ class Llama(Module):
     def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
         logits = self(ids, attention_mask=attention_mask)
-        return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
+        return F.cross_entropy(ph.reshape(logits, (-1, logits.shape[-1])), ph.reshape(targets, (-1,)))
 
     def make_cache(self, batch: int = 1) -> KVCache:
         """Make an empty cache for decoding up to the context length."""
@@ -190,6 +196,12 @@ class Llama(Module):
         from polyhal.models.generation import generate
 
         return generate(self, prompt_ids, max_tokens, **options)
+
+    def tensor_parallel_vocabulary(self, group: Group, shares: Sequence[float] | None, gather_logits: bool) -> None:
+        """Divide the tables of tokens and logits among devices, in place."""
+        from polyhal.parallel import divide_vocabulary
+
+        divide_vocabulary(self.model, "embed_tokens", self, group, shares, gather_logits)
 
 
 def from_llama_state(state: Mapping[str, Any]) -> dict[str, Any]:

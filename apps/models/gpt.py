@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal import functions as ops
-from polyhal.hal import dtypes
-from polyhal.hal.device import Device
+import polyhal as ph
+from polyhal import Device, Tensor
 from polyhal.hal.errors import ShapeError, message
 from polyhal.models.gpt_config import GPTConfig
 from polyhal.models.masks import visibility
+from polyhal.nn import Dropout, Embedding, KVCache, LayerNorm, Linear, Module, ModuleDict, ModuleList, init
 from polyhal.nn import functional as F
-from polyhal.nn import init
-from polyhal.nn.container import ModuleDict, ModuleList
-from polyhal.nn.dropout import Dropout
-from polyhal.nn.embedding import Embedding
-from polyhal.nn.functional.multihead import merge_heads, split_projection
-from polyhal.nn.kv_cache import KVCache
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.nn.norm import LayerNorm
-from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.parallel import Group
 
 
 class CausalSelfAttention(Module):
@@ -43,14 +36,20 @@ class CausalSelfAttention(Module):
         self.resid_dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
-        q, k, v = split_projection(self.c_attn(x), self.heads)
+        q, k, v = F.split_projection(self.c_attn(x), self.heads)
         if cache is not None:
             out = cache.attend(layer, q, k, v, mask)
         else:
             dropout = self.dropout if self.training else 0.0
             out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=mask is None)
-        result: Tensor = self.resid_dropout(self.c_proj(merge_heads(out)))
+        result: Tensor = self.resid_dropout(self.c_proj(F.merge_heads(out)))
         return result
+
+    def tensor_parallel(self, group: Group, shares: Sequence[float] | None) -> Module:
+        """Return this layer with its heads divided among devices."""
+        from polyhal.models.parallel_blocks import ParallelCausalSelfAttention
+
+        return ParallelCausalSelfAttention(self, group, shares)
 
 
 class FeedForward(Module):
@@ -65,6 +64,12 @@ class FeedForward(Module):
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = self.dropout(self.c_proj(self.c_fc(x, "gelu_tanh")))
         return result
+
+    def tensor_parallel(self, group: Group, shares: Sequence[float] | None) -> Module:
+        """Return this layer with its hidden units divided among devices."""
+        from polyhal.models.parallel_blocks import ParallelFeedForward
+
+        return ParallelFeedForward(self, group, shares)
 
 
 class GPTBlock(Module):
@@ -163,14 +168,14 @@ class GPT(Module):
     def _positions(self, start: Any, count: int) -> Tensor:
         """Return position embeddings by lookup: a view per position would add a plan per position to the cache."""
         weight = self.transformer["wpe"].weight
-        numbers = ops.arange(0, count, 1, dtypes.int32, device=weight.device) + start
+        numbers = ph.arange(0, count, 1, ph.int32, device=weight.device) + start
         result: Tensor = self.transformer["wpe"](numbers)
         return result
 
     def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
         logits = self(ids, attention_mask=attention_mask)
-        return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
+        return F.cross_entropy(ph.reshape(logits, (-1, logits.shape[-1])), ph.reshape(targets, (-1,)))
 
     def make_cache(self, batch: int = 1) -> KVCache:
         """Make an empty cache for decoding up to `block_size` tokens."""
@@ -182,6 +187,12 @@ class GPT(Module):
         from polyhal.models.generation import generate
 
         return generate(self, prompt_ids, max_tokens, **options)
+
+    def tensor_parallel_vocabulary(self, group: Group, shares: Sequence[float] | None, gather_logits: bool) -> None:
+        """Divide the tables of tokens and logits among devices, in place."""
+        from polyhal.parallel import divide_vocabulary
+
+        divide_vocabulary(self.transformer, "wte", self, group, shares, gather_logits)
 
     def flops_per_token(self) -> int:
         """Count the floating-point operations of one token's forward and backward pass: 6 per parameter, and attention.

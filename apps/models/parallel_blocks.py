@@ -1,30 +1,24 @@
-"""Attention and feed-forward networks whose heads and hidden units are divided among devices."""
+"""Attention and feed-forward networks of the ready models whose heads and hidden units are divided among devices.
+
+`polyhal.parallel.tensor_parallel` finds them through the method `divide` of the undivided layers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.models.bert import BertLayer, BertSelfAttention
-from polyhal.models.gpt import CausalSelfAttention, FeedForward
-from polyhal.models.llama import LlamaAttention, SwiGLU
+from polyhal import Tensor
+from polyhal.nn import KVCache, Module, RotaryEmbedding
 from polyhal.nn import functional as F
-from polyhal.nn.attention import MultiheadAttention
-from polyhal.nn.functional.multihead import attend, merge_heads, split_heads, split_projection
-from polyhal.nn.kv_cache import KVCache
-from polyhal.nn.module import Module
-from polyhal.nn.position import RotaryEmbedding
-from polyhal.parallel.group import Group
-from polyhal.parallel.parallel_layers import (
-    ColumnParallelLinear,
-    RowParallelLinear,
-    joined,
-    spread,
-)
-from polyhal.parallel.sharded_module import ShardedModule, ShardLayout, shares, sub_group
-from polyhal.tensor import Tensor
+from polyhal.parallel import ColumnParallelLinear, Group, RowParallelLinear, joined, shares, spread, sub_group
+
+if TYPE_CHECKING:
+    from polyhal.models.bert import BertLayer, BertSelfAttention
+    from polyhal.models.gpt import CausalSelfAttention, FeedForward
+    from polyhal.models.llama import LlamaAttention, SwiGLU
 
 Weights = Sequence[float] | None
 """Proportions of heads and units per device; None for equal numbers."""
@@ -45,13 +39,13 @@ class ParallelCausalSelfAttention(Module):
         self.resid_dropout = attention.resid_dropout
 
     def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
-        projected = [split_projection(p, h) for p, h in zip(self.c_attn(x), self.heads, strict=True)]
+        projected = [F.split_projection(p, h) for p, h in zip(self.c_attn(x), self.heads, strict=True)]
         dropout = self.dropout if self.training else 0.0
         if cache is not None:
             out: Any = _attend_cached(projected, self.group, cache, layer, mask)
         else:
             out = [
-                merge_heads(F.scaled_dot_product_attention(q, k, v, part, dropout, is_causal=part is None))
+                F.merge_heads(F.scaled_dot_product_attention(q, k, v, part, dropout, is_causal=part is None))
                 for (q, k, v), part in zip(projected, _masks_of_heads(mask, self.group, self.heads), strict=True)
             ]
         result: Tensor = self.resid_dropout(self.c_proj(out))
@@ -102,15 +96,15 @@ class ParallelLlamaAttention(Module):
         turns = list(zip(*(spread(a, self.group) for a in angles), strict=True))
         projected = []
         for i, (q, k, v) in enumerate(zip(self.q_proj(xs), self.k_proj(xs), self.v_proj(xs), strict=True)):
-            rotated = rotary.rotate(split_heads(q, self.heads[i]), turns[i])
+            rotated = rotary.rotate(F.split_heads(q, self.heads[i]), turns[i])
             projected.append(
-                (rotated, rotary.rotate(split_heads(k, self.kv_heads[i]), turns[i]), split_heads(v, self.kv_heads[i]))
+                (rotated, rotary.rotate(F.split_heads(k, self.kv_heads[i]), turns[i]), F.split_heads(v, self.kv_heads[i]))
             )
         if cache is not None:
             out: Any = _attend_cached(projected, self.group, cache, layer, mask)
         else:
             out = [
-                merge_heads(F.scaled_dot_product_attention(q, k, v, part, is_causal=part is None, enable_gqa=True))
+                F.merge_heads(F.scaled_dot_product_attention(q, k, v, part, is_causal=part is None, enable_gqa=True))
                 for (q, k, v), part in zip(projected, _masks_of_heads(mask, self.group, self.heads), strict=True)
             ]
         result: Tensor = self.o_proj(out)
@@ -155,8 +149,8 @@ class ParallelBertAttention(Module):
         projected = [project(xs) for project in (self.query, self.key, self.value)]
         results = []
         for i, mask in enumerate(masks):
-            q, k, v = (split_heads(p[i], self.heads[i]) for p in projected)
-            results.append(merge_heads(F.scaled_dot_product_attention(q, k, v, mask, dropout)))
+            q, k, v = (F.split_heads(p[i], self.heads[i]) for p in projected)
+            results.append(F.merge_heads(F.scaled_dot_product_attention(q, k, v, mask, dropout)))
         return results
 
 
@@ -169,73 +163,6 @@ def divide_bert_layer(layer: BertLayer, group: Group, weights: Weights = None) -
     sizes = shares(wide.out_features, group, weights)
     layer.intermediate["dense"] = ColumnParallelLinear.of(wide, group, sizes)
     setattr(layer.output, "dense", RowParallelLinear.of(layer.output.dense, group, sizes))  # noqa: B010 - another class
-
-
-class ParallelMultiheadAttention(ShardedModule):
-    """`nn.MultiheadAttention` of one width, without learned extra keys: each device has some of the heads."""
-
-    def __init__(self, attention: MultiheadAttention, group: Group, weights: Weights = None) -> None:
-        super().__init__(sub_group(group, attention.num_heads))
-        assert attention.in_proj_weight is not None
-        self.batch_first = attention.batch_first
-        self.dropout = attention.dropout
-        self.heads = shares(attention.num_heads, self.group, weights)
-        sizes = tuple(h * attention.head_dim for h in self.heads)
-        self.add_shards("in_proj_weight", attention.in_proj_weight, ShardLayout(0, sizes, 3))
-        if attention.in_proj_bias is not None:
-            self.add_shards("in_proj_bias", attention.in_proj_bias, ShardLayout(0, sizes, 3))
-        self.out_proj = RowParallelLinear.of(attention.out_proj, self.group, sizes)
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = True,
-        attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """See nn.MultiheadAttention. Raises NotImplementedError for attention weights, and for masks of each head."""
-        if need_weights or (attn_mask is not None and attn_mask.ndim == 3) or query.ndim == 2:
-            raise NotImplementedError(
-                "divided heads do not support attention weights, masks per head or unbatched inputs; pass need_weights=False"
-            )
-        group = self.group
-        inputs = {id(x): x if self.batch_first else x.transpose(0, 1) for x in (query, key, value)}
-        everywhere = {i: spread(x, group) for i, x in inputs.items()}
-        padding = _spread_optional(key_padding_mask, group)
-        masks = _spread_optional(attn_mask, group)
-        biases: Sequence[Tensor | None] = self.shards("in_proj_bias") or [None] * group.size
-        parts = []
-        for i, (weight, bias) in enumerate(zip(self.shards("in_proj_weight"), biases, strict=True)):
-            q, k, v = (everywhere[id(x)][i] for x in (query, key, value))
-            projected = _projected(q, k, v, weight, bias, self.heads[i])
-            out, _ = attend(
-                *projected, None, None, False, self.dropout if self.training else 0.0, padding[i], False, masks[i],
-                is_causal,
-            )  # fmt: skip
-            parts.append(merge_heads(out))
-        result: Tensor = self.out_proj(parts)
-        return result if self.batch_first else result.transpose(0, 1), None
-
-
-def _projected(
-    q: Tensor, k: Tensor, v: Tensor, weight: Tensor, bias: Tensor | None, heads: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values (N, heads, length, width) of a device's heads."""
-    if q is k and k is v:
-        return split_projection(F.linear(q, weight, bias), heads)
-    rows = weight.shape[0] // 3
-    parts = [
-        split_heads(
-            F.linear(x, weight[n * rows : (n + 1) * rows], None if bias is None else bias[n * rows : (n + 1) * rows]),
-            heads,
-        )
-        for n, x in enumerate((q, k, v))
-    ]
-    return parts[0], parts[1], parts[2]
 
 
 def _spread_optional(x: Tensor | None, group: Group) -> Sequence[Tensor | None]:
@@ -256,4 +183,4 @@ def _attend_cached(
 ) -> Tensor:
     """Compute the attention (B, T, E) of all heads on the first device, which holds the cache."""
     q, k, v = (joined(parts, group, axis=1) for parts in zip(*projected, strict=True))
-    return merge_heads(cache.attend(layer, q, k, v, mask))
+    return F.merge_heads(cache.attend(layer, q, k, v, mask))

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from polyhal.hal.device import Device
-from polyhal.nn.container import ModuleList
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.tensor import Tensor
+from polyhal import Device, Tensor
+from polyhal.nn import Linear, Module, ModuleList
 
 
 class MLP(Module):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from polyhal import functions as ops
-from polyhal.creation import full
-from polyhal.hal import dispatch, dtypes
+import polyhal as ph
+from polyhal import Tensor
+from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
-from polyhal.nn.kv_cache import KVCache
-from polyhal.tensor import Tensor
+from polyhal.nn import KVCache
 
 
 class Visibility(NamedTuple):
@@ -35,11 +34,7 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
         return Visibility(None if cache is None else cache.mask(count), None)
     before = 0
     if cache is not None:
-        problem = "a mask with a cache depends on the number of filled positions"
-        dispatch.thread.executor.require_execution(
-            "attention_mask", problem, fix="leave the mask out, or do not capture"
-        )
-        before = cache.length
+        before = cache.known_length("attention_mask", fix="leave the mask out, or do not capture")
     keys = before + count
     mask = attention_mask
     if mask.shape[-1:] != (keys,) or not (mask.shape == (ids.shape[0], keys) or mask.ndim in (3, 4)):
@@ -47,9 +42,9 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
         raise ShapeError(message(name, f"a mask of shape {mask.shape}", expected=expected))
     positions = None
     if mask.ndim == 2:
-        mask = ops.not_equal(mask, 0)
-        numbers = ops.cumsum(mask.to(dtypes.int32), -1) - 1
-        positions = ops.clip(numbers, 0, None)[:, before:].to(dtypes.int32)
+        mask = ph.not_equal(mask, 0)
+        numbers = ph.cumsum(mask.to(dtypes.int32), -1) - 1
+        positions = ph.clip(numbers, 0, None)[:, before:].to(dtypes.int32)
         mask = mask[:, None, None, :]
     else:
         mask = mask if mask.ndim == 4 else mask[:, None]
@@ -59,12 +54,12 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
 
 def _in_order(mask: Tensor, before: int, count: int) -> Tensor:
     """Return the mask with causal order: no token attends to a later one."""
-    places = ops.arange(0, before + count, 1, dtypes.int32, device=mask.device)
-    seen = ops.less_equal(places, ops.reshape(places[before:], (count, 1)))
+    places = ph.arange(0, before + count, 1, dtypes.int32, device=mask.device)
+    seen = ph.less_equal(places, ph.reshape(places[before:], (count, 1)))
     if mask.dtype.is_floating_point:
-        result: Tensor = ops.where(seen, mask, -math.inf)
+        result: Tensor = ph.where(seen, mask, -math.inf)
         return result
-    return ops.logical_and(mask, seen)
+    return ph.logical_and(mask, seen)
 
 
 def _padded(mask: Tensor, keys: int) -> Tensor:
@@ -73,5 +68,5 @@ def _padded(mask: Tensor, keys: int) -> Tensor:
     if not missing:
         return mask
     nothing: Any = -math.inf if mask.dtype.is_floating_point else False
-    rest = full((*mask.shape[:-1], missing), nothing, mask.dtype, mask.device)
-    return ops.concat([mask, rest], -1)
+    rest = ph.full((*mask.shape[:-1], missing), nothing, mask.dtype, mask.device)
+    return ph.concat([mask, rest], -1)

@@ -11,15 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from polyhal import functions as ops
-from polyhal.autograd import no_grad
+import polyhal as ph
+from polyhal import Device, Generator, Tensor, no_grad, randint, randn
 from polyhal.hal import dtypes
-from polyhal.hal.device import Device
 from polyhal.hal.errors import message
+from polyhal.nn import Module
 from polyhal.nn import functional as F
-from polyhal.nn.module import Module
-from polyhal.random import Generator, randint, randn
-from polyhal.tensor import Tensor
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 """Function from noisy data (N, ...) and time steps (N,) to the noise in the data."""
@@ -89,7 +86,7 @@ class DDPM(Module):
         with no_grad():
             x = randn(shape, generator=generator, device=device)
             for step in reversed(range(self.steps)):
-                t = ops.full((shape[0],), step, dtypes.int32, device=device)
+                t = ph.full((shape[0],), step, dtypes.int32, device=device)
                 x = self.denoise(model, x, t, randn(shape, generator=generator, device=device))
         return x
 
@@ -103,4 +100,4 @@ def _cosine_betas(steps: int) -> np.ndarray:
 
 def _per_sample(table: Tensor, t: Tensor, x: Tensor) -> Tensor:
     """Return the entries of a table at (N,) time steps, shaped to multiply `x` (N, ...)."""
-    return ops.reshape(table[t].to(x.dtype), (t.shape[0],) + (1,) * (x.ndim - 1))
+    return ph.reshape(table[t].to(x.dtype), (t.shape[0],) + (1,) * (x.ndim - 1))

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from polyhal.hal.device import Device
-from polyhal.nn.activation import ReLU
-from polyhal.nn.batch_norm import BatchNorm2d
-from polyhal.nn.container import Flatten, Sequential
-from polyhal.nn.convolution import Conv2d
-from polyhal.nn.dropout import Dropout
-from polyhal.nn.linear import Linear
-from polyhal.nn.module import Module
-from polyhal.nn.pooling import MaxPool2d
-from polyhal.tensor import Tensor
+from polyhal import Device, Tensor
+from polyhal.nn import BatchNorm2d, Conv2d, Dropout, Flatten, Linear, MaxPool2d, Module, ReLU, Sequential
 
 
 class CNN(Module):

@@ -1,0 +1,128 @@
+"""Applications are clients: they import public names only, and the library neither imports nor needs them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from survey import Tree, this_tree
+
+CONTRACT = (
+    "polyhal.hal.capabilities", "polyhal.hal.command_buffers", "polyhal.hal.device", "polyhal.hal.dtypes",
+    "polyhal.hal.errors", "polyhal.hal.hookspecs", "polyhal.hal.layout", "polyhal.hal.peer_memory", "polyhal.hal.protocol",
+)  # fmt: skip
+"""Modules of the contract. Their names without an underscore are public."""
+LIBRARY = (
+    "polyhal", "polyhal.amp", "polyhal.autograd", "polyhal.data", "polyhal.distributed", "polyhal.distributions",
+    "polyhal.fft", "polyhal.func", "polyhal.linalg", "polyhal.nn", "polyhal.nn.functional", "polyhal.nn.init",
+    "polyhal.nn.utils", "polyhal.optim", "polyhal.optim.lr_scheduler", "polyhal.parallel", "polyhal.random",
+    "polyhal.serialize", "polyhal.signal", "polyhal.special", "polyhal.utils", "polyhal.utils.data",
+    "polyhal.utils.files",
+)  # fmt: skip
+"""Modules of the library whose `__all__` is public: [stability](docs/stability.md) holds for its names."""
+TO_BE_MOVED = ("polyhal.calibration", "polyhal.cli", "polyhal.parallel.forecast", "polyhal.reports", "polyhal.training")
+"""Applications whose folders are not in `apps` yet."""
+
+
+def applications(tree: Tree) -> list[str]:
+    """Return the packages of applications."""
+    return [f"polyhal.{path.name}" for path in sorted((tree.root / "apps").iterdir()) if (path / "__init__.py").exists()]
+
+
+def private_imports(tree: Tree, path: Path) -> Iterator[str]:
+    """Yield the imports of names that are neither public nor of the file's own application."""
+    own = ".".join(tree.module(path).split(".")[:2])
+    public = {*CONTRACT, *LIBRARY, *applications(tree)}
+    for node in tree.nodes[path]:
+        if isinstance(node, ast.Import):
+            modules = [(a.name, "") for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [(node.module or "", a.name) for a in node.names]
+        else:
+            continue
+        for module, name in modules:
+            if module.split(".")[0] != "polyhal" or f"{module}.".startswith(f"{own}.") or f"{module}.{name}" in public:
+                continue
+            if module not in public or (name and name not in public_names(importlib.import_module(module))):
+                yield f"{path.relative_to(tree.root)}:{node.lineno} imports {name} of {module}"
+
+
+def public_names(module: ModuleType) -> set[str]:
+    """Return the names that a user may import from a public module."""
+    return set(getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")]))
+
+
+def imports_of_applications(tree: Tree) -> list[str]:
+    """Return the modules of the library that import an application.
+
+    Left out is the lazy name of an application in `polyhal` itself, which type checkers see as an import.
+    """
+    apps = applications(tree)
+    clients = (*apps, *TO_BE_MOVED)
+    return [
+        f"{i.source} imports {i.target}"
+        for i in tree.imports
+        if any(f"{i.target}.".startswith(f"{a}.") for a in apps)
+        and not any(f"{i.source}.".startswith(f"{c}.") for c in clients)
+        and (i.source, i.when) != ("polyhal", "typing")
+    ]
+
+
+def test_applications_import_public_names_only() -> None:
+    tree = this_tree()
+    files = [path for path in tree.files if path.is_relative_to(tree.root / "apps")]
+    assert len(files) > 20
+    assert [line for path in files for line in private_imports(tree, path)] == []
+
+
+def test_the_library_imports_no_application() -> None:
+    assert imports_of_applications(this_tree()) == []
+
+
+def test_forbidden_imports_are_found(tmp_path: Path) -> None:
+    for name, text in {
+        "apps/models/__init__.py": "from polyhal.tensor import Tensor\nfrom polyhal import Tensor\nimport polyhal.steps",
+        "apps/text/__init__.py": "from polyhal.models.gpt import GPT\nfrom polyhal.hal.errors import message",
+        "frontend/optim.py": "def f():\n    import polyhal.models",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    tree = Tree(tmp_path)
+    found = [line.partition(" imports ")[2] for path in tree.files for line in private_imports(tree, path)]
+    assert found == ["Tensor of polyhal.tensor", " of polyhal.steps", "GPT of polyhal.models.gpt"]
+    assert imports_of_applications(tree) == ["polyhal.optim imports polyhal.models"]
+
+
+def test_the_library_works_without_applications() -> None:
+    """A program trains a model, eager and captured, and saves it, while importing an application raises ImportError."""
+    code = f"""
+import sys, tempfile
+for name in {applications(this_tree())}:
+    sys.modules[name] = None
+import polyhal as ph
+from polyhal import nn
+ph.set_default_device("numpy")
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = ph.optim.AdamW(model.parameters(), lr=0.05)
+loader = ph.data.DataLoader(ph.data.TensorDataset(ph.randn(16, 4), ph.ones(16, 1)), 8)
+def step(x, y):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+captured = ph.jit(step)
+losses = [float(run(x, y).item()) for run in (step, captured, captured, captured) for x, y in loader]
+path = tempfile.mkdtemp() + "/model"
+ph.save(model, path)
+x = ph.ones(1, 4)
+print(losses[-1] < losses[0], ph.load(path)(x).item() == model(x).item())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "True True", done.stderr
