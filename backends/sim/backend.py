@@ -18,12 +18,12 @@ from polyhal.backends.sim.host_queue import HostQueue
 from polyhal.backends.sim.kernels import op_kernel, user_kernel
 from polyhal.backends.sim.launch import SimLaunch
 from polyhal.backends.sim.machine import find_machine
-from polyhal.backends.sim.profile import load_profile, profile_names
 from polyhal.backends.sim.profile_text import profile_text
 from polyhal.backends.sim.selector import SimSelector, parse_selector
 from polyhal.backends.sim.verification import Verification
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.diagnostics.measurements import Measurements
+from polyhal.hal.hardware.profile import load_profile
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
@@ -108,13 +108,8 @@ class SimBackend(SimCore):
         return {**self.gpu.profile.to_json(), "memory": self.gpu.memory.size, "memory_base": BASE}
 
     @staticmethod
-    def profiles() -> list[dict[str, Any]]:
-        """Return all built-in profiles as plain data."""
-        return [load_profile(name).to_json() for name in profile_names()]
-
-    @staticmethod
     def fitted_profile(measured: Measurements) -> str:
-        """Return the text of a profile that fits measurements. Raises ValueError if too few of them are usable."""
+        """Return the text of a card that fits measurements. Raises ValueError if too few of them are usable."""
         return profile_text(measured)
 
     # --- kernels ----------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from polyhal.backends.sim.gpu import SimulatedGPU
 from polyhal.backends.sim.kernels import KernelObject, fill_kernel, member_kernel
 from polyhal.backends.sim.launch import KernelLauncher
 from polyhal.backends.sim.machine import SimulatedMachine
-from polyhal.backends.sim.profile import DeviceProfile
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, Limits
 from polyhal.hal.errors import KernelBuildError, OutOfMemoryError, message
+from polyhal.hal.hardware.profile import DeviceProfile
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY, Handle, Number
 
@@ -28,7 +28,9 @@ def device_info(profile: DeviceProfile, selector: SimSelector) -> DeviceInfo:
     memory = selector.memory_bytes or profile.memory
     text = str(selector)
     name = f"Simulated {profile.title}"
-    return DeviceInfo("sim", name, profile.type, memory, "simulator", f"sim{text and '-' + text}", text)
+    return DeviceInfo(
+        "sim", name, profile.type, memory, "simulator", f"sim{text and '-' + text}", text, profile.vendor
+    )
 
 
 def _capabilities(profile: DeviceProfile, gpu: SimulatedGPU) -> Capabilities:
@@ -43,7 +45,7 @@ def _capabilities(profile: DeviceProfile, gpu: SimulatedGPU) -> Capabilities:
             "compute units": f"{profile.compute_units}" + (f" at {profile.clock_mhz} MHz" if profile.clock_mhz else ""),
             "local memory": f"{profile.local_memory >> 10} KiB",
             "memory bandwidth": f"{profile.bandwidth / 1e9:g} GB/s",
-            "link": f"{profile.link.kind}, {profile.link.bandwidth / 1e9:g} GB/s",
+            "link": f"{profile.link.name}, {profile.link.bandwidth / 1e9:g} GB/s",
         },
         suballocation=True,
     )

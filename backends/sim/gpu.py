@@ -21,11 +21,11 @@ from polyhal.backends.sim.kernels import KernelTable
 from polyhal.backends.sim.mirror import OpenCLMirror
 from polyhal.backends.sim.packets import Wait
 from polyhal.backends.sim.pinned_memory import PinnedMemory
-from polyhal.backends.sim.profile import DeviceProfile
 from polyhal.backends.sim.registers import MAX_QUEUES, QueueRegister, Register, Registers, Status, queue_register
 from polyhal.backends.sim.ring import RingBuffer
 from polyhal.backends.sim.signals import Signals
 from polyhal.backends.sim.verification import Verification
+from polyhal.hal.hardware.profile import DeviceProfile
 
 _REPORTED = 64
 

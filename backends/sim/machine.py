@@ -13,8 +13,8 @@ from polyhal.backends.sim.clock import VirtualClock
 from polyhal.backends.sim.faults import load_faults
 from polyhal.backends.sim.gpu import SimulatedGPU
 from polyhal.backends.sim.mirror import OpenCLMirror
-from polyhal.backends.sim.profile import DeviceProfile, load_profile
 from polyhal.backends.sim.selector import SimSelector
+from polyhal.hal.hardware.profile import DeviceProfile, load_profile
 
 
 class SimulatedMachine:

@@ -1,4 +1,4 @@
-"""Text of a measured profile: TOML, with a comment for each figure."""
+"""Text of a measured card: TOML, with a comment for each figure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WATCHDOG_SECONDS = 30
 
 
 def profile_text(measured: Measurements) -> str:
-    """Return the text of a profile. Raises ValueError if too few measurements are usable."""
+    """Return the text of a card with the profile of the device. Raises ValueError if too few measurements are usable."""
     fitted = fit(measured)
     parts = [
         _head(measured), _device(measured.facts, fitted), _peak(measured, fitted), _efficiency(fitted), _cache(fitted),
@@ -28,9 +28,11 @@ def _head(measured: Measurements) -> list[str]:
 def _device(facts: MeasuredDevice, fitted: FittedProfile) -> list[str]:
     memory = fitted.memory
     return [
-        "[device]",
         f"title = {_quoted(facts.name)}",
+        f"vendor = {_quoted(facts.vendor)}",
         f"type = {_quoted(facts.type)}",
+        "",
+        "[performance]",
         f"compute_units = {facts.compute_units}",
         "# Drivers do not report it, and no predicted time depends on it.",
         "clock_mhz = 0",
@@ -47,14 +49,14 @@ def _peak(measured: Measurements, fitted: FittedProfile) -> list[str]:
     registers = f"Multiply-adds in registers: {', '.join(known)}. " if known else ""
     others = "" if len(known) == len(fitted.peak) else "Others: the rate of the fastest kernels, or of float32."
     return [
-        "[peak_tflop_s]",
+        "[performance.peak_tflop_s]",
         f"# {registers}{others}".rstrip(),
         *(f"{d} = {_number(rate / 1e12)}" for d, rate in fitted.peak.items()),
     ]
 
 
 def _efficiency(fitted: FittedProfile) -> list[str]:
-    lines, found = ["[efficiency]"], shares(fitted)
+    lines, found = ["[performance.efficiency]"], shares(fitted)
     for kind in ("default", *sorted(found.keys() - {"default"})):
         lines += [f"# {_explained(fitted.rates[kind])}", f"{kind} = {_number(found[kind].flops)}"]
     return [*lines, "# Included in the bandwidth.", "memory = 1"]
@@ -72,7 +74,7 @@ def _cache(fitted: FittedProfile) -> list[str]:
     if not memory.cache:
         return []
     return [
-        "[cache]",
+        "[performance.cache]",
         "# Sums of vectors up to this size are faster.",
         f"size_mib = {_number(memory.cache / (1 << 20))}",
         f"bandwidth_gb_s = {_number(memory.cache_bandwidth / 1e9)}",
@@ -87,13 +89,13 @@ def _shapes(fitted: FittedProfile) -> list[str]:
     if found.packing:
         rates = ", ".join(f"{o} = {_number(rate / 1e9)}" for o, rate in found.packing.items())
         lines.append(f"packing_gb_s = {{ {rates} }}")
-    return ["[shapes]", *lines] if len(lines) > 1 else []
+    return ["[performance.shapes]", *lines] if len(lines) > 1 else []
 
 
 def _driver(measured: Measurements, fitted: FittedProfile) -> list[str]:
     driver = measured.driver
     return [
-        "[driver]",
+        "[performance.overhead]",
         "# Time per tiny kernel; if the host is slower: the time of a sum of vectors, extrapolated to length 0.",
         f"launch_us = {_number(fitted.launch * 1e6)}",
         "# Host time of a captured step without kernels, and of each kernel in it.",
@@ -109,7 +111,7 @@ def _driver(measured: Measurements, fitted: FittedProfile) -> list[str]:
 def _link(measured: Measurements, fitted: FittedProfile) -> list[str]:
     unified = measured.facts.unified_memory
     return [
-        "[link]",
+        "[links.host]",
         f"kind = {_quoted('shared memory' if unified else 'unknown')}",
         "# Reads of tensors to the host, and the remaining time of a small one.",
         f"bandwidth_gb_s = {_number(measured.link.bandwidth / 1e9)}",

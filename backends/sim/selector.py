@@ -1,7 +1,7 @@
 """Selectors of simulated devices, after the colon in `Device("sim:...")`: `PROFILE[*COUNT][:INDEX][,OPTION=VALUE...]`.
 
 `h200*8:3,memory=64MiB,compute=off` is the fourth of eight H200 with 64 MiB each, which predict times and compute nothing.
-PROFILE is the name of a built-in profile, or the path of a `.toml` file.
+PROFILE is the name of a card of the catalogue, an alias of it, or the path of a `.toml` file.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from polyhal.backends.sim.profile import DEFAULT
+from polyhal.hal.hardware import catalogue
+from polyhal.hal.hardware.profile import SECTIONS
 
-_HEAD = re.compile(r"(?P<profile>[A-Za-z0-9_]*|.+\.toml)(?:\*(?P<count>\d+))?(?::(?P<index>\d+))?")
+DEFAULT = "teaching"
+"""Card of `Device("sim")`."""
+
+_HEAD = re.compile(r"(?P<profile>[A-Za-z0-9_-]*|.+\.toml)(?:\*(?P<count>\d+))?(?::(?P<index>\d+))?")
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>|B|KiB|MiB|GiB|TiB)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _EXAMPLE = "sim:h200*8:3,memory=64MiB,compute=off"
@@ -63,10 +67,15 @@ def parse_selector(text: str) -> SimSelector:
     count, index = int(match["count"] or 1), int(match["index"] or 0)
     if not 0 <= index < count:
         raise ValueError(f"device index {index} is out of range for a machine of {count}; write {_EXAMPLE}")
-    selector = SimSelector(match["profile"] or DEFAULT, count, index)
+    selector = SimSelector(_card(match["profile"] or DEFAULT), count, index)
     for option in options:
         selector = _with_option(selector, option)
     return selector
+
+
+def _card(name: str) -> str:
+    """Return the name of a card, given an alias: all devices of a machine have one. Raises ValueError for an unknown name."""
+    return name if name.endswith(catalogue.SUFFIX) else catalogue.canonical(name, SECTIONS)
 
 
 def _match(text: str) -> re.Match[str]:

@@ -46,7 +46,7 @@ def measure(
 
 
 def profile_text(measured: Measurements) -> str:
-    """Return the text of a profile, which `Device("sim:FILE.toml")` reads."""
+    """Return the text of a card, which `Device("sim:FILE.toml")` reads."""
     simulator: Any = Device("sim").backend
     text: str = simulator.fitted_profile(measured)
     return text
@@ -86,12 +86,12 @@ def _product_rate(stopwatch: Stopwatch) -> float:
 
 
 def _facts(device: Device) -> MeasuredDevice:
-    info, capabilities = device.info, device.backend.capabilities
+    info, capabilities = device.info.shown(), device.backend.capabilities
     features = capabilities.features
     units = features.get("compute_units") or features.get("compute units", "1").split()[0]
     limit = capabilities.limits.max_allocation or info.memory
     return MeasuredDevice(
-        name=info.name.removeprefix("Simulated "), driver=info.driver, type=info.type.value, compute_units=int(units),
-        memory=info.memory, max_allocation=min(limit, info.memory), local_memory=int(features.get("local_memory", 0)),
-        unified_memory=capabilities.unified_memory,
+        name=info.name.removeprefix("Simulated "), vendor=info.vendor, driver=info.driver, type=info.type.value,
+        compute_units=int(units), memory=info.memory, max_allocation=min(limit, info.memory),
+        local_memory=int(features.get("local_memory", 0)), unified_memory=capabilities.unified_memory,
     )  # fmt: skip

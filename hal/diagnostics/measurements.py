@@ -51,6 +51,7 @@ class MeasuredDevice(NamedTuple):
     """Properties reported by the device."""
 
     name: str
+    vendor: str
     driver: str
     type: str
     compute_units: int

@@ -89,7 +89,7 @@ def test_a_missing_matplotlib_costs_only_the_curve(polyhal: Command, monkeypatch
         (["--model", "wrong.json"], "[GPTConfig] n_layer is 'four'"),
         (["--model", "list.json"], "list.json has model_type None"),
         (["--context", "2000"], "a context of 2000; expected 1 to 32 tokens"),
-        (["--devices", "8xb900"], "unknown simulated device 'b900'; expected a100, arc_a770"),
+        (["--devices", "8xb900"], "unknown card 'b900'; expected a100, a770, cpu_2core"),
         (["--devices", "8"], "invalid devices '8'; expected NUMBERxDEVICE"),
         (["--devices", "0xh200"], "invalid devices '0xh200'"),
         (["--devices", "12xh200"], "12 devices in nodes of 8; expected whole nodes, as in 2x8xh200"),

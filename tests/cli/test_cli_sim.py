@@ -104,7 +104,7 @@ def test_profiles_are_listed(polyhal: Command) -> None:
         ("x =", [], "the script failed with SyntaxError"),
         ("raise SystemExit(3)", [], "the script ended with exit code 3"),
         ("print(1)", [], "did not use"),
-        ("print(1)", ["--device", "sim:h1000"], "unknown simulated device 'h1000'"),
+        ("print(1)", ["--device", "sim:h1000"], "unknown card 'h1000'"),
         ("print(1)", ["--device", "sim:h200,speed=3"], "is not an option of a simulated device"),
         ("print(1)", ["--device", "numpy"], "'numpy' is not a simulated device"),
     ],
@@ -122,14 +122,14 @@ def test_errors_of_explain_are_one_sentence(
 
 
 def test_a_calibrated_device_can_be_simulated(polyhal: Command) -> None:
-    outcome = polyhal("sim", "calibrate", "sim:laptop_igpu,compute=off", "--output", "mine.toml")
+    outcome = polyhal("sim", "calibrate", "sim:irisxe,compute=off", "--output", "mine.toml")
     assert outcome.code == 0, outcome.err
-    assert "profile: mine.toml; to use it: Device('sim:mine.toml')" in outcome.out
+    assert "card: mine.toml; to use it: Device('sim:mine.toml')" in outcome.out
     assert re.search(r"arithmetic +\d\.\d+ TFLOP/s in float32", outcome.out)
     explained = Path("s.py")
     explained.write_text(_SCRIPT)
     assert polyhal("sim", "explain", "s.py", "--device", "sim:mine.toml").code == 0
-    assert "Laptop graphics" in Path("s.html").read_text(encoding="utf-8")
+    assert "Iris Xe Graphics" in Path("s.html").read_text(encoding="utf-8")
 
 
 def test_the_file_of_a_profile_is_named_after_the_device(polyhal: Command) -> None:
@@ -142,7 +142,7 @@ def test_the_file_of_a_profile_is_named_after_the_device(polyhal: Command) -> No
     ("device", "output", "expected"),
     [
         ("numpyy", "x.toml", "'numpyy' is not available"),
-        ("sim:h1000", "x.toml", "unknown simulated device 'h1000'"),
+        ("sim:h1000", "x.toml", "unknown card 'h1000'"),
         ("described:rx6800", "x.toml", "described:rx6800 is a described device, which cannot be measured"),
         ("numpy", "no/such/folder/x.toml", "No such file or directory"),
         ("numpy", ".", "does not end in .toml"),

@@ -74,7 +74,7 @@ def test_rows_converge_to_the_ratio_of_speeds() -> None:
     The first division assumes that time is in proportion to rows, the second knows two points of a line that is straight but
     for the order in which threads meet: the devices are then ready within 5 % and a row of each other.
     """
-    profile = "sim:raspberry_pi5*2"
+    profile = "sim:pi5*2"
     run = Training([f"{profile}:0", throttled(f"{profile}:1", 3)], width=128, balance=True)
     balancer = run.model.balancer
     assert balancer is not None
@@ -174,7 +174,7 @@ def test_a_device_that_has_become_fast_processes_rows_again() -> None:
 @pytest.mark.usefixtures("quick")
 def test_a_device_that_is_still_too_slow_is_tried_ever_more_rarely() -> None:
     """One row takes longer on it than all rows take on the first device."""
-    run = Training(["sim:h200", "sim:raspberry_pi5"], 64, balance=True)
+    run = Training(["sim:h200", "sim:pi5"], 64, balance=True)
     balancer, rows = run.model.balancer, 64
     assert balancer is not None
     run.losses(120, rows)

@@ -10,7 +10,6 @@ import pytest
 import polyhal as ph
 from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
-from polyhal.backends.sim.profile import load_profile
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.backends.sim.timing import transfer_ns
 from polyhal.hal.collectives import direct
@@ -18,6 +17,7 @@ from polyhal.hal.collectives.direct import DirectCopies
 from polyhal.hal.collectives.local import LocalCommunicator
 from polyhal.hal.collectives.relay import Relay
 from polyhal.hal.device import Device
+from polyhal.hal.hardware.profile import load_profile
 from polyhal.parallel import Group
 
 Devices = Callable[[int], list[Device]]

@@ -7,9 +7,9 @@ from simulated import OpenSim
 
 from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
-from polyhal.backends.sim.profile import load_profile
 from polyhal.backends.sim.selector import parse_selector
 from polyhal.hal.device import Device
+from polyhal.hal.hardware.profile import load_profile
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_selectors_are_parsed_and_formatted(text: str, selector: SimSelector) ->
         ("h200 8", "is not a selector of a simulated device"),
         ("h200,size=3", "'size=3' is not an option"),
         ("h200,memory=big", "'big' is not a size"),
-        ("h2000", "unknown simulated device 'h2000'; expected one of a100, arc_a770"),
+        ("h2000", "unknown card 'h2000'; expected one of a100, a770, cpu_2core"),
     ],
 )
 def test_errors_of_invalid_selectors_state_the_expected_form(text: str, problem: str) -> None:
@@ -75,7 +75,7 @@ def test_the_device_is_hidden_and_opened_by_name() -> None:
     assert [c.name for c in devices.candidates(hidden=True)] == ["sim"]
     assert devices.open("sim") is devices.open("sim:teaching")
     assert devices.open("sim:h200").info.name == "Simulated H200"
-    with pytest.raises(DeviceUnavailableError, match="unknown simulated device"):
+    with pytest.raises(DeviceUnavailableError, match="unknown card"):
         devices.open("sim:h2000")
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import polyhal as ph
 from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
-from polyhal.backends.sim.profile import load_profile
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
+from polyhal.hal.hardware.profile import load_profile
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.host_bytes import byte_view
 

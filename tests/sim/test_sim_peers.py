@@ -16,11 +16,11 @@ from polyhal.backends.sim.backend import SimBackend, create
 from polyhal.backends.sim.events import SimEvent
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.packets import Barrier
-from polyhal.backends.sim.profile import load_profile
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.backends.sim.timing import transfer_ns
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError
+from polyhal.hal.hardware.profile import load_profile
 from polyhal.hal.testing.kit import contract_peer
 from polyhal.hal.testing.kit.scope import Scope
 

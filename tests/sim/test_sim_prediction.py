@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from benchmarks.suite.prediction import predict
 from benchmarks.training_workloads import WORKLOADS
 from polyhal.backends.sim.costs import kernel_cost
-from polyhal.backends.sim.profile import load_profile, profile_names
 from polyhal.backends.sim.timing import kernel_ns, submission_ns
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
+from polyhal.hal.hardware.profile import load_profile, profile_names
 from polyhal.hal.layout import contiguous
 
 

@@ -14,10 +14,10 @@ import polyhal
 from polyhal import nn, optim
 from polyhal.backends.sim.clock import VirtualClock
 from polyhal.backends.sim.costs import touched_bytes
-from polyhal.backends.sim.profile import load_profile, profile_names
 from polyhal.backends.sim.timing import Engine, KernelCost, kernel_ns, local_copy_ns, transfer_ns
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
+from polyhal.hal.hardware.profile import load_profile, profile_names
 from polyhal.hal.layout import Spec, contiguous
 
 
@@ -91,6 +91,6 @@ def test_two_runs_have_equal_bits_and_virtual_times(open_sim: OpenSim) -> None:
 
 
 def test_a_faster_device_takes_less_time_with_equal_bits(open_sim: OpenSim) -> None:
-    (slow, slowly), (fast, quickly) = (train(open_sim(name)) for name in ("raspberry_pi5", "h200"))
+    (slow, slowly), (fast, quickly) = (train(open_sim(name)) for name in ("pi5", "h200"))
     assert quickly < slowly
     assert all(np.array_equal(a, b) for a, b in zip(slow, fast, strict=True))

@@ -1,4 +1,4 @@
-"""`polyhal sim`: list simulated devices, run a script on one, and calibrate profiles."""
+"""`polyhal sim`: list simulated devices, run a script on one, and calibrate cards."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ app = typer.Typer(
 @app.command()
 @reported
 def devices(json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """List the profiles of devices that can be simulated."""
-    profiles = _open("sim").backend.profiles()  # type: ignore[attr-defined]
+    """List the cards that can be simulated."""
+    from polyhal.hal.hardware.profile import load_profile, profile_names
+
+    profiles = [load_profile(name).to_json() for name in profile_names()]
     if json:
         print_json(profiles)
         return
@@ -110,7 +112,7 @@ def calibrate(
     device: Annotated[str, typer.Argument(help="A device of [bold]polyhal devices[/], such as [bold]opencl:0[/].")],
     output: Annotated[Path | None, typer.Option(help="The file. Default: the device's name with .toml.")] = None,
 ) -> None:
-    """Measure a device for about half a minute, and write a profile of it for the simulator.
+    """Measure a device for about half a minute, and write a card of it for the simulator.
 
     Micro-benchmarks measure bandwidths, rates of kinds of kernels, and the driver's overhead; `Device("sim:FILE.toml")` then
     predicts times on that device. Run nothing else meanwhile.
@@ -143,11 +145,11 @@ def calibrate(
         raise
     say(console, f"{target.name}, {target.info.name}: {len(measured.samples)} measurements in {measured.seconds:.0f} s")
     _print_figures(console, path)
-    say(console, f"profile: {path}; to use it: Device({f'sim:{path}'!r})")
+    say(console, f"card: {path}; to use it: Device({f'sim:{path}'!r})")
 
 
 def _print_figures(console: Console, path: Path) -> None:
-    """Print the main figures of a profile."""
+    """Print the main figures of a card."""
     figures = _open(f"sim:{path},compute=off").backend.describe()  # type: ignore[attr-defined]
     rates = ", ".join(f"{rate / 1e12:.3g} TFLOP/s in {name}" for name, rate in figures["peak_flops_per_s"].items())
     say(console, f"  arithmetic  {rates}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.parallel.forecast.links import LINKS, ClusterLink, parse_link, relay_link
+from polyhal.hal.hardware import catalogue, profile
+from polyhal.hal.hardware.links import IDEAL, Link, standard_links
+from polyhal.parallel.forecast.links import parse_link, relay_link
 
 _DEVICES = re.compile(r"(?:(?P<first>\d+)x)?(?:(?P<second>\d+)x)?(?P<device>[A-Za-z_].*)")
 _PORTS = re.compile(r"(?:(?P<ports>\d+)x)?(?P<link>.+)")
@@ -33,9 +35,9 @@ class Cluster:
     """Bytes of memory per device."""
     peak: dict[str, float]
     """Peak operations per second of each device, by dtype; empty if unknown."""
-    inside: ClusterLink
+    inside: Link
     """Link between two devices of a node; each device has one."""
-    between: ClusterLink
+    between: Link
     """One port of a node's network."""
     ports: int
     """Ports of each node, shared by its devices."""
@@ -80,7 +82,7 @@ class _Kind(NamedTuple):
     name: str
     memory: int
     peak: dict[str, float]
-    link: ClusterLink
+    link: Link
     tracer: str
 
 
@@ -112,19 +114,16 @@ def _find(name: str) -> tuple[_Kind, int]:
 
     Raises ValueError that lists the simulated devices, or says that devices of this machine differ.
     """
-    backend: Any = Device("sim").backend
-    known: dict[str, dict[str, Any]] = {p["profile"]: p for p in backend.profiles()}
-    profile, _, several = name.lower().removeprefix("sim:").partition("*")
-    facts = known.get(profile) if not several or several.isdigit() else None
-    if facts is not None:
-        link = ClusterLink(facts["peer_link"], facts["peer_bandwidth"], facts["peer_latency_ns"] * 1e-9)
-        tracer = f"sim:{facts['profile']},compute=off,memory={_UNBOUNDED}"
-        return _Kind(facts["profile"], facts["memory"], facts["peak_flops_per_s"], link, tracer), int(several or 1)
+    card, _, several = name.lower().removeprefix("sim:").partition("*")
+    if catalogue.is_known(card) and (not several or several.isdigit()):
+        figures = profile.load_profile(card)
+        tracer = f"sim:{figures.name},compute=off,memory={_UNBOUNDED}"
+        return _Kind(figures.name, figures.memory, dict(figures.peak), figures.peer_link, tracer), int(several or 1)
     try:
         devices = open_devices(name)
     except DeviceUnavailableError:
-        expected = f"{', '.join(known)}, or a device of `polyhal devices`"
-        raise ValueError(message(None, f"unknown simulated device {name!r}", expected=expected)) from None
+        expected = f"{', '.join(profile.profile_names())}, or a device of `polyhal devices`"
+        raise ValueError(message(None, f"unknown card {name!r}", expected=expected)) from None
     device = devices[0]
     if len({d.info.name for d in devices}) > 1:
         expected = f"devices of one kind, or a list such as {','.join(d.name for d in devices)}"
@@ -132,7 +131,7 @@ def _find(name: str) -> tuple[_Kind, int]:
     return _Kind(device.name, device.info.memory, {}, relay_link(device), device.name), len(devices)
 
 
-def _parse_links(text: str, own: ClusterLink, per_node: int) -> tuple[ClusterLink, ClusterLink, int]:
+def _parse_links(text: str, own: Link, per_node: int) -> tuple[Link, Link, int]:
     """Return the link inside a node, a port of the network, and the number of ports."""
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     if len(parts) > 2:
@@ -141,7 +140,7 @@ def _parse_links(text: str, own: ClusterLink, per_node: int) -> tuple[ClusterLin
     inside = parse_link(parts[0]) if parts and parts[0] else own
     network = _PORTS.fullmatch(parts[1]) if len(parts) == 2 and parts[1] else None
     if network is None:
-        return inside, LINKS["ideal"] if inside is LINKS["ideal"] else LINKS[_NETWORK], per_node
+        return inside, IDEAL if inside is IDEAL else standard_links()[_NETWORK], per_node
     ports = int(network["ports"]) if network["ports"] else per_node
     if not ports:
         raise ValueError(message(None, f"{parts[1]!r} has no ports", expected="1 or more, as in 8xinfiniband-ndr"))

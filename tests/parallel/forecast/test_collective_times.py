@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyhal.hal.hardware.links import Link
 from polyhal.parallel.forecast.cluster import Cluster
 from polyhal.parallel.forecast.collective_times import (
     DeviceGroup,
@@ -17,12 +18,11 @@ from polyhal.parallel.forecast.collective_times import (
     reduce_scatter,
     send,
 )
-from polyhal.parallel.forecast.links import ClusterLink
 
 
 def cluster(devices: int = 64, inside: float = 100e9, between: float = 10e9, ports: int = 8, us: float = 0.0) -> Cluster:
     latency = us * 1e-6
-    links = ClusterLink("inside", inside, latency), ClusterLink("between", between, latency)
+    links = Link("inside", inside, latency), Link("between", between, latency)
     return Cluster("h200", devices, 8, 1 << 30, {"float32": 1e12}, *links, ports)
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from small_models import forecaster, small_gpt
 
 from polyhal.hal.errors import OutOfMemoryError
+from polyhal.hal.hardware.links import Link
 from polyhal.parallel.forecast.cluster import parse_cluster
 from polyhal.parallel.forecast.curve import curve, parse_batch
 from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.links import ClusterLink
 from polyhal.parallel.forecast.ownership import largest_share
 from polyhal.parallel.forecast.recipes import find_model
 from polyhal.parallel.forecast.search import search
@@ -117,7 +117,7 @@ def test_better_links_are_never_slower(
 ) -> None:
     strategy = Strategy(*degrees, micro_batch=2, passes=4, shard=shard)
     slow = replace(
-        small.cluster, inside=ClusterLink("inside", inside, us * 1e-6), between=ClusterLink("between", between, us * 1e-6)
+        small.cluster, inside=Link("inside", inside, us * 1e-6), between=Link("between", between, us * 1e-6)
     )
     for better in (
         replace(slow, inside=replace(slow.inside, bandwidth=inside * factor)),

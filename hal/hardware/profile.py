@@ -1,41 +1,26 @@
-"""Profiles: the figures of a simulated device, from a laptop's to a data centre's.
+"""Device profiles: figures of the sections [performance] and [links] of a card, from a laptop's GPU to a data centre's.
 
-A profile is a TOML file: one in `profiles`, or one that `polyhal sim calibrate` has written. Files have the units of
-data sheets (GB/s, TFLOP/s, microseconds); fields have bytes, operations per second and nanoseconds.
+A card of the catalogue has them, or a file that `polyhal sim calibrate` has written. Files have the units of data sheets (GB/s,
+TFLOP/s, microseconds); fields have bytes, operations per second and nanoseconds.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from polyhal.backends.sim.profile_keys import check
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, float32
-from polyhal.hal.settings import toml
+from polyhal.hal.hardware import catalogue
+from polyhal.hal.hardware.catalogue import Card
+from polyhal.hal.hardware.links import Link, parse_table
 
-DEFAULT = "teaching"
-"""Profile of `Device("sim")`."""
-SUFFIX = ".toml"
+SECTIONS = ("performance", "links.host")
+"""Sections that a card must have."""
 _GIB = 1 << 30
 _PRODUCTS = ("contraction", "fused", "convolution", "attention")
 """Families that compute in the dtype of their operands, if the device supports it: rates of matrix units apply only to them."""
-_PACKAGE = "polyhal.backends.sim.profiles"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The connection between a device and the host, or between two devices."""
-
-    kind: str
-    bandwidth: float
-    """Bytes per second in one direction."""
-    latency_ns: int
-    """Time from the start of a transfer to its first byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +29,7 @@ class DeviceProfile:
 
     name: str
     title: str
+    vendor: str
     type: DeviceType
     compute_units: int
     clock_mhz: int
@@ -133,10 +119,10 @@ class DeviceProfile:
             "cache_bandwidth": self.cache_bandwidth,
             "product_flops_per_s": self.flops_per_second(float32, "contraction"),
             "launch_ns": self.launch_ns,
-            "link": self.link.kind,
+            "link": self.link.name,
             "link_bandwidth": self.link.bandwidth,
             "link_latency_ns": self.link.latency_ns,
-            "peer_link": self.peer_link.kind,
+            "peer_link": self.peer_link.name,
             "peer_bandwidth": self.peer_link.bandwidth,
             "peer_latency_ns": self.peer_link.latency_ns,
             "dma_engines": self.dma_engines,
@@ -151,61 +137,35 @@ def _families(family: str) -> list[str]:
 
 
 def profile_names() -> list[str]:
-    """Return the names of all profiles."""
-    files = resources.files(_PACKAGE).iterdir()
-    return sorted(f.name.removesuffix(SUFFIX) for f in files if f.name.endswith(SUFFIX))
+    """Return the names of all cards with a profile."""
+    return catalogue.names(*SECTIONS)
 
 
 def load_profile(name: str) -> DeviceProfile:
-    """Read a profile: one of `profile_names`, or the path of a `.toml` file.
+    """Return the profile of a card, given its name, an alias, or the path of its file.
 
-    Raises ValueError for an unknown name, and for a file that is unreadable or not a valid profile.
+    Raises ValueError for an unknown name, for a card without the sections, and for a file with faults, which lists all faults.
     """
-    return _read_file(name) if name.endswith(SUFFIX) else _load_shipped(name)
+    return _profile(catalogue.find(name, *SECTIONS))
 
 
-@functools.cache
-def _load_shipped(name: str) -> DeviceProfile:
-    if name not in profile_names():
-        expected = f"one of {', '.join(profile_names())}, or the path of a {SUFFIX} file"
-        raise ValueError(f"unknown simulated device {name!r}; expected {expected}")
-    return _parse(name, resources.files(_PACKAGE).joinpath(f"{name}{SUFFIX}").read_text(encoding="utf-8"))
-
-
-def _read_file(path: str) -> DeviceProfile:
-    try:
-        return _parse(path, Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ValueError(f"the profile {path} cannot be read: {reason}") from error
-
-
-def _parse(name: str, text: str) -> DeviceProfile:
-    """Parse the text of a profile. Raises ValueError if it is invalid."""
-    try:
-        tables = toml.parse(text)
-        check(tables)
-        return _profile(name, tables)
-    except ValueError as error:
-        raise ValueError(f"{name} is not a valid profile: {error}") from error
-
-
-def _profile(name: str, tables: Mapping[str, Any]) -> DeviceProfile:
-    device, driver, link, shapes = tables["device"], tables["driver"], tables["link"], tables.get("shapes", {})
-    cache = tables.get("cache", {})
+def _profile(card: Card) -> DeviceProfile:
+    figures, host = (card.section(name) for name in SECTIONS)
+    overhead, shapes, cache = figures["overhead"], figures.get("shapes", {}), figures.get("cache", {})
     return DeviceProfile(
-        name=name,
-        title=device["title"],
-        type=DeviceType(device["type"]),
-        compute_units=device["compute_units"],
-        clock_mhz=device["clock_mhz"],
-        memory=int(device["memory_gib"] * _GIB),
-        max_allocation=int(device["max_allocation_gib"] * _GIB),
-        local_memory=device["local_memory_kib"] << 10,
-        bandwidth=device["bandwidth_gb_s"] * 1e9,
-        peak={dtype: rate * 1e12 for dtype, rate in tables["peak_tflop_s"].items()},
-        efficiency=dict(tables["efficiency"]),
-        latency={family: us * 1e-6 for family, us in tables.get("latency_us", {}).items()},
+        name=card.name,
+        title=card.title,
+        vendor=card.vendor,
+        type=card.type,
+        compute_units=figures["compute_units"],
+        clock_mhz=figures["clock_mhz"],
+        memory=int(figures["memory_gib"] * _GIB),
+        max_allocation=int(figures["max_allocation_gib"] * _GIB),
+        local_memory=figures["local_memory_kib"] << 10,
+        bandwidth=figures["bandwidth_gb_s"] * 1e9,
+        peak={dtype: rate * 1e12 for dtype, rate in figures["peak_tflop_s"].items()},
+        efficiency=dict(figures["efficiency"]),
+        latency={family: us * 1e-6 for family, us in figures.get("latency_us", {}).items()},
         cache=int(cache.get("size_mib", 0) * (1 << 20)),
         cache_bandwidth=cache.get("bandwidth_gb_s", 0) * 1e9,
         tile_outputs=shapes.get("tile_outputs", {}),
@@ -214,20 +174,16 @@ def _profile(name: str, tables: Mapping[str, Any]) -> DeviceProfile:
         fill_depth=shapes.get("fill_depth", {}),
         half_row=shapes.get("half_row", 0.0),
         packing={operand: rate * 1e9 for operand, rate in shapes.get("packing_gb_s", {}).items()},
-        launch_ns=_nanoseconds(driver["launch_us"]),
-        submit_ns=_nanoseconds(driver["submit_us"]),
-        replay_ns=_nanoseconds(driver.get("replay_us", 0.0)),
-        sync_ns=_nanoseconds(driver["sync_us"]),
-        watchdog_ns=_nanoseconds(driver["watchdog_s"] * 1e6),
-        link=_link(link),
-        peer_link=_link(tables.get("peer_link", link)),
-        dma_engines=link["dma_engines"],
-        unified_memory=link["unified_memory"],
+        launch_ns=_nanoseconds(overhead["launch_us"]),
+        submit_ns=_nanoseconds(overhead["submit_us"]),
+        replay_ns=_nanoseconds(overhead.get("replay_us", 0.0)),
+        sync_ns=_nanoseconds(overhead["sync_us"]),
+        watchdog_ns=_nanoseconds(overhead["watchdog_s"] * 1e6),
+        link=parse_table(host),
+        peer_link=parse_table(card.section("links.peer") if card.has("links.peer") else host),
+        dma_engines=host["dma_engines"],
+        unified_memory=host["unified_memory"],
     )
-
-
-def _link(table: Mapping[str, Any]) -> Link:
-    return Link(table["kind"], table["bandwidth_gb_s"] * 1e9, _nanoseconds(table["latency_us"]))
 
 
 def _nanoseconds(microseconds: float) -> int:

@@ -1,0 +1,148 @@
+"""Schemas of TOML files: expected keys, and all faults of a file at once."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+_TYPES = {str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A value of a table."""
+
+    type: type[str] | type[bool] | type[int] | type[float]
+    """Type of the value; `float` also accepts integers."""
+    many: bool = False
+    """True for a list of values."""
+    optional: bool = False
+    zero: bool = False
+    """True if a number may be 0. Negative, infinite and NaN values are always faults."""
+    choices: tuple[str, ...] = ()
+    """Permitted texts; empty for any text."""
+    check: Callable[[Any], str] | None = None
+    """Returns the expected value if a value of the right type is invalid, and an empty text otherwise."""
+
+    @property
+    def expected(self) -> str:
+        """Description of a valid value."""
+        one = f"one of {', '.join(self.choices)}" if self.choices else _TYPES[self.type]
+        if self.type in (int, float):
+            one += ", 0 or more" if self.zero else " above 0"
+        return f"a list, each {one}" if self.many else one
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value has the type and is in the range."""
+        if self.many:
+            return isinstance(value, list) and all(self._accepts_one(v) for v in value)
+        return self._accepts_one(value)
+
+    def _accepts_one(self, value: Any) -> bool:
+        types = (int, float) if self.type is float else self.type
+        if not isinstance(value, types) or (isinstance(value, bool) and self.type is not bool):
+            return False
+        if self.type in (int, float):
+            return math.isfinite(value) and (value > 0 or (self.zero and value == 0))
+        return not self.choices or value in self.choices
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A table of keys and of tables."""
+
+    keys: Mapping[str, Key | TableSchema] = field(default_factory=dict)
+    optional: bool = False
+    others: Key | None = None
+    """Values of keys with any other name; None if other names are faults."""
+    many: bool = False
+    """True for a list of such tables."""
+
+
+class Fault(NamedTuple):
+    """One missing, unknown or invalid key of a file."""
+
+    section: str
+    """Path of the table, joined by dots; empty at the top of the file."""
+    key: str
+    value: Any
+    """None if the key is missing."""
+    expected: str
+    kind: str
+    """`lacks`, `has an unknown` or `has`."""
+
+    def __str__(self) -> str:
+        where = f"[{self.section}] " if self.section else ""
+        if self.kind == "lacks":
+            return f"{where}lacks {self.key} (expected {self.expected})"
+        return f"{where}{self.kind} {self.key} = {_short(self.value)} (expected {self.expected})"
+
+
+class FaultyFileError(ValueError):
+    """A file with faults: `faults` has all of them, the message names each."""
+
+    def __init__(self, file: str, faults: Iterable[Fault]) -> None:
+        self.file = file
+        self.faults = tuple(faults)
+        count = f"{len(self.faults)} faults" if len(self.faults) > 1 else "a fault"
+        super().__init__(f"{file} has {count}: {'; '.join(map(str, self.faults))}")
+
+
+def check(file: str, tables: Mapping[str, Any], schema: TableSchema) -> None:
+    """Raise FaultyFileError with all faults of a file's tables."""
+    if found := list(faults(tables, schema)):
+        raise FaultyFileError(file, found)
+
+
+def faults(tables: Mapping[str, Any], schema: TableSchema, section: str = "") -> Iterator[Fault]:
+    """Yield each key that is missing, unknown, or not of its type or range."""
+    for name, value in tables.items():
+        if name in schema.keys:
+            continue
+        if schema.others is None:
+            yield Fault(section, name, value, _closest(name, schema), "has an unknown")
+        elif not schema.others.accepts(value):
+            yield Fault(section, name, value, schema.others.expected, "has")
+    for name, expected in schema.keys.items():
+        if name in tables:
+            yield from _faults_of(section, name, tables[name], expected)
+        elif not expected.optional:
+            text = expected.expected if isinstance(expected, Key) else _listed(expected)
+            yield Fault(section, name, None, text, "lacks")
+
+
+def _faults_of(section: str, name: str, value: Any, expected: Key | TableSchema) -> Iterator[Fault]:
+    """Yield the faults of a value."""
+    if isinstance(expected, Key):
+        if not expected.accepts(value):
+            yield Fault(section, name, value, expected.expected, "has")
+        elif expected.check is not None and (text := expected.check(value)):
+            yield Fault(section, name, value, text, "has")
+        return
+    path = f"{section}.{name}" if section else name
+    if expected.many and isinstance(value, list) and all(isinstance(v, dict) for v in value):
+        for number, table in enumerate(value):
+            yield from faults(table, expected, f"{path}.{number}")
+    elif not expected.many and isinstance(value, dict):
+        yield from faults(value, expected, path)
+    else:
+        yield Fault(section, name, value, _listed(expected), "has")
+
+
+def _listed(table: TableSchema) -> str:
+    names = [name for name, key in table.keys.items() if not key.optional]
+    kind = "a list of tables" if table.many else "a table"
+    return f"{kind} with {', '.join(names)}" if names else f"{kind} of numbers by name" if table.others else kind
+
+
+def _closest(name: str, table: TableSchema) -> str:
+    """Return the most similar key, or all keys."""
+    return next(iter(difflib.get_close_matches(name, table.keys, 1)), "") or f"one of {', '.join(table.keys)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

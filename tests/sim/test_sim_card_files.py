@@ -1,0 +1,62 @@
+"""Users' cards: a simulated device is opened by the path of a file, and an error names all of its faults."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from polyhal.backends.sim.backend import create
+from polyhal.backends.sim.selector import SimSelector, expand, parse_selector
+from polyhal.hal.device import Device
+from polyhal.hal.errors import DeviceUnavailableError
+from polyhal.hal.hardware.profile import load_profile
+
+TEXT = resources.files("polyhal.hal.hardware.cards").joinpath("rx480.toml").read_text(encoding="utf-8")
+
+
+def test_a_device_is_opened_by_the_path_of_its_card(tmp_path: Path) -> None:
+    path = tmp_path / "my-card 1.toml"
+    path.write_text(TEXT.replace("Radeon RX 480", "My card"), encoding="utf-8")
+    device = Device(f"sim:{path},compute=off")
+    assert device.info.name == "Simulated My card"
+    assert Device(f"sim:{path}*4:2,memory=64MiB").info.memory == 64 << 20
+    assert expand(f"{path}*2") == [f"{path}*2", f"{path}*2:1"]
+    assert load_profile(str(path)).peak == load_profile("rx480").peak
+
+
+@pytest.mark.parametrize("text", ["a/b c.toml", "/x/y.toml*8:3", "C:\\x\\y.toml,compute=off", "y.toml,memory=64MiB"])
+def test_selectors_with_paths_are_parsed_and_formatted(text: str) -> None:
+    selector = parse_selector(text)
+    assert selector.profile == text.partition(",")[0].partition("*")[0]
+    assert parse_selector(str(selector)) == selector
+    assert SimSelector(selector.profile) == parse_selector(selector.profile)
+
+
+def test_an_alias_opens_a_device_of_the_same_machine() -> None:
+    first, second = create("arc_a770*2"), create("a770*2:1")
+    assert first.machine is second.machine
+    assert (first.info.selector, second.info.selector) == ("a770*2", "a770*2:1")
+
+
+def test_files_that_are_not_cards_are_rejected(tmp_path: Path) -> None:
+    texts = {
+        "binary": b"\xff\xfe\x00",
+        "wrong": b"[performance\n",
+        "old": b"[device]\ntitle = 'x'\n[driver]\nlaunch_us = 3\n",
+        "faulty": TEXT.replace("bandwidth_gb_s = 256", "bandwidth_gb_s = -1").replace("sync_us", "sink_us").encode(),
+    }
+    for name, data in texts.items():
+        (tmp_path / f"{name}.toml").write_bytes(data)
+    for name, problem in [
+        ("missing", "missing.toml cannot be read: No such file"),
+        ("binary", "binary.toml cannot be read: it is not UTF-8 text"),
+        ("wrong", r"wrong.toml is not a TOML file: Expected ']'"),
+        ("old", r"old.toml is not a card; this is a profile of an earlier version: move title and type of \[device\]"),
+        ("faulty", (r"faulty.toml has 3 faults: \[performance\] has bandwidth_gb_s = -1 \(expected a number above 0\); "
+                   r"\[performance.overhead\] has an unknown sink_us = 40 \(expected sync_us\); "
+                   r"\[performance.overhead\] lacks sync_us \(expected a number, 0 or more\)")),
+    ]:  # fmt: skip
+        with pytest.raises(DeviceUnavailableError, match=problem):
+            Device(f"sim:{tmp_path / name}.toml")
