@@ -8,20 +8,31 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous
-from polyhal.hal.protocol import Declined
+from polyhal.hal.protocol import Declined, Launch
 
 
 class Harness:
     """Upload, allocate, download, and run an op through `lower`, on one opened backend."""
 
-    def __init__(self, backend: Any, opened: Callable[[Mapping[str, bool | int]], Any] | None = None) -> None:
-        """`opened` opens the same device once more, with some quirks switched on or off."""
+    def __init__(
+        self,
+        backend: Any,
+        opened: Callable[[Mapping[str, bool | int]], Any] | None = None,
+        *,
+        may_decline: bool = False,
+    ) -> None:
+        """`opened` opens the same device once more, with some quirks switched on or off.
+
+        Tests of an op that the backend declines are skipped if it `may_decline`, and fail otherwise.
+        """
         self.backend = backend
         self._opened = opened
+        self._may_decline = may_decline
 
     def with_quirk(self, **quirks: bool | int) -> Harness:
         """The device opened once more, with these quirks switched on or off for kernels, lowering, memory and queues."""
@@ -53,6 +64,23 @@ class Harness:
         self.backend.copy_from_device(ref.handle, ref.offset * ref.dtype.itemsize, flat)
         return out
 
+    def accepted(self, answer: Launch | Declined) -> Launch:
+        """Return the launch that the backend answered. Fails, or skips the test, if it declined the call."""
+        if isinstance(answer, Declined):
+            if self._may_decline:
+                pytest.skip(answer.reason)
+            raise AssertionError(answer.reason)
+        return answer
+
+    def stores(self, *kinds: DType) -> bool:
+        """Return whether the device stores all of these dtypes."""
+        return all(kind in self.backend.capabilities.storage for kind in kinds)
+
+    @property
+    def index_dtype(self) -> type:
+        """Return the NumPy dtype of indices: int64 if the device stores it."""
+        return np.int64 if self.stores(dtypes.int64) else np.int32
+
     def run(self, op: str, inputs: Sequence[Any], result: DType, shape: Sequence[int], **params: Any) -> np.ndarray:
         """The op's output of dtype `result`. Inputs are Refs, Python numbers or None."""
         specs = tuple(_spec(x) for x in inputs)
@@ -60,8 +88,7 @@ class Harness:
         if op == "fmod":  # a name of the contract only
             self.backend.binary(op, *inputs, out)
             return self.download(out)
-        launch = self.backend.lower(op, specs, (out.spec,), params)
-        assert not isinstance(launch, Declined), launch.reason
+        launch = self.accepted(self.backend.lower(op, specs, (out.spec,), params))
         workspace = [self.backend.allocate(n) for n in launch.workspace]
         launch(*inputs, out, *workspace)
         return self.download(out)

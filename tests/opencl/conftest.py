@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import os
 import zlib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from native_devices import opencl_devices
 from native_harness import Harness
 from rotation import rotate
 
 from polyhal.backends.opencl import discovery
-from polyhal.backends.opencl.backend import OpenCLBackend
 
-
-def _devices() -> list[discovery.OpenCLDevice]:
-    try:
-        return discovery.devices()
-    except RuntimeError:
-        return []
-
-
-_FOUND = _devices()
-_IDS = [f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f in _FOUND]
-
+_DEVICES = opencl_devices()
+_FOUND = [device.found for device in _DEVICES]
+_IDS = [device.id for device in _DEVICES]
+_SHARES = [device.share for device in _DEVICES]
 _POCL = [found for found, name in zip(_FOUND, _IDS, strict=True) if "portable" in name]
-_SHARES = [1 if found in _POCL else 24 for found in _FOUND]
-"""Weights of the devices: PoCL takes eight times as long as other drivers to compile a kernel."""
 _FOR_GPUS = ("_gpu.py", "_conv_tiles.py", "_conv_wgmma.py")
 
 
@@ -74,7 +64,7 @@ def pocl(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
 
 @pytest.fixture(scope="session")
 def device(found: discovery.OpenCLDevice) -> Harness:
-    return Harness(OpenCLBackend(found), partial(OpenCLBackend, found))
+    return _DEVICES[_FOUND.index(found)].harness
 
 
 @pytest.fixture

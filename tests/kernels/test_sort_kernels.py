@@ -11,6 +11,8 @@ from native_ops import run
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 
+pytestmark = pytest.mark.kernels_of("sort_pairs", "topk")
+
 CASES = [((7,), 0), ((33, 70), 1), ((70, 3), 0), ((2, 50, 3), 1), ((2, 5000), 1)]
 
 

@@ -13,20 +13,24 @@ from polyhal.hal import dtypes
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (100, 1000)], ids=str)
 @pytest.mark.parametrize(("seed", "offset"), [(0, 0), (12345678901234567, (1 << 32) - 2), (1, 5)])
-def test_bits_and_uniform_are_exact(device: Any, shape: tuple[int, ...], seed: int, offset: int) -> None:
+def test_bits_and_distributions_are_exact(device: Any, shape: tuple[int, ...], seed: int, offset: int) -> None:
     check(device, "random_bits", [seed, offset], shape=shape)
     check(device, "uniform", [seed, offset], ulps=0, shape=shape, dtype=dtypes.float32)
+    check(device, "normal", [seed, offset], ulps=0, shape=shape, dtype=dtypes.float32)
 
 
 def test_normal(device: Any) -> None:
     check(device, "normal", [3, 4], ulps=0, shape=(200001,), dtype=dtypes.float32)
-    (half,), (single,) = (
-        run(device, "normal", [3, 4], shape=(1001,), dtype=d) for d in (dtypes.float16, dtypes.float32)
-    )
-    np.testing.assert_array_equal(half, single.astype(np.float16))
+    (out,) = run(device, "normal", [3, 4], shape=(200001,), dtype=dtypes.float32)
+    assert abs(out.mean()) < 0.01
+    assert abs(out.std() - 1) < 0.01
+    (half,) = run(device, "normal", [3, 4], shape=(1001,), dtype=dtypes.float16)
+    np.testing.assert_array_equal(half, out[:1001].astype(np.float16))
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name
+)
 def test_dropout(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     check(device, "dropout", [rng.uniform(0.5, 2, (33, 70)), 42, 3], dtype, ulps=1, p=0.3)
     check(device, "dropout", [rng.uniform(0.5, 2, (7, 5)), 42, 3], dtype, ulps=1, p=0.3)

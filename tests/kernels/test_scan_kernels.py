@@ -10,6 +10,8 @@ from native_ops import check, run
 
 from polyhal.hal import dtypes
 
+pytestmark = pytest.mark.kernels_of("cumsum", "cumprod")
+
 CASES = [((7,), 0), ((33, 70), 1), ((70, 33), 0), ((2, 50, 33), 1), ((5, 300, 3), 1), ((40_003,), 0), ((300, 17), 0)]
 
 

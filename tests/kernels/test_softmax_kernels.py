@@ -1,4 +1,4 @@
-"""Softmax along any axis of any layout."""
+"""Softmax along any axis of any layout: rows kept in registers, rows read repeatedly, rows in windows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from native_ops import check
 from polyhal.hal import dtypes
 
 DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
-CASES = [((7,), 0), ((1000, 17), 1), ((5, 1025), 1), ((64, 33), 0), ((3, 40, 6), 1), ((2, 5000), 1)]
+CASES = [((7,), 0), ((1000, 17), 1), ((5, 1025), 1), ((64, 33), 0), ((3, 40, 6), 1), ((4, 2, 5, 3), 1), ((2, 5000), 1)]
+LONG = [((300, 384), 1), ((3, 8192), 1), ((1, 40_001), 1), ((5000, 30), 0)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize(("shape", "axis"), CASES)
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype"),
+    [*((*case, dtype) for case in CASES for dtype in DTYPES), *((*case, dtypes.float32) for case in LONG)],
+    ids=str,
+)
 def test_forward_and_backward(device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType) -> None:
     x, g = rng.uniform(-30, 30, shape), rng.uniform(-1, 1, shape)
     check(device, "softmax", [x], dtype, ulps=32, axis=axis)
@@ -30,13 +34,18 @@ def test_forward_and_backward(device: Any, rng: Any, shape: tuple[int, ...], axi
 def test_views(device: Any, rng: Any, axis: int) -> None:
     x = rng.uniform(-4, 4, (6, 40, 8))[::2, :, ::-1].transpose(1, 2, 0)
     check(device, "softmax", [x], axis=axis)
+    check(device, "log_softmax", [rng.uniform(-4, 4, (5, 3, 70))[:, :, 3:67]], axis=axis)
 
 
-def test_special_values(device: Any) -> None:
+@pytest.mark.parametrize("length", [33, 6000, 40_000])
+def test_special_values(device: Any, length: int) -> None:
     inf, nan = np.inf, np.nan
-    x = np.array([[0.0, -inf, 1.0] * 11, [nan] + [0.0] * 32, [inf] + [0.0] * 32, [-inf] * 33])
+    x = np.zeros((5, length))
+    x[0, :-3], x[1, 5], x[2, 0], x[3] = -inf, nan, inf, -inf
     check(device, "softmax", [x], axis=1)
+    check(device, "log_softmax", [x], axis=1)
 
 
 def test_large_logits_do_not_overflow(device: Any, rng: Any) -> None:
     check(device, "softmax", [rng.uniform(-1e4, 1e4, (9, 70))], ulps=16, axis=1)
+    check(device, "log_softmax", [-np.linspace(0, 1e4, 40_000).reshape(1, -1)], axis=1)
