@@ -42,8 +42,9 @@ def test_shapes_and_masks(device: Any, rng: Any, shape: Any, causal: bool, kind:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
-def test_dtypes(device: Any, rng: Any, dtype: dtypes.DType) -> None:
-    check_attention(device, [*draw_attention(rng, (2,), 40, 70, 16, 16), None], dtype, causal=True)
+@pytest.mark.parametrize("features", [16, pytest.param(24, marks=pytest.mark.only_on("opencl"))])
+def test_dtypes(device: Any, rng: Any, dtype: dtypes.DType, features: int) -> None:
+    check_attention(device, [*draw_attention(rng, (2,), 40, 70, features, features), None], dtype, causal=True)
 
 
 @pytest.mark.only_on("opencl")

@@ -25,10 +25,10 @@ DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
 def test_forward_and_backward(
     device: Any, rng: Any, rows: int, classes: int, smoothing: float, dtype: dtypes.DType
 ) -> None:
-    check_cross_entropy(device, rng, rows, classes, smoothing, dtype, device.index_dtype)
+    check_cross_entropy(device, rng, rows, classes, smoothing, dtype, np.int32)
 
 
-@pytest.mark.parametrize("index", [np.int32, np.uint8, np.int16])
+@pytest.mark.parametrize("index", [np.int64, np.uint8, np.int16])
 def test_targets_of_any_integer_type(device: Any, rng: Any, index: type) -> None:
     if not device.stores(dtypes.as_dtype(np.dtype(index))):
         pytest.skip("the device does not store this dtype")

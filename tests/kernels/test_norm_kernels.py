@@ -94,7 +94,7 @@ def test_batch_norm(device: Any, rng: Any, shape: tuple[int, ...], dtype: dtypes
 
 @pytest.mark.kernels_of("batch_norm_relu", "batch_norm_relu_grad")
 @pytest.mark.parametrize(("dtype", "affine"), KINDS, ids=str)
-@pytest.mark.parametrize("shape", IMAGES, ids=str)
+@pytest.mark.parametrize("shape", IMAGES[:-1], ids=str)
 def test_batch_norm_and_relu(device: Any, rng: Any, shape: tuple[int, ...], dtype: dtypes.DType, affine: bool) -> None:
     _check_batch_norm(device, rng, "_relu", shape, dtype, affine)
 

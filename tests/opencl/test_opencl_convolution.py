@@ -1,4 +1,4 @@
-"""Convolution and pooling: strides, padding, dilation, groups, layouts, register files, and Winograd."""
+"""The strategies of convolutions on CPUs: tap planes, implicit products, columns, and Winograd; direct ones on GPUs."""
 
 from __future__ import annotations
 
@@ -320,43 +320,6 @@ def test_choice_of_winograd(device: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not is_faster((64, 64, 5, 5), padding=(2, 2))
     assert not is_faster((64, 1, 3, 3), padding=(1, 1), groups=64)
     assert not is_faster((4096, 4096, 3, 3), padding=(1, 1))
-
-
-def test_channels_last_views(device: Any, rng: Any) -> None:
-    _skip_where_composed(device, (9, 5), 1)
-    image = rng.uniform(-1, 1, (2, 8, 9, 5)).transpose(0, 3, 1, 2)
-    check(device, "conv2d", [image, rng.uniform(-1, 1, (9, 5, 3, 3)), None], ulps=16, **DEFAULTS)
-
-
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
-@pytest.mark.parametrize(
-    ("shape", "kernel", "stride", "padding", "dilation"),
-    [((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 2, 17, 15), (3, 2), (2, 1), (1, 1), (1, 1)),
-     ((2, 3, 4, 22), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 2, 8, 8), (2, 2), (2, 2), (0, 0), (1, 1)),
-     ((3, 1, 4, 16), (2, 2), (2, 2), (0, 0), (1, 1)), ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)),
-     ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1)), ((3, 2, 9, 45), (3, 3), (2, 2), (1, 1), (1, 1)),
-     ((2, 1, 8, 60), (2, 4), (3, 3), (1, 2), (1, 1))],
-)  # fmt: skip
-def test_pooling(
-    device: Any, rng: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, dtype: dtypes.DType
-) -> None:
-    # Few distinct values, so that windows have several largest elements.
-    x = rng.integers(-3, 3, shape).astype(float)
-    common = {"kernel": kernel, "stride": stride, "padding": padding}
-    check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
-    g = rng.integers(-8, 8, OPS["max_pool2d"].reference(x, **common, dilation=dilation).shape).astype(float)
-    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
-    x[0, 0, :3, :3] = -np.inf
-    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
-    x.flat[::5] = np.nan
-    check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
-    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
-    check(device, "max_pool2d_indices", [x], dtype, **common, dilation=dilation)
-    for include in (True, False):
-        check(device, "avg_pool2d", [x], dtype, **common, count_include_pad=include)
-        pooled = OPS["avg_pool2d"].reference(x, **common, count_include_pad=include)
-        slope = rng.uniform(-1, 1, pooled.shape)
-        check(device, "avg_pool2d_grad", [slope], dtype, shape=shape, **common, count_include_pad=include)
 
 
 KINDS = ["planes", "product", "columns", "gpu"]

@@ -1,4 +1,4 @@
-"""Operands beyond the maximum binding size, here 16 KiB, are processed in parts."""
+"""Operands beyond the maximum binding size are processed in parts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from native_harness import Harness
 from native_ops import check, check_cross_entropy, run, upload
+from optimizer_inputs import ADAM, FLAGS
 
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import open_adapter
@@ -69,4 +70,7 @@ def test_reductions(narrow: Harness, rng: Any) -> None:
 
 
 def test_optimizer_steps(found: discovery.WGPUAdapter, rng: Any) -> None:
-    pass
+    device = Harness(open_adapter(found, binding_limit=1 << 16))
+    p, g, m, v = (rng.uniform(0.1, 1, (3, 20011)) for _ in range(4))
+    check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, **{**FLAGS, "count": 1})
+    check(device, "sum_of_squares", [p, g[0]], ulps=16)

@@ -47,6 +47,37 @@ def test_average(device: Any, rng: Any, dtype: dtypes.DType, include: bool, case
     check(device, "avg_pool2d_grad", [g], dtype, ulps=8, shape=x.shape, **params)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 2, 17, 15), (3, 2), (2, 1), (1, 1), (1, 1)),
+     ((2, 3, 4, 22), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 2, 8, 8), (2, 2), (2, 2), (0, 0), (1, 1)),
+     ((3, 1, 4, 16), (2, 2), (2, 2), (0, 0), (1, 1)), ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)),
+     ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1)), ((3, 2, 9, 45), (3, 3), (2, 2), (1, 1), (1, 1)),
+     ((2, 1, 8, 60), (2, 4), (3, 3), (1, 2), (1, 1))],
+)  # fmt: skip
+def test_windows_of_any_shape(
+    device: Any, rng: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, dtype: dtypes.DType
+) -> None:
+    x = rng.integers(-3, 3, shape).astype(float)
+    common = {"kernel": kernel, "stride": stride, "padding": padding}
+    check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
+    g = rng.integers(-8, 8, OPS["max_pool2d"].reference(x, **common, dilation=dilation).shape).astype(float)
+    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
+    x[0, 0, :3, :3] = -np.inf
+    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
+    x.flat[::5] = np.nan
+    check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
+    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
+    check(device, "max_pool2d_indices", [x], dtype, **common, dilation=dilation)
+    for include in (True, False):
+        check(device, "avg_pool2d", [x], dtype, **common, count_include_pad=include)
+        pooled = OPS["avg_pool2d"].reference(x, **common, count_include_pad=include)
+        slope = rng.uniform(-1, 1, pooled.shape)
+        check(device, "avg_pool2d_grad", [slope], dtype, shape=shape, **common, count_include_pad=include)
+
+
 def test_views_dilation_and_special_values(device: Any, rng: Any) -> None:
     x = rng.uniform(-1, 1, (19, 3, 22, 2)).transpose(3, 1, 0, 2)[:, :, ::-1, 1:]
     params: dict[str, Any] = {"kernel": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 2)}
@@ -58,6 +89,7 @@ def test_views_dilation_and_special_values(device: Any, rng: Any) -> None:
     check(device, "max_pool2d_grad", [rng.uniform(-1, 1, _pooled("max_pool2d", x, params).shape), x], **params)
 
 
+@pytest.mark.only_on("wgpu")
 def test_windows_of_more_elements_than_a_loop_has_iterations(device: Any) -> None:
     forced = device.with_quirk(loop_limit=1 << 10)
     params = {"kernel": (20, 60), "stride": (20, 60), "padding": (0, 0), "ceil_mode": False}

@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 from native_ops import check, lower, run, upload
+from optimizer_inputs import ADAM, COUNT, FLAGS, tensors
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined
 
-SHAPES: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 20), (70000,)] * 6
-COUNT = len(SHAPES)
-ADAM = (3, 1e-2, 0.9, 0.999, 1e-8, 0.1)
-FLAGS: dict[str, Any] = {"count": COUNT, "decoupled": True, "amsgrad": False, "counted": False}
 
-
-def tensors(rng: Any, low: float = -1.0) -> list[Any]:
-    return [rng.uniform(low, 1, s) for s in SHAPES]
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> None:
+    xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
+    check(device, "adam_step", xs, dtype, ulps=16, **{**FLAGS, "decoupled": decoupled})
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
