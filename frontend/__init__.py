@@ -11,10 +11,10 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import errors
-from polyhal.hal.checks.bounds import debug, is_debug
 from polyhal.hal.device import Device
 from polyhal.hal.device import Device as device  # noqa: N813  PyTorch's name
 from polyhal.hal.dispatch import on_replay, runtime_scalar
+from polyhal.hal.dispatch.bounds import debug, is_debug
 
 from polyhal.hal.dtypes import (  # isort: skip
     DType, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16,
@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from polyhal.hal.checks.memory_history import record_memory_history
     from polyhal.hal.checks.modes import check
     from polyhal.hal.checks.watchdog import watchdog
+    from polyhal.hal.diagnostics.explain_op import explain
     from polyhal.hal.diagnostics.memory_summary import memory_summary
     from polyhal.hal.diagnostics.profiler import profile
     from polyhal.hal.dtypes import complex64 as cfloat
@@ -130,7 +131,6 @@ if TYPE_CHECKING:
     from polyhal.hal.dtypes import int16 as short
     from polyhal.hal.dtypes import int64 as long
     from polyhal.hal.ops.user_kernels import kernel
-    from polyhal.hal.planning.explain import explain
     from polyhal.interchange import is_same_size, to_dlpack
     from polyhal.linalg.low_rank import pca_lowrank, svd_lowrank
     from polyhal.memory_format import channels_last, channels_last_3d, contiguous_format, preserve_format

@@ -34,7 +34,7 @@ LATER: dict[str, str] = {
     "ctc_loss": "nn.functional.positional",
     "draw_graph": "graphs",
     "dropout": "nn.functional.positional",
-    "explain": "hal.planning.explain",
+    "explain": "hal.diagnostics.explain_op",
     "feature_alpha_dropout": "nn.functional.positional",
     "feature_dropout": "nn.functional.positional",
     "fit": "steps.fit",

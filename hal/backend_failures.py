@@ -26,8 +26,5 @@ def note_backend_failure(error: BaseException, op: str, device: Device) -> None:
 
 
 def _backend(device: Device) -> str:
-    from polyhal.hal.discovery.registry import registry
-
-    name = device.info.backend
-    origin = registry().origins.get(name)
+    name, origin = device.info.backend, device.origin
     return f"{name} of the package {origin}" if origin is not None and origin.distribution else name

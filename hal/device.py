@@ -13,6 +13,9 @@ from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import OutOfMemoryError, UnsupportedDTypeError, message, out_of_memory_in
+from polyhal.hal.execution.executor import default_device
+from polyhal.hal.execution.op_plan import PlanCache
+from polyhal.hal.fork import process_devices
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.memory import last_at_exit  # noqa: F401 (registers itself before anything else does)
 from polyhal.hal.memory.buffer import Buffer
@@ -39,8 +42,8 @@ from polyhal.hal.protocol import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from polyhal.hal.planning.plan import PlanCache
     from polyhal.hal.planning.planner import Planner
+    from polyhal.hal.plugins.entry_points import PluginOrigin
 
 
 _blocks = threading.local()
@@ -61,6 +64,8 @@ class Device:
     imports: HostImports | None
     """Host memory of others, where the backend can use it."""
     name: str
+    origin: PluginOrigin | None
+    """Entry point and package of the backend; None for a backend that the program itself opened."""
     plans: PlanCache
     planner: Planner
     pool: Pool
@@ -99,15 +104,14 @@ class Device:
         return registry().open(None)
 
     @classmethod
-    def opened(cls, name: str, backend: ComputeBackend) -> Device:
-        """Wrap an opened backend; for the registry, and for tests with backends of their own."""
-        from polyhal.hal.discovery.fork import process_devices
-        from polyhal.hal.planning.plan import PlanCache
+    def opened(cls, name: str, backend: ComputeBackend, origin: PluginOrigin | None = None) -> Device:
+        """Wrap an opened backend; for the registry, which passes the plug-in, and for tests with backends of their own."""
         from polyhal.hal.planning.planner import Planner
 
         self = object.__new__(cls)
         self.name = name
         self.backend = backend
+        self.origin = origin
         self.features = features_of(backend)
         self._flushing_backend = backend if isinstance(backend, SupportsFlush) else None
         self._losing_backend = backend if isinstance(backend, SupportsLossDetection) else None
@@ -277,8 +281,6 @@ class Device:
 
     def __enter__(self) -> Device:
         """Make the device the default of this thread inside a `with` block."""
-        from polyhal.hal.dispatch import default_device
-
         block = default_device(self)
         block.__enter__()
         _blocks.entered = [*getattr(_blocks, "entered", ()), block]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.command_buffers import BindingSlot, RecordedLaunch
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref
 
 

@@ -65,8 +65,7 @@ def _op_problem(kernel: KernelObject, inputs: Sequence[Any], outs: Sequence[np.n
 
 def _member_problem(kernel: KernelObject, inputs: Sequence[Any], outs: Sequence[np.ndarray]) -> str:
     """Compare a function of the contract with itself in float64."""
-    from polyhal.hal.testing.kit.failures import ResultError
-    from polyhal.hal.testing.kit.tolerances import Bound, check_close
+    from polyhal.hal.reference.tolerances import Bound, ResultError, check_close
 
     got, dtype = outs[0], as_dtype(outs[0].dtype)
     expected = _computed(kernel, inputs, got)

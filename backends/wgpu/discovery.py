@@ -13,8 +13,8 @@ from typing import Any
 
 from polyhal.backends.wgpu import native
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.hal.plugins.software_renderers import is_software_renderer
 from polyhal.hal.settings import env
 
 _MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"

@@ -20,10 +20,10 @@ from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.benchmark import BenchmarkTimes
 from polyhal.hal.discovery.benchmark_cache import BenchmarkCache
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
 from polyhal.hal.kernels.tuning import TunedChoice
+from polyhal.hal.plugins.probing import Candidate
 from polyhal.training import Corpus, RunFolder
 from polyhal.training.metrics import MetricsRow
 

@@ -10,8 +10,8 @@ from polyhal.autograd.hooks import Hook
 from polyhal.autograd.ownership import share
 from polyhal.autograd.saved_copies import copy_before_write
 from polyhal.hal import dispatch
-from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.execution.location import UNKNOWN, SourceLocation
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.gradient_rule import DECOMPOSED, NOTHING
 from polyhal.hal.ops.opdef import OpDef

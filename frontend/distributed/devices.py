@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from polyhal.default_device import set_default_device
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.discovery import ranking
-from polyhal.hal.discovery.probing import hardware_type
 from polyhal.hal.discovery.registry import registry
+from polyhal.hal.plugins.probing import hardware_type
 from polyhal.hal.settings import env
 
 

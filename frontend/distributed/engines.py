@@ -9,10 +9,10 @@ from importlib.metadata import EntryPoint
 
 from polyhal.distributed.environment import started_by_mpi
 from polyhal.hal.collectives.process_group import ProcessGroup, ProcessGroupError, ProcessGroupSpec
-from polyhal.hal.discovery import plugins, probing
-from polyhal.hal.discovery.plugins import Failure, PluginError
 from polyhal.hal.errors import message
 from polyhal.hal.hookspecs import PROCESS_GROUPS_GROUP
+from polyhal.hal.plugins import entry_points, probing
+from polyhal.hal.plugins.entry_points import Failure, PluginError
 from polyhal.hal.settings import env
 
 _OURS = (
@@ -28,19 +28,19 @@ class Engines:
         self.specs = {spec.name: spec for spec in _OURS}
         self.failures: list[Failure] = []
         """Entry points that cannot be used, with reasons."""
-        for point in plugins.installed(PROCESS_GROUPS_GROUP) if points is None else points:
+        for point in entry_points.installed(PROCESS_GROUPS_GROUP) if points is None else points:
             self._load(point)
 
     def _load(self, point: EntryPoint) -> None:
         if point.name in env.disabled_backends():
             self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
             return
-        source = f"entry point {plugins.origin(point).point}"
+        source = f"entry point {entry_points.origin(point).point}"
         try:
-            for spec in plugins.load(point, plugins.PROCESS_GROUP_HOOK):
+            for spec in entry_points.load(point, entry_points.PROCESS_GROUP_HOOK):
                 self._add(spec)
         except PluginError as error:
-            self.failures.append(plugins.failure(source, error))
+            self.failures.append(entry_points.failure(source, error))
 
     def _add(self, spec: object) -> None:
         if not isinstance(spec, ProcessGroupSpec):

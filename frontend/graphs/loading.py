@@ -11,11 +11,11 @@ import numpy as np
 from polyhal.graphs.saving import FORMAT, SCHEMA
 from polyhal.hal import dispatch
 from polyhal.hal.capture.result import CapturedGraph, InputSource, StepInput
-from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.capture.scalar_records import replay_actions, restore
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeError, message
+from polyhal.hal.execution.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent

@@ -18,13 +18,14 @@ from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import KernelBuildError
+from polyhal.hal.plugins.entry_points import describe
+from polyhal.hal.reference.tolerances import ResultError
 from polyhal.hal.testing.certification.run_record import ANY, RunRecord
 from polyhal.hal.testing.certification.runner import run_case, select_cases
 from polyhal.hal.testing.kit.cases import Case
-from polyhal.hal.testing.kit.failures import ResultError, failed_call, one_line
+from polyhal.hal.testing.kit.failures import failed_call, one_line
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.reports import workloads

@@ -12,7 +12,7 @@ import numpy as np
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.probing import hardware_type
+from polyhal.hal.plugins.probing import hardware_type
 from polyhal.reports.machine_report import SpeedFigure
 
 _CALLS = 50

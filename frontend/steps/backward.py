@@ -20,8 +20,8 @@ from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.absent_gradients import without_absent
 from polyhal.hal.capture.result import CapturedGraph, StepInput
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.layout import contiguous
 from polyhal.hal.memory.buffer import Buffer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.steps.given import GivenTensor, NewLeaf, given
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.user_line import user_position
+from polyhal.hal.execution.user_line import user_position
 from polyhal.hal.settings import env
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME

@@ -15,10 +15,10 @@ import torch
 
 from polyhal.complex_tensor import ComplexTensor
 from polyhal.hal import dispatch, dtypes
-from polyhal.hal.checks.bounds import is_debug
-from polyhal.hal.checks.poison import poison
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.bounds import is_debug
 from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.dispatch.poison import poison
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent, is_dense

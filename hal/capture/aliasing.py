@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.capture.incremental_graph import IncrementalGraph
 from polyhal.hal.capture.result import StepInput
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dispatch.operands import NUMBERS
 from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.execution.user_line import user_line
 from polyhal.hal.ir.graph import CapturedConstant, Operand, Value
 from polyhal.hal.layout import Ref, Spec, contiguous, extent
 from polyhal.hal.memory.buffer import Buffer

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
 from polyhal.hal.capture.result import InputSource, StepInput
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef

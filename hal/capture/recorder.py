@@ -18,12 +18,12 @@ from polyhal.hal.capture.incremental_graph import IncrementalGraph
 from polyhal.hal.capture.leaves import LeafTable
 from polyhal.hal.capture.replay_log import RECORDED_SEED, ReplayLog, UndoableAction
 from polyhal.hal.capture.result import CapturedGraph, StepInput
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
-from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array, RandomSource, TapeNode
 from polyhal.hal.dispatch.number_range import require_operands_fit
 from polyhal.hal.errors import CaptureError, ShapeError, message
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.execution.user_line import user_line
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
 
-from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.dispatch import RandomSource
+from polyhal.hal.execution.runtime_scalars import RandomStream, RuntimeScalar
 
 RECORDED_SEED = -1
 """Seed of states that are positions in a recording."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.capture.gradients import LeafGradient
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.dispatch.operands import NUMBERS
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.layout import Spec
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from polyhal.hal.capture.runtime_scalars import (
+from polyhal.hal.capture.scopes import unique_name
+from polyhal.hal.errors import CorruptFileError, message
+from polyhal.hal.execution.runtime_scalars import (
     OPERATIONS,
     DerivedScalar,
     RandomScalar,
@@ -13,8 +15,6 @@ from polyhal.hal.capture.runtime_scalars import (
     RuntimeScalar,
     apply_operation,
 )
-from polyhal.hal.capture.scopes import unique_name
-from polyhal.hal.errors import CorruptFileError, message
 
 _KINDS = (bool, int, float)
 

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from polyhal.hal.capture.result import UNNAMED, InputSource, StepInput
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar, describe_scalar
 from polyhal.hal.dispatch import TapeNode
-from polyhal.hal.dispatch.location import SourceLocation
+from polyhal.hal.execution.location import SourceLocation
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar, describe_scalar
 
 
 class _Position(threading.local):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.errors import NonFiniteError, message
 from polyhal.hal.layout import Ref
 
@@ -35,7 +35,7 @@ class FiniteCheck:
         meant = _writes_infinity((call.inputs, tuple(call.params.values()))) or any(map(self._is_meant, refs))
         yield
         for out in call.outputs:
-            if out.dtype.kind != "float" or not out.size or call.is_undefined:
+            if out.dtype.kind != "float" or not out.size or call.op.is_undefined:
                 continue
             values = call.device.download(out)
             wide = _wide(values)

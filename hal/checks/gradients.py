@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.checks.finite import extent_in_bytes
-from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref
 from polyhal.hal.memory.buffer import TAKEN
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
-    from polyhal.hal.dispatch.executor import Array, TapeNode
+    from polyhal.hal.execution.executor import Array, TapeNode
     from polyhal.hal.memory.buffer import Buffer
 
 _FIX = "do not change the gradients that hooks and custom functions receive; return new tensors"

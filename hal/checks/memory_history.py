@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from polyhal.hal import dispatch
 from polyhal.hal.checks.modes import observing
-from polyhal.hal.checks.observer import ObservedCall
 from polyhal.hal.checks.scoped import scoped
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.execution.location import SourceLocation
 
 ELSEWHERE = "(copies from the host, and captured steps)"
 """Label of memory that is not a separate block written by an observed op."""
@@ -59,8 +60,6 @@ def record_memory_history() -> Iterator[None]:
     Ops of all threads are recorded; modules are only named in this thread. Captured steps run call by call inside the
     block. Raises CaptureError while a step is recorded.
     """
-    from polyhal.hal import dispatch
-
     dispatch.thread.executor.require_execution(
         "record_memory_history", "memory is only planned while a step is recorded", fix="use step.memory_report"
     )

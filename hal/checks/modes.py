@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from polyhal.hal import dispatch
-from polyhal.hal.checks.bounds import BOUNDS
 from polyhal.hal.checks.finite import FiniteCheck
 from polyhal.hal.checks.gradients import GradientCheck
-from polyhal.hal.checks.observer import Observer
 from polyhal.hal.checks.reference import ReferenceCheck
 from polyhal.hal.checks.scoped import ScopedExecutor, scoped
 from polyhal.hal.checks.watchdog import started
+from polyhal.hal.dispatch.bounds import BOUNDS
+from polyhal.hal.dispatch.observer import Observer
 from polyhal.hal.errors import message
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.checks.observer import ObservedCall
 from polyhal.hal.checks.reference import comparable, deviation_of
 from polyhal.hal.checks.scoped import ScopedExecutor
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.layout import Ref
 
 _SAMPLED = 256
@@ -88,7 +88,7 @@ class OpRecorder:
         values = call.values()
         yield
         # Uninitialized elements differ from run to run.
-        results = tuple(map(np.zeros_like, call.results())) if call.is_undefined else call.results()
+        results = tuple(map(np.zeros_like, call.results())) if call.op.is_undefined else call.results()
         deviation = deviation_of(call, values, results) if self._references and comparable(call) else None
         self._emit(
             OpExecution(

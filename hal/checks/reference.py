@@ -1,6 +1,6 @@
 """Check `reference`: every result is compared with the op's NumPy reference in float64.
 
-The bound is the conformance kit's, derived per op (see `hal/testing/kit/tolerances.py`) for inputs like the op's
+The bound is the conformance kit's, derived per op (see `hal/reference/tolerances.py`) for inputs like the op's
 samples. Other inputs may make the op ill-conditioned, so a result outside the bound is also compared with NumPy's
 result in the device's precision. The device is at fault if its error exceeds NumPy's by a factor that allows for a
 different order of operations.
@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import WrongResultError, message
+from polyhal.hal.ops.samples import Sample
 from polyhal.hal.ops.traits import Trait
+from polyhal.hal.reference.op_calls import ExpectedResults, OpCall, evaluate, expected_results
+from polyhal.hal.reference.tolerances import FloatErrors, float_errors
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.layout import Ref
     from polyhal.hal.ops.opdef import OpDef
-    from polyhal.hal.testing.kit.op_calls import ExpectedResults, OpCall
-    from polyhal.hal.testing.kit.tolerances import FloatErrors
 
 _LENIENCE = 16.0
 """Maximum error of a device relative to NumPy's error in the same precision."""
@@ -69,10 +72,19 @@ class ReferenceCheck:
                 )
             )  # fmt: skip
 
+    @contextmanager
+    def observe_copy(self, device: Device, source: Ref, target: Ref) -> Iterator[None]:
+        """Compare the bytes of a copied result with its source."""
+        expected = device.download(source)
+        yield
+        if device.download(target).tobytes() != expected.tobytes():
+            problem = f"the copy of a result, {target.spec}, differs from its source"
+            raise WrongResultError(message("copy", problem, fix="run `polyhal verify`", device=device))
+
 
 def comparable(call: ObservedCall) -> bool:
     """Return whether the reference determines the results."""
-    if Trait.CROSS_DEVICE in call.op.traits or call.is_undefined or not any(o.size for o in call.outputs):
+    if Trait.CROSS_DEVICE in call.op.traits or call.op.is_undefined or not any(o.size for o in call.outputs):
         return False
     # The user allowed rounding of operands, with a device-dependent error.
     return not ("precision" in call.op.settings and settings.precision == "medium")
@@ -87,9 +99,6 @@ def deviation(
     op: OpDef, params: dict[str, Any], values: tuple[Any, ...], results: tuple[np.ndarray, ...]
 ) -> Deviation | None:
     """Return the deviation of an op's results, given the values of its inputs; None if they are within the bound."""
-    from polyhal.hal.ops.samples import Sample
-    from polyhal.hal.testing.kit.op_calls import OpCall, expected_results
-
     checked = OpCall(op, values, params, Sample(values), 0)
     expected = expected_results(checked)
     names = op.schema.outputs
@@ -102,8 +111,6 @@ def deviation(
 
 
 def _errors(got: np.ndarray, expected: ExpectedResults, i: int) -> FloatErrors:
-    from polyhal.hal.testing.kit.tolerances import float_errors
-
     return float_errors(got, expected.values[i], as_dtype(got.dtype), expected.bounds[i])
 
 
@@ -122,8 +129,6 @@ def _excess(got: np.ndarray, expected: ExpectedResults, i: int) -> np.ndarray:
 
 def _ill_conditioned(call: OpCall, expected: ExpectedResults, i: int, excess: float) -> bool:
     """Return whether NumPy in the device's precision has a similar error, so that the inputs are the cause."""
-    from polyhal.hal.testing.kit.op_calls import evaluate
-
     if not as_dtype(expected.values[i].dtype).is_floating_point or not np.isfinite(excess):
         return False
     narrow = tuple(_narrowed(v) for v in call.values)

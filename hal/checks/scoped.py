@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.capture.scopes import ModuleScopes
-from polyhal.hal.dispatch.executor import Executor, TapeNode, thread
-from polyhal.hal.dispatch.forwarding import ForwardingExecutor
+from polyhal.hal.execution.executor import Executor, TapeNode, thread
+from polyhal.hal.execution.forwarding import ForwardingExecutor
 
 if TYPE_CHECKING:
-    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.execution.location import SourceLocation
 
 
 class _ThreadScopes(threading.local):

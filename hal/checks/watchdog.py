@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.errors import message
 from polyhal.hal.protocol import Event
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.execution.location import SourceLocation
 
 _LOOKS = 8
 """Polls of the thread within the time limit of a kernel."""

@@ -1,1 +1,1 @@
-"""Collectives among devices of one or several processes."""
+"""The contract of collectives: their description, communicators and process groups."""

@@ -20,15 +20,15 @@ from typing import Any
 
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.selftest import SelfTest, self_test
-from polyhal.hal.discovery.op_plugins import op_plugins
-from polyhal.hal.discovery.plugins import Failure, describe, fix
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.kernels.certified_units import HasUnits
+from polyhal.hal.op_plugins import op_plugins
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning import quarantine
+from polyhal.hal.plugins.entry_points import Failure, describe, fix
+from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.settings import env
 
 _PAGE = "docs/troubleshooting.md"

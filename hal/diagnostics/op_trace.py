@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from polyhal.hal.checks.observer import ObservedCall
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.location import SourceLocation
+from polyhal.hal.dispatch.observer import ObservedCall
+from polyhal.hal.execution.location import SourceLocation
 from polyhal.hal.layout import Ref
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import SupportsProfiling

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.host_work import HOST_WORK, HostCalls
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.host_work import HOST_WORK, HostCalls
 from polyhal.hal.protocol import SupportsProfiling
 
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, float32
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.plugins.entry_points import describe
 
 _TOLERANCE = 1e-4
 _SIZE = 256

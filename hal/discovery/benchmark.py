@@ -18,13 +18,13 @@ import numpy as np
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.plugins import describe
-from polyhal.hal.discovery.probing import Candidate, hardware_type
-from polyhal.hal.discovery.python_process import NoPythonError, command, environment
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import BackendError, PolyhalError
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.plugins.entry_points import describe
+from polyhal.hal.plugins.probing import Candidate, hardware_type
+from polyhal.hal.plugins.python_process import NoPythonError, command, environment
 
 VERSION = 2
 """Version of the workload, incremented with each change, so that results of different versions are not compared."""

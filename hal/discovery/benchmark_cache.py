@@ -26,9 +26,9 @@ from pathlib import Path
 
 from polyhal.hal.discovery import processor
 from polyhal.hal.discovery.benchmark import VERSION, BenchmarkTimes, BenchmarkUnavailableError, run_in_subprocess
-from polyhal.hal.discovery.plugins import UNKNOWN, PluginOrigin, describe
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.plugins.entry_points import UNKNOWN, PluginOrigin, describe
+from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.settings import env, json_store, trust
 from polyhal.hal.settings.file_lock import FileLock
 

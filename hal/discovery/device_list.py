@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.probing import hardware_type, resolve
 from polyhal.hal.discovery.ranking import group_by_card
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.hal.plugins.probing import hardware_type, resolve
 
 _EVERY = re.compile(r"(?P<kind>[^:*,]+)\*(?P<count>\d*)")
 _OPTION = re.compile(r"\w+=")

@@ -12,7 +12,7 @@ from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.discovery.benchmark_cache import MARGIN, BenchmarkCache, BenchmarkResult
-from polyhal.hal.discovery.probing import Candidate, hardware_type
+from polyhal.hal.plugins.probing import Candidate, hardware_type
 
 _FILLER_WORDS = frozenset({"corporation", "corp", "inc", "ltd", "co", "graphics", "gpu"})
 """Words that only some drivers add to a card's name."""

@@ -14,16 +14,17 @@ from importlib.metadata import EntryPoint
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.discovery import plugins, probing, ranking
+from polyhal.hal.discovery import ranking
 from polyhal.hal.discovery.benchmark_cache import BenchmarkCache, RunBenchmark
-from polyhal.hal.discovery.fork import process_devices
-from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
-from polyhal.hal.discovery.probing import Candidate
-from polyhal.hal.discovery.trial import TrialOutcome
-from polyhal.hal.discovery.trial_cache import Plugin, TrialCache, can_store
 from polyhal.hal.discovery.validation import validate_backend
 from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.hal.fork import process_devices
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.plugins import entry_points, probing
+from polyhal.hal.plugins.entry_points import UNKNOWN, Failure, PluginError, PluginOrigin, describe
+from polyhal.hal.plugins.probing import Candidate
+from polyhal.hal.plugins.trial import TrialOutcome
+from polyhal.hal.plugins.trial_cache import Plugin, TrialCache, can_store
 from polyhal.hal.protocol import ComputeBackend
 from polyhal.hal.settings import env
 from polyhal.hal.settings.log import logger
@@ -34,7 +35,7 @@ _SYNONYMS: dict[str, tuple[DeviceType, ...]] = {
     "cpu": (DeviceType.CPU,),
     "gpu": (DeviceType.GPU, DeviceType.INTEGRATED_GPU),
 }
-"""Names of the best device of a type, on any backend; `plugins.RESERVED` lists them too."""
+"""Names of the best device of a type, on any backend; `entry_points.RESERVED` lists them too."""
 
 _FOREIGN = {"cuda": "gpu", "mps": "gpu", "rocm": "gpu", "xpu": "gpu"}
 """Names from other frameworks, and the name to suggest."""
@@ -66,8 +67,8 @@ class Registry:
         self._points: dict[str, EntryPoint] = {}
         self._untrusted: dict[str, dict[str, str]] = {}
         """Problems of devices that ended or blocked their trial, by backend and selector."""
-        found = plugins.installed(ENTRY_POINT_GROUP) if points is None else points
-        foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
+        found = entry_points.installed(ENTRY_POINT_GROUP) if points is None else points
+        foreign = [p for p in found if not entry_points.is_ours(p) and p.name not in env.disabled_backends()]
         outcomes = self.trials.outcomes([Plugin(p) for p in foreign]) if foreign else []
         problems = {p: v for p, v in zip(foreign, outcomes, strict=True) if v.problem}
         for point in found:
@@ -76,7 +77,7 @@ class Registry:
 
     def _load(self, point: EntryPoint, outcome: TrialOutcome | None) -> None:
         """Register the backends of an entry point, and record its failures. `outcome` is the problem of its trial."""
-        origin = plugins.origin(point)
+        origin = entry_points.origin(point)
         source = f"entry point {origin.point}"
         if point.name in env.disabled_backends():
             self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
@@ -85,9 +86,9 @@ class Registry:
             self.failures.append(Failure(source, _of_package(origin, outcome.problem), outcome.fix, unexpected=True))
             return
         try:
-            specs = plugins.load(point)
+            specs = entry_points.load(point)
         except PluginError as error:
-            self.failures.append(plugins.failure(source, error))
+            self.failures.append(entry_points.failure(source, error))
             return
         for spec in specs:
             try:
@@ -104,7 +105,7 @@ class Registry:
         Raises PluginError, a ValueError, for a malformed spec, a name that is taken or an unsupported api_version. An
         alias that is taken is recorded and ignored.
         """
-        plugins.validate_spec(spec)
+        entry_points.validate_spec(spec)
         if spec.name in env.disabled_backends():
             self.failures.append(Failure(spec.name, "disabled by POLYHAL_DISABLE"))
             return
@@ -167,7 +168,7 @@ class Registry:
     def remedy(self, name: str) -> str:
         """Return the fix for a failure of a plug-in without one, which names its package; empty for built-in backends."""
         point, origin = self._points.get(name), self.origins[name]
-        is_foreign = origin.distribution and not (point is not None and plugins.is_ours(point))
+        is_foreign = origin.distribution and not (point is not None and entry_points.is_ours(point))
         return f"update or uninstall {origin.distribution}" if is_foreign else ""
 
     def _try(self, names: Sequence[str]) -> dict[str, TrialOutcome]:
@@ -175,7 +176,7 @@ class Registry:
         tried = []
         for name in names:
             spec, point = self.backends[name], self._points.get(name)
-            if point is None or (plugins.is_ours(point) and not (spec.environment and can_store())):
+            if point is None or (entry_points.is_ours(point) and not (spec.environment and can_store())):
                 continue
             tried.append(Plugin(point, name, tuple(spec.environment)))
         outcomes = self.trials.outcomes(tried) if tried else []
@@ -304,7 +305,7 @@ class Registry:
                 return self._create(candidate)
             except DeviceUnavailableError as error:
                 cause = error.__cause__ or error
-                self.failures.append(plugins.failure(candidate.name, cause))
+                self.failures.append(entry_points.failure(candidate.name, cause))
                 self._log_failures(-1)
         raise self._unavailable(name, "none could be opened" if candidate else "none was found")
 
@@ -316,7 +317,7 @@ class Registry:
             if not spec.hidden and (refusal := process_devices().refusal(spec.name)):
                 raise self._unavailable(name, refusal)
             if problem := self._untrusted.get(spec.name, {}).get(selector):
-                fix = plugins.crash_fix(f"POLYHAL_DISABLE={spec.name}")
+                fix = entry_points.crash_fix(f"POLYHAL_DISABLE={spec.name}")
                 error = PluginError(_of_package(self.origins[spec.name], problem), fix)
                 raise self._unavailable(name, describe(error)) from error
             try:
@@ -328,7 +329,7 @@ class Registry:
                 raise self._unavailable(name, describe(error)) from error
             canonical = probing.canonical_name(spec, backend.info)
             if canonical not in self._open:
-                self._open[canonical] = Device.opened(canonical, backend)
+                self._open[canonical] = Device.opened(canonical, backend, self.origins[spec.name])
                 _LOG.info("device %s is open: %s, %s", canonical, backend.info.name, backend.info.driver)
             self._open[name] = self._open[canonical]
         return self._open[name]

@@ -8,10 +8,10 @@ from dataclasses import fields
 from typing import Any
 
 from polyhal.hal.capabilities import Capabilities, Limits
-from polyhal.hal.discovery.plugins import PluginError
-from polyhal.hal.discovery.probing import invalid_field
 from polyhal.hal.dtypes import DType
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.plugins.entry_points import PluginError
+from polyhal.hal.plugins.probing import invalid_field
 from polyhal.hal.protocol import PROTOCOLS, ComputeBackend
 
 

@@ -2,7 +2,19 @@
 
 from polyhal.hal.dispatch.complex_calls import apply_complex, is_complex, is_complex_call
 from polyhal.hal.dispatch.eager import EAGER, EagerExecutor
-from polyhal.hal.dispatch.executor import (
+from polyhal.hal.dispatch.inplace import OVERLAPPING, SEPARATE
+from polyhal.hal.dispatch.operands import (
+    admitted,
+    freeze,
+    infer,
+    inference_spec,
+    input_spec,
+    scalar_dtype,
+    target_device,
+    unsupported_dtype,
+)
+from polyhal.hal.dispatch.plans import make_plan, plan_key
+from polyhal.hal.execution.executor import (
     Array,
     CheckpointRegion,
     Executor,
@@ -21,20 +33,8 @@ from polyhal.hal.dispatch.executor import (
     structure,
     thread,
 )
-from polyhal.hal.dispatch.forwarding import ForwardingExecutor
-from polyhal.hal.dispatch.frontend import frontend
-from polyhal.hal.dispatch.inplace import OVERLAPPING, SEPARATE
-from polyhal.hal.dispatch.operands import (
-    admitted,
-    freeze,
-    infer,
-    inference_spec,
-    input_spec,
-    scalar_dtype,
-    target_device,
-    unsupported_dtype,
-)
-from polyhal.hal.dispatch.plans import make_plan, plan_key
+from polyhal.hal.execution.forwarding import ForwardingExecutor
+from polyhal.hal.execution.frontend import frontend
 
 __all__ = [
     "EAGER",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.dispatch.frontend import frontend
+from polyhal.hal.execution.frontend import frontend
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.settings.log import logger
@@ -12,8 +12,8 @@ from polyhal.hal.settings.log import logger
 if TYPE_CHECKING:
     from polyhal.hal.collectives.collective import Collective
     from polyhal.hal.collectives.communicator import Communicator
-    from polyhal.hal.dispatch.executor import Array
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.execution.executor import Array
 
 _LOG = logger("collectives")
 

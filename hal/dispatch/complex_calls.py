@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.dispatch.executor import Executor, executing
 from polyhal.hal.dtypes import COMPLEX, DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
+from polyhal.hal.execution.executor import Executor, executing
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.dispatch.collectives import run_collective
 from polyhal.hal.dispatch.complex_calls import apply_complex, is_complex_call
-from polyhal.hal.dispatch.executor import Array, RandomSource, TapeNode, set_default_executor, thread
-from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dispatch.inplace import write_into
 from polyhal.hal.dispatch.operands import NUMBERS, admitted, arg, freeze, mismatch
 from polyhal.hal.dispatch.plans import make_plan
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
+from polyhal.hal.execution.executor import Array, RandomSource, TapeNode, set_default_executor, thread
+from polyhal.hal.execution.frontend import frontend
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.overlap import share_elements
 from polyhal.hal.settings.state import settings

@@ -8,8 +8,8 @@ from polyhal.hal.errors import NumberRangeError, message
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.execution.op_plan import OpPlan
     from polyhal.hal.ops.opdef import OpDef
-    from polyhal.hal.planning.plan import OpPlan
 
 _LEAST, _END = -(1 << 63), 1 << 64
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.checks.bounds import check_range
-from polyhal.hal.checks.observer import ObservedCall, run_observed
-from polyhal.hal.dispatch.executor import thread
-from polyhal.hal.dispatch.forwarding import ForwardingExecutor
-from polyhal.hal.dispatch.location import SourceLocation
-from polyhal.hal.planning.plan import OpPlan
+from polyhal.hal.dispatch.bounds import check_range
+from polyhal.hal.dispatch.observer import ObservedCall, run_observed
+from polyhal.hal.execution.executor import thread
+from polyhal.hal.execution.forwarding import ForwardingExecutor
+from polyhal.hal.execution.location import SourceLocation
+from polyhal.hal.execution.op_plan import OpPlan
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.executor import thread
-from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import (
     DeviceLostError,
@@ -20,6 +18,8 @@ from polyhal.hal.errors import (
     UnsupportedDTypeError,
     message,
 )
+from polyhal.hal.execution.executor import thread
+from polyhal.hal.execution.frontend import frontend
 from polyhal.hal.layout import ScalarSpec
 from polyhal.hal.protocol import InputSpec
 

@@ -13,8 +13,8 @@ from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.execution.op_plan import OpPlan
     from polyhal.hal.ops.opdef import OpDef
-    from polyhal.hal.planning.plan import OpPlan
 
 _LOG = logger("dispatch")
 

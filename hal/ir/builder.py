@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.discovery.op_plugins import declared
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.ir.graph import Graph, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import Spec
+from polyhal.hal.op_plugins import declared
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec
 

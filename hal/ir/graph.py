@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
-from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.dtypes import DType
+from polyhal.hal.execution.location import UNKNOWN, SourceLocation
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.traits import Trait

@@ -20,8 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from polyhal.hal.discovery.python_process import command, environment, has_python
 from polyhal.hal.kernels.prebuild import BuildClaims
+from polyhal.hal.plugins.python_process import command, environment, has_python
 from polyhal.hal.settings import env
 from polyhal.hal.settings.file_lock import FileLock
 

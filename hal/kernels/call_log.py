@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.discovery.fingerprint import model_key
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError
+from polyhal.hal.fingerprint import model_key
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.protocol import Declined, InputSpec

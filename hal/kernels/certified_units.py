@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.discovery.fingerprint import model, model_key
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
+from polyhal.hal.fingerprint import model, model_key
 from polyhal.hal.settings import env, json_store
 
 _SCHEMA = 2

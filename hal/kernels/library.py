@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.discovery.fingerprint import model, model_key
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.fingerprint import model, model_key
 from polyhal.hal.settings import env, json_store
 from polyhal.hal.settings.trust import read_regular
 

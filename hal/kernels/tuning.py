@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.discovery.fingerprint import model, model_key
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedOpError, message
+from polyhal.hal.fingerprint import model, model_key
 from polyhal.hal.settings import env, json_store
 
 if TYPE_CHECKING:

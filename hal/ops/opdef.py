@@ -150,6 +150,11 @@ class OpDef:
         self.call.__returns__ = self.returns
 
     @property
+    def is_undefined(self) -> bool:
+        """True if the elements of the results are uninitialized."""
+        return Trait.UNDEFINED in self.traits
+
+    @property
     def returns(self) -> Returns:
         """Declaration of the memory of the result."""
         if self.view is None:

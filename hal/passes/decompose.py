@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.checks.bounds import is_debug
+from polyhal.hal.dispatch.bounds import is_debug
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.ir.trace import trace

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.execution.op_plan import launch_run
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.lowering import CoreCall, CoreInput, CoreMember
-from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Declined, Handle, InputSpec, SimpleLaunch

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.execution.op_plan import Run
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyhal.hal.dispatch.host_work import HOST_WORK, check_policy, warn_of_host_work
+from polyhal.hal.execution.op_plan import Run
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.ops.lowering import HostConstant, OnHost
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.host_work import HOST_WORK, check_policy, warn_of_host_work
-from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import ComputeBackend

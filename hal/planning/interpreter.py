@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polyhal.hal.execution.op_plan import Run
 from polyhal.hal.ir.graph import Graph, Operand, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.planning.plan import Run
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.errors import BackendError, KernelBuildError, message
+from polyhal.hal.execution.op_plan import launch_run
 from polyhal.hal.ops.opdef import PartOfCall
 from polyhal.hal.ops.schema import first_tensor
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.dispatch.host_work import warn_at_user
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.execution.op_plan import OpPlan, Run
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, OnHost, Regions, SourceKernel, Strategy
@@ -26,9 +28,7 @@ from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.core_member import core_member
 from polyhal.hal.planning.decompose import decomposed
 from polyhal.hal.planning.host import declared_on_host, empty_inputs, host_constant, host_reference
-from polyhal.hal.planning.host_work import warn_at_user
 from polyhal.hal.planning.native import native_kernel
-from polyhal.hal.planning.plan import OpPlan, Run
 from polyhal.hal.planning.quarantine import Quarantine, load
 from polyhal.hal.planning.regions import output_regions
 from polyhal.hal.planning.request import Request, Resolved

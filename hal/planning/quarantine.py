@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.discovery.fingerprint import Fingerprint, device_key, fingerprint
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
+from polyhal.hal.fingerprint import Fingerprint, device_key, fingerprint
 from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.settings import env, json_store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.capture.runtime_scalars import DerivedScalar, RuntimeScalar
+from polyhal.hal.execution.op_plan import launch_run
+from polyhal.hal.execution.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.layout import Ref, Spec, View, place
 from polyhal.hal.ops.lowering import OutputRegion, Regions
-from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import ComputeBackend, Number, SimpleLaunch

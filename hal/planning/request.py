@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from polyhal.hal.execution.op_plan import Run
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.schema import Specs
-from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.resolution import Resolution
 from polyhal.hal.protocol import Launch
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from polyhal.hal.errors import BackendError, UnsupportedOpError, message
+from polyhal.hal.execution.op_plan import launch_run
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.schema import Params, Specs, tensors
-from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, SupportsUserKernels

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal.capture.runtime_scalars import current_values
+from polyhal.hal.execution.runtime_scalars import current_values
 from polyhal.hal.ir.graph import Graph, Node, Value
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.peer_copies import copy_from_peer

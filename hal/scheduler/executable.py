@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dispatch
 from polyhal.hal.capture.replay_log import replay
 from polyhal.hal.capture.result import CapturedGraph, StepInput
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.checks.bounds import is_debug
 from polyhal.hal.dispatch import Array
+from polyhal.hal.dispatch.bounds import is_debug
+from polyhal.hal.dispatch.observer import run_observed_copy
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant, Value
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.buffer import Buffer
@@ -27,7 +28,7 @@ from polyhal.hal.scheduler.bindings import Rebindable, ResultMemory
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.device_workers import DeviceWorkers, WorkerSpan
 from polyhal.hal.scheduler.live_outs import LiveOut, copied
-from polyhal.hal.scheduler.observed import observed_call, observed_copy
+from polyhal.hal.scheduler.observed import observed_call
 from polyhal.hal.scheduler.outputs import FinalCopies, OutputPlacer, records
 from polyhal.hal.scheduler.partitions import BoundCall, Partition, partitioned, run_in_turn
 from polyhal.hal.scheduler.placement import Placement, placement
@@ -196,7 +197,7 @@ class Executable:
                 workspace = [self._locations[Owner("call", k, part)][0] for part in range(len(call.workspace))]
                 inputs = [self._argument(x) for x in call.inputs]
                 runs.append(observed_call(call, inputs, [self._ref(i) for i in call.outputs], workspace))
-        return runs + [observed_copy(*copied) for copied in self._plain_copies]
+        return runs + [partial(run_observed_copy, *copy) for copy in self._plain_copies]
 
     def _argument(self, x: Any, recorded: bool = False) -> Any:
         """Return an operand in the form that a launch takes: a reference, a number, None, or a runtime scalar.

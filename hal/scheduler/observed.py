@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar, current_values
-from polyhal.hal.checks.observer import ObservedCall, run_observed
-from polyhal.hal.checks.reference import ReferenceCheck
-from polyhal.hal.errors import WrongResultError, message
+from polyhal.hal.dispatch.observer import ObservedCall, run_observed
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar, current_values
 from polyhal.hal.layout import Ref
 from polyhal.hal.scheduler.calls import NodeCall
-from polyhal.hal.settings.state import settings
-
-if TYPE_CHECKING:
-    from polyhal.hal.device import Device
 
 
 def observed_call(
@@ -31,21 +25,5 @@ def observed_call(
         run_observed(
             ObservedCall(node.device, node.op, params, now, outputs, call.resolution, lambda: node.place.location), run
         )
-
-    return observed
-
-
-def observed_copy(device: Device, source: Ref, target: Ref) -> Callable[[], None]:
-    """Bind a copy at the end of a step. It is not an op, but the check `reference` compares it, too."""
-
-    def observed() -> None:
-        if not any(isinstance(o, ReferenceCheck) for o in settings.observers):
-            device.backend.copy(source, target)
-            return
-        expected = device.download(source)
-        device.backend.copy(source, target)
-        if device.download(target).tobytes() != expected.tobytes():
-            problem = f"the copy of a result, {target.spec}, differs from its source"
-            raise WrongResultError(message("copy", problem, fix="run `polyhal verify`", device=device))
 
     return observed

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from polyhal.hal.checks.observer import Observer
+    from polyhal.hal.dispatch.observer import Observer
 
 Precision = Literal["highest", "high", "medium"]
 

@@ -10,7 +10,7 @@ from survey import Tree, name_tests, this_tree
 
 MEANT = {
     "hal/capture/absent_gradients.py": "a sum without one of its terms is the other one",
-    "hal/discovery/op_plugins.py": "finds the op that a package offers under a name",
+    "hal/op_plugins.py": "finds the op that a package offers under a name",
     "hal/passes/simplify/algebra.py": "identities are about single ops",
     "hal/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
     "hal/passes/simplify/canonical_views.py": "windows and copies are single ops, which it replaces by others",

@@ -22,10 +22,10 @@ from polyhal.hal.capabilities import UnusableDevice
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics import doctor
 from polyhal.hal.discovery.benchmark import BenchmarkTimes
-from polyhal.hal.discovery.plugins import Failure
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.plugins.entry_points import Failure
+from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from polyhal.hal.collectives import descriptors
-from polyhal.hal.collectives.descriptors import all_agree, exchange_descriptors, on_one_machine
 from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.hal.communicators import descriptors
+from polyhal.hal.communicators.descriptors import all_agree, exchange_descriptors, on_one_machine
 
 from .thread_ranks import on_threads
 

@@ -10,9 +10,9 @@ from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.discovery.benchmark import BenchmarkTimes
 from polyhal.hal.discovery.benchmark_cache import RunBenchmark
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.protocol import API_VERSION
 
 

@@ -16,9 +16,9 @@ import pytest
 from device_fakes import CPU, CPUS, Clock, fake, info, names_of, with_backends
 
 from polyhal.hal.discovery.benchmark import BenchmarkTimes, BenchmarkUnavailableError
-from polyhal.hal.discovery.plugins import PluginOrigin
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.plugins.entry_points import PluginOrigin
+from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.settings.file_lock import FileLock
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")

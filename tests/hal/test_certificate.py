@@ -14,10 +14,10 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.reference.tolerances import EXACT, Bound, largest_error
 from polyhal.hal.testing import Expectations, Scope
 from polyhal.hal.testing.certification.certificate import Certificate, certificate_path, read, stored, write
 from polyhal.hal.testing.certification.certify import certify
-from polyhal.hal.testing.kit.tolerances import EXACT, Bound, largest_error
 
 
 @pytest.fixture(autouse=True)

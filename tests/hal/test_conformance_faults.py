@@ -340,7 +340,7 @@ def test_every_op_is_checked_in_every_layout() -> None:
 
 def _met(op: Any, dtype: Any) -> set[Any]:
     from polyhal.hal.testing.kit import forward
-    from polyhal.hal.testing.kit.op_calls import runnable_calls
+    from polyhal.hal.testing.kit.sample_calls import runnable_calls
 
     made = runnable_calls(Device("numpy"), op, dtype, Scope())
     rounds = forward.rotation_rounds(op, dtype, len(made), Scope())

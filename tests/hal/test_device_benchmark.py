@@ -19,10 +19,10 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery import benchmark
 from polyhal.hal.discovery.benchmark import BenchmarkUnavailableError, WorkloadSize
-from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.errors import BackendError
 from polyhal.hal.layout import Ref
+from polyhal.hal.plugins.probing import Candidate
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")
 

@@ -13,12 +13,13 @@ import pytest
 import polyhal as ph
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.host_work import HOST_WORK
 from polyhal.hal.errors import FallbackRefusedError, UnsupportedOpError
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import OnHost
-from polyhal.hal.planning.host_work import HOST_WORK
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.testing.kit.op_calls import OpCall, is_number, runnable_calls, specs_of
+from polyhal.hal.reference.op_calls import OpCall, is_number, specs_of
+from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
 
 DECLARED = [op.name for op in OPS if op.strategy(OnHost) is not None]

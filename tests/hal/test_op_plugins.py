@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import polyhal
-from polyhal.hal.discovery import op_plugins as discovery
-from polyhal.hal.discovery.op_plugins import OpPlugins
-from polyhal.hal.discovery.plugins import PluginError
+from polyhal.hal import op_plugins as discovery
+from polyhal.hal.diagnostics.explain_op import explain
 from polyhal.hal.errors import CorruptFileError
 from polyhal.hal.hookspecs import OPS_GROUP, OpSpec, hookimpl
 from polyhal.hal.ir.parse import parse
+from polyhal.hal.op_plugins import OpPlugins
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.pointwise.elementwise import elementwise
-from polyhal.hal.planning.explain import explain
+from polyhal.hal.plugins.entry_points import PluginError
 
 
 class Packages:

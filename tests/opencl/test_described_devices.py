@@ -21,6 +21,7 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.cli.workers.build_workloads import WORKLOADS
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
+from polyhal.hal.diagnostics.explain_op import explain
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import (
     BackendError,
@@ -30,7 +31,6 @@ from polyhal.hal.errors import (
     UnsupportedDTypeError,
 )
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.planning.explain import explain
 from polyhal.hal.testing.tuning.kernel_check import lower_samples, ops_by_kernel
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
-from polyhal.hal.collectives import direct, relay
+from polyhal.hal.communicators import direct, relay
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, DeviceMismatchError, ShapeError, UnsupportedDTypeError
 from polyhal.hal.transfers import staged_chunk

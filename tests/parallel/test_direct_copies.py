@@ -12,10 +12,10 @@ from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.backends.sim.timing import transfer_ns
-from polyhal.hal.collectives import direct
-from polyhal.hal.collectives.direct import DirectCopies
-from polyhal.hal.collectives.local import LocalCommunicator
-from polyhal.hal.collectives.relay import Relay
+from polyhal.hal.communicators import direct
+from polyhal.hal.communicators.direct import DirectCopies
+from polyhal.hal.communicators.local import LocalCommunicator
+from polyhal.hal.communicators.relay import Relay
 from polyhal.hal.device import Device
 from polyhal.hal.hardware.profile import load_profile
 from polyhal.parallel import Group

@@ -12,7 +12,7 @@ import polyhal as ph
 from polyhal import capture, nn
 from polyhal.hal.device import Device
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
-from polyhal.hal.testing.kit.tolerances import accumulated
+from polyhal.hal.reference.tolerances import accumulated
 
 from .golden import check
 from .rich_device import rich_device

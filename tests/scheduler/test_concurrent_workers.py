@@ -12,7 +12,7 @@ from async_reads import AsyncReadBackend, ReadEvent
 from faulty_kernels import FaultyKernels
 
 import polyhal as ph
-from polyhal.hal.collectives.local import LocalCommunicator
+from polyhal.hal.communicators.local import LocalCommunicator
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, NonFiniteError
 from polyhal.hal.protocol import Launch, SimpleLaunch

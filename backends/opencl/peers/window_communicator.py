@@ -24,8 +24,8 @@ from polyhal.backends.opencl.peers.windows import open_windows
 from polyhal.hal import dtypes
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.communicator import Communicator, members_of
-from polyhal.hal.collectives.descriptors import all_agree
 from polyhal.hal.collectives.traffic import bus_elements
+from polyhal.hal.communicators.descriptors import all_agree
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.layout import Ref, contiguous

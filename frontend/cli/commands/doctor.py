@@ -53,7 +53,7 @@ def doctor(
     if file is not None:
         raise typer.BadParameter(f"unexpected file {file}; expected --report before the file")
     from polyhal.hal.diagnostics.doctor import examine
-    from polyhal.hal.discovery.trial_cache import forget_failures
+    from polyhal.hal.plugins.trial_cache import forget_failures
 
     forget_failures()  # drivers may have been repaired without a change of the package
     found = examine(tests=test, hidden=everything)

@@ -16,7 +16,7 @@ from polyhal.hal.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from polyhal.hal.diagnostics.op_trace import TracedOp
-    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.execution.location import SourceLocation
 
 
 @reported

@@ -12,10 +12,10 @@ from pathlib import Path
 from polyhal.cli.workers.build_workloads import WORKLOADS
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels.library import KernelLibrary
 from polyhal.hal.kernels.prebuild import BuildClaims, library
+from polyhal.hal.plugins.entry_points import describe
 
 
 def main(name: str, folder: str, workloads: list[str]) -> int:

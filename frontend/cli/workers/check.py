@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.plugins.entry_points import describe
 from polyhal.hal.testing.tuning.kernel_check import check
 
 

@@ -10,7 +10,7 @@ from polyhal.autograd import no_grad
 from polyhal.complex_tensor import real_parts_of
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
-from polyhal.hal.collectives.open import shared_communicator
+from polyhal.hal.communicators.open import shared_communicator
 from polyhal.hal.device import Device
 from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS

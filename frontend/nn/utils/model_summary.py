@@ -10,7 +10,7 @@ from polyhal.autograd import no_grad
 from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.diagnostics.profiler import flops_of
-from polyhal.hal.dispatch.forwarding import ForwardingExecutor
+from polyhal.hal.execution.forwarding import ForwardingExecutor
 from polyhal.nn.module import Module
 from polyhal.tensor import Tensor
 

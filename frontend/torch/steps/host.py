@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.torch.steps.numbers import LiveNumber
 
 

@@ -12,9 +12,9 @@ import torch
 from torch.utils.weak import TensorWeakRef
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
-from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array, ForwardingExecutor
 from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.execution.user_line import user_line
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.recording import Recording
 from polyhal.torch import private, tensors

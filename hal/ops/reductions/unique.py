@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.dispatch.host_work import work_on_host
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.indexing.along_axis import take_along_axis
@@ -22,7 +23,6 @@ from polyhal.hal.ops.reductions.extrema import any_
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sort import argsort, sort_pairs
-from polyhal.hal.planning.host_work import work_on_host
 
 
 def _require_execution(op: str) -> None:

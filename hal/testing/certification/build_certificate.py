@@ -11,12 +11,13 @@ from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.reference.tolerances import ResultError
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult, describe
 from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op
 from polyhal.hal.testing.certification.resolution_steps import resolution_steps
 from polyhal.hal.testing.certification.run_record import ANY, OpRecord, RunRecord
 from polyhal.hal.testing.certification.runner import KitReport, Outcome
-from polyhal.hal.testing.kit.failures import ResultError, failed_call, failed_resolution, one_line
+from polyhal.hal.testing.kit.failures import failed_call, failed_resolution, one_line
 from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
 

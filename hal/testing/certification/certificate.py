@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.fingerprint import Fingerprint, fingerprint
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.fingerprint import Fingerprint, fingerprint
 from polyhal.hal.planning.quarantine import QuarantineEntry
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import env, json_store

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.fingerprint import device_key, fingerprint
+from polyhal.hal.fingerprint import device_key, fingerprint
 from polyhal.hal.settings import env, processes
 from polyhal.hal.settings.trust import read_regular
 

@@ -19,8 +19,9 @@ from polyhal.hal.errors import KernelBuildError, UnsupportedOpError
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.reference.op_calls import OpCall, is_number
 from polyhal.hal.testing.kit.isolation import policies
-from polyhal.hal.testing.kit.op_calls import OpCall, is_number, runnable_calls
+from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope
 
 _LETTERS = {

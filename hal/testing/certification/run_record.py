@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.testing.kit.tolerances import Measure
+from polyhal.hal.reference.tolerances import Measure
 
 ANY = "any"
 """Key of checks without a particular dtype."""

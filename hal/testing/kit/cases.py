@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.op_plugins import declared, op_plugins
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError, message
+from polyhal.hal.op_plugins import declared, op_plugins
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import OpDef, OpFunction
 from polyhal.hal.planning.source_kernel import source_launch
 from polyhal.hal.protocol import Declined, Feature
+from polyhal.hal.reference.op_calls import specs_of
 from polyhal.hal.testing.certification.run_record import ANY, RunRecord, dtype_key
 from polyhal.hal.testing.kit import contract, forward, gradients
 from polyhal.hal.testing.kit.core_only import core_only, has_more
 from polyhal.hal.testing.kit.isolation import isolated, strict
-from polyhal.hal.testing.kit.op_calls import sample_calls, specs_of
+from polyhal.hal.testing.kit.sample_calls import sample_calls
 from polyhal.hal.testing.kit.scope import Scope
 
 

@@ -19,6 +19,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY
+from polyhal.hal.reference.tolerances import EXACT, Bound
 from polyhal.hal.testing.kit import (
     contract_async,
     contract_import,
@@ -39,9 +40,8 @@ from polyhal.hal.testing.kit.member_calls import (
     guarded_output,
     widened,
 )
-from polyhal.hal.testing.kit.op_calls import SEED, cast_sample
+from polyhal.hal.testing.kit.sample_calls import SEED, cast_sample
 from polyhal.hal.testing.kit.scope import Scope
-from polyhal.hal.testing.kit.tolerances import EXACT, Bound
 
 _FLOAT_UNARY = frozenset({"exp", "log", "sqrt", "sin", "floor"})
 _SIZES = (1, 5, 2053)

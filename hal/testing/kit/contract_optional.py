@@ -16,10 +16,11 @@ from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY, Feature
+from polyhal.hal.reference.op_calls import OpCall, evaluate, specs_of
+from polyhal.hal.reference.tolerances import Bound
 from polyhal.hal.testing.kit.member_calls import MemberCheck, as_input, call_member, check_output, draw, guarded_output
-from polyhal.hal.testing.kit.op_calls import SEED, OpCall, evaluate, sample_calls, specs_of
+from polyhal.hal.testing.kit.sample_calls import SEED, sample_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
-from polyhal.hal.testing.kit.tolerances import Bound
 
 _ROWS, _COLUMNS = 5, 33
 _MOST = 512

@@ -112,6 +112,6 @@ def has_more(device: Device) -> bool:
 def core_only(device: Device, storage: frozenset[DType] | None = None) -> Device:
     """Open a second device around the same backend, with the required members only, and only the dtypes in `storage`."""
     backend = CoreOnlyBackend(device.backend, storage)
-    reduced = Device.opened(f"{device.name} (required members only)", backend)
+    reduced = Device.opened(f"{device.name} (required members only)", backend, device.origin)
     reduced.planner.quarantine = EMPTY
     return reduced

@@ -6,26 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from polyhal.hal.errors import KernelBuildError
+from polyhal.hal.reference.tolerances import ResultError
 
 _DURING = "while checking "
 _HOW = "which ran as "
 _MAX_LINE = 200
 """Maximum characters of a failure in a list."""
-
-
-class ResultError(AssertionError):
-    """A device's result differs from the expected one. The text is complete in one line; reports use the parts."""
-
-    def __init__(self, what: str, summary: str, place: str = "", got: str = "", expected: str = "") -> None:
-        text = f"{what}: {summary}"
-        super().__init__(f"{text}; first at {place}: got {got}, expected {expected}" if place else text)
-        self.what = what
-        """Call, with the dtypes, shapes and memory layouts of its inputs."""
-        self.summary = summary
-        self.place = place
-        """Index of the first wrong element; empty if shape or dtype is wrong."""
-        self.got = got
-        self.expected = expected
 
 
 @contextmanager

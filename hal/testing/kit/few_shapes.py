@@ -15,7 +15,7 @@ import numpy as np
 
 from polyhal.hal import dispatch
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.testing.kit.op_calls import OpCall
+from polyhal.hal.reference.op_calls import OpCall
 
 LENGTH = 64
 """Elements of every operand of a pointwise op."""

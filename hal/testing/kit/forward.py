@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dispatch
-from polyhal.hal.checks.bounds import without_index_checks
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.bounds import without_index_checks
 from polyhal.hal.dtypes import DType
+from polyhal.hal.execution.op_plan import OpPlan
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.plan import OpPlan
+from polyhal.hal.reference.op_calls import ExpectedResults, OpCall, expected_results, is_number
+from polyhal.hal.reference.tolerances import Measure, ResultError, check_close
 from polyhal.hal.testing.certification.run_record import RunRecord
-from polyhal.hal.testing.kit.failures import ResultError, failure_context
+from polyhal.hal.testing.kit.failures import failure_context
 from polyhal.hal.testing.kit.guarded_runs import PLACEMENTS, guarded_outputs
 from polyhal.hal.testing.kit.guards import poison_pool
 from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS, InputLayout, place_input, values_in_layout
-from polyhal.hal.testing.kit.op_calls import ExpectedResults, OpCall, expected_results, is_number, runnable_calls
+from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
-from polyhal.hal.testing.kit.tolerances import Measure, check_close
 from polyhal.tensor import Tensor
 
 Layouts = tuple[InputLayout, ...]

@@ -19,13 +19,14 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, finfo
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.decompose import decomposition
-from polyhal.hal.testing.kit.failures import ResultError, failure_context
+from polyhal.hal.reference.op_calls import OpCall, evaluate, specs_of
+from polyhal.hal.reference.tolerances import ResultError, computing
+from polyhal.hal.testing.kit.failures import failure_context
 from polyhal.hal.testing.kit.finite_differences import Direction, central_difference, directional_derivative, directions
 from polyhal.hal.testing.kit.forward import contiguous_layouts, place_inputs, rotated_layouts, run_call
 from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
-from polyhal.hal.testing.kit.op_calls import SEED, OpCall, evaluate, runnable_calls, specs_of
+from polyhal.hal.testing.kit.sample_calls import SEED, runnable_calls
 from polyhal.hal.testing.kit.scope import Scope
-from polyhal.hal.testing.kit.tolerances import computing
 from polyhal.tensor import Tensor
 
 _CHAIN_UNITS = 64.0

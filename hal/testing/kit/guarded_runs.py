@@ -12,8 +12,8 @@ from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.layout.views import contiguous as contiguous_copy
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.protocol import Launch
+from polyhal.hal.reference.op_calls import ExpectedResults, OpCall
 from polyhal.hal.testing.kit.guards import GuardedOutput, GuardedTemporary
-from polyhal.hal.testing.kit.op_calls import ExpectedResults, OpCall
 from polyhal.tensor import Tensor
 
 

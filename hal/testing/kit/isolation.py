@@ -12,7 +12,7 @@ from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 
 def isolated(device: Device, quarantine: Quarantine = EMPTY) -> Device:
     """Return another device around the same backend, with only `quarantine` in effect."""
-    own = Device.opened(device.name, device.backend)
+    own = Device.opened(device.name, device.backend, device.origin)
     own.planner.quarantine = quarantine
     return own
 

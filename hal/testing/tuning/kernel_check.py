@@ -24,10 +24,11 @@ from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.ops.schema import Specs
 from polyhal.hal.protocol import InputSpec
+from polyhal.hal.reference.op_calls import OpCall, specs_of
 from polyhal.hal.settings.state import settings
 from polyhal.hal.testing.certification.runner import Outcome, verify
 from polyhal.hal.testing.kit.isolation import isolated, strict
-from polyhal.hal.testing.kit.op_calls import OpCall, runnable_calls, specs_of
+from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
 from polyhal.hal.testing.tuning.comparison import TWINS, compare, interleaved
 from polyhal.hal.testing.tuning.workloads import Runner, workloads

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import message
 from polyhal.hal.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, Values, tunables
 from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.plugins.entry_points import describe
+from polyhal.hal.reference.op_calls import expected_results
 from polyhal.hal.testing.kit.isolation import isolated, strict
-from polyhal.hal.testing.kit.op_calls import expected_results
 from polyhal.hal.testing.tuning.comparison import TWINS, compare, interleaved
 from polyhal.hal.testing.tuning.workloads import Runner, Workload, workloads
 

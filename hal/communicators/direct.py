@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from polyhal.hal.collectives.relay import Delivery
+from polyhal.hal.communicators.relay import Delivery
 from polyhal.hal.layout import Ref
 from polyhal.hal.memory.peer_copies import copy_from_peer, has_peer_copy
 from polyhal.hal.memory.streams import begin_to_wait

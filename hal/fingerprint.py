@@ -51,10 +51,7 @@ class Fingerprint:
 
 def fingerprint(device: Device) -> Fingerprint:
     """Return the fingerprint of an opened device. Reads the metadata of installed packages."""
-    from polyhal.hal.discovery.registry import registry
-
-    info = device.info
-    origin = registry().origins.get(info.backend)
+    info, origin = device.info, device.origin
     return Fingerprint(
         info.backend,
         info.name,

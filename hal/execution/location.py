@@ -6,7 +6,7 @@ step wherever it was called from.
 
 from __future__ import annotations
 
-from polyhal.hal.capture.user_line import line_text, user_position
+from polyhal.hal.execution.user_line import line_text, user_position
 
 
 class SourceLocation:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.dispatch.executor import Array, Executor, RandomSource, TapeNode
+from polyhal.hal.execution.executor import Array, Executor, RandomSource, TapeNode
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

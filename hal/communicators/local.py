@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.communicator import Communicator
-from polyhal.hal.collectives.direct import DirectCopies, reach_each_other
-from polyhal.hal.collectives.relay import Delivery, Relay, chunks, part
+from polyhal.hal.communicators.direct import DirectCopies, reach_each_other
+from polyhal.hal.communicators.relay import Delivery, Relay, chunks, part
 from polyhal.hal.dispatch.inplace import write_into
 from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref, contiguous

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pluggy
 
 from polyhal.hal.collectives.process_group import ProcessGroupSpec
-from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs, OpHookSpecs, OpSpec, ProcessGroupHookSpecs
+from polyhal.hal.plugins.timeout import NoAnswerError, within
 from polyhal.hal.printable import printable
 from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
-from polyhal.hal.discovery.plugins import Failure, PluginError, failure, slow_plugin_fix
-from polyhal.hal.discovery.software_renderers import is_software_renderer
-from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.plugins.entry_points import Failure, PluginError, failure, slow_plugin_fix
+from polyhal.hal.plugins.software_renderers import is_software_renderer
+from polyhal.hal.plugins.timeout import NoAnswerError, within
 from polyhal.hal.printable import printable
 from polyhal.hal.settings import env
 

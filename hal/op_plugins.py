@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from polyhal.hal.discovery import plugins, probing
-from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
-from polyhal.hal.discovery.trial_cache import Plugin, TrialCache
 from polyhal.hal.hookspecs import OPS_GROUP, OpSpec
 from polyhal.hal.ops import BUILT_IN, OPS, PUBLIC
 from polyhal.hal.ops.opdef import OpDef, OpFunction
+from polyhal.hal.plugins import entry_points, probing
+from polyhal.hal.plugins.entry_points import UNKNOWN, Failure, PluginError, PluginOrigin, describe
+from polyhal.hal.plugins.trial_cache import Plugin, TrialCache
 from polyhal.hal.settings import env
 
 
@@ -33,30 +33,30 @@ class OpPlugins:
         self._specs: dict[str, OpSpec] = {}
         self._functions: dict[str, OpFunction | PluginError] = {}
         """Functions of imported ops, or the error of their import."""
-        found = plugins.installed(OPS_GROUP) if points is None else points
-        foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
+        found = entry_points.installed(OPS_GROUP) if points is None else points
+        foreign = [p for p in found if not entry_points.is_ours(p) and p.name not in env.disabled_backends()]
         outcomes = dict(zip(foreign, TrialCache().outcomes([Plugin(p) for p in foreign]), strict=True))
         for point in found:
             outcome = outcomes.get(point)
             if outcome is not None and outcome.problem:  # its import ended or blocked the process of the trial
-                source = f"entry point {plugins.origin(point).point}"
+                source = f"entry point {entry_points.origin(point).point}"
                 self.failures.append(
-                    Failure(source, f"{outcome.problem} (package {plugins.origin(point)})", outcome.fix)
+                    Failure(source, f"{outcome.problem} (package {entry_points.origin(point)})", outcome.fix)
                 )
             else:
                 self._load(point)
 
     def _load(self, point: EntryPoint) -> None:
         """Register the ops of an entry point, and record its failures."""
-        origin = plugins.origin(point)
+        origin = entry_points.origin(point)
         source = f"entry point {origin.point}"
         if point.name in env.disabled_backends():
             self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
             return
         try:
-            specs = plugins.load(point, plugins.OP_HOOK)
+            specs = entry_points.load(point, entry_points.OP_HOOK)
         except PluginError as error:
-            self.failures.append(plugins.failure(source, error))
+            self.failures.append(entry_points.failure(source, error))
             return
         for spec in specs:
             try:

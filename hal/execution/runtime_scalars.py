@@ -10,9 +10,9 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from polyhal.hal.capture.user_line import user_line
-from polyhal.hal.dispatch import RandomSource
 from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.execution.executor import RandomSource
+from polyhal.hal.execution.user_line import user_line
 
 Number = bool | int | float
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Number
 
@@ -24,7 +24,7 @@ class PoisonCheck:
     def observe(self, call: ObservedCall) -> Iterator[None]:
         """Fill the results of a call after it has run."""
         yield
-        if call.is_undefined:
+        if call.op.is_undefined:
             for out in call.outputs:
                 if out.size:
                     call.device.backend.fill(poison(out.dtype), out)

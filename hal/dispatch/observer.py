@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.execution.location import SourceLocation
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.hal.planning.resolution import Resolution
 
@@ -36,13 +36,6 @@ class ObservedCall(NamedTuple):
     resolution: Resolution
     locate: Callable[[], SourceLocation]
 
-    @property
-    def is_undefined(self) -> bool:
-        """True if the elements of the results are uninitialized."""
-        from polyhal.hal.ops.traits import Trait
-
-        return Trait.UNDEFINED in self.op.traits
-
     def values(self) -> tuple[Any, ...]:
         """Return the inputs, with tensors as NumPy arrays. Waits for the device."""
         return tuple(self.device.download(x) if isinstance(x, Ref) else x for x in self.inputs)
@@ -60,9 +53,27 @@ class Observer(Protocol):
         ...
 
 
+@runtime_checkable
+class CopyObserver(Protocol):
+    """Interface of an observer that also observes copies of results at the end of a captured step, which are not ops."""
+
+    def observe_copy(self, device: Device, source: Ref, target: Ref) -> AbstractContextManager[None]:
+        """Return a context that encloses the copy of `source` to `target`."""
+        ...
+
+
 def run_observed(call: ObservedCall, run: Callable[[], None]) -> None:
     """Run a call within the contexts of all enabled observers."""
     with ExitStack() as stack:
         for observer in settings.observers:
             stack.enter_context(observer.observe(call))
         run()
+
+
+def run_observed_copy(device: Device, source: Ref, target: Ref) -> None:
+    """Copy the result of a captured step within the contexts of all enabled observers of copies."""
+    with ExitStack() as stack:
+        for observer in settings.observers:
+            if isinstance(observer, CopyObserver):
+                stack.enter_context(observer.observe_copy(device, source, target))
+        device.backend.copy(source, target)

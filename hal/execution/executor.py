@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.collective import Collective
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch.location import SourceLocation
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.execution.location import SourceLocation
     from polyhal.hal.layout import Ref
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.ops.opdef import OpDef

@@ -14,6 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from polyhal.hal.errors import DeviceLostError, message
+from polyhal.hal.execution.executor import structure
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ class OpenDevices:
 
     def abandon(self) -> None:
         """Make all devices with a driver unusable. Called in a forked child."""
-        from polyhal.hal.dispatch.executor import structure
-
         for device in list(self.devices):
             if device.capabilities.reference:
                 continue

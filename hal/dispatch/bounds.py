@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.checks.observer import ObservedCall
-from polyhal.hal.checks.poison import POISON
+from polyhal.hal.dispatch.observer import ObservedCall
+from polyhal.hal.dispatch.operands import scalar_dtype
+from polyhal.hal.dispatch.poison import POISON
 from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref, ScalarSpec
 from polyhal.hal.memory.host_bytes import byte_view
@@ -50,8 +51,6 @@ BOUNDS = BoundsCheck()
 
 def _specs(inputs: Any) -> Specs:
     """Return the specs of inputs, for the rules of an op. The rules ignore the values of numbers."""
-    from polyhal.hal.dispatch import scalar_dtype
-
     return tuple(x.spec if isinstance(x, Ref) else None if x is None else ScalarSpec(scalar_dtype(x)) for x in inputs)
 
 

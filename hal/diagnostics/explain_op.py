@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.op_plugins import declared, op_plugins
+from polyhal.hal.diagnostics.called_ops import called_ops, function_named
 from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import contiguous
+from polyhal.hal.op_plugins import declared, op_plugins
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef, OpFunction
-from polyhal.hal.planning.called_ops import called_ops, function_named
 from polyhal.hal.protocol import Number
 
 

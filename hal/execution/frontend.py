@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch.executor import Array
+    from polyhal.hal.execution.executor import Array
     from polyhal.hal.layout import Ref
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.ops.opdef import OpDef

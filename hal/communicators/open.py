@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polyhal.hal.collectives.communicator import Communicator, SupportsCommunicator
-from polyhal.hal.collectives.descriptors import all_agree
-from polyhal.hal.collectives.hierarchical import HierarchicalCommunicator
-from polyhal.hal.collectives.local import LocalCommunicator
+from polyhal.hal.communicators.descriptors import all_agree
+from polyhal.hal.communicators.hierarchical import HierarchicalCommunicator
+from polyhal.hal.communicators.local import LocalCommunicator
 
 if TYPE_CHECKING:
     from polyhal.hal.collectives.process_group import ProcessGroup

@@ -1,6 +1,6 @@
 """Trials: plug-ins are loaded, probed and opened in a separate process before this process does the same.
 
-`python -m polyhal.hal.discovery.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. If a
+`python -m polyhal.hal.plugins.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. If a
 driver ends or blocks that process, the last step identifies the plug-in, and a new process continues with the next
 subject.
 """
@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from polyhal.hal.discovery import plugins, probing
-from polyhal.hal.discovery.python_process import NoPythonError, command, environment
-from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.plugins import entry_points, probing
+from polyhal.hal.plugins.python_process import NoPythonError, command, environment
+from polyhal.hal.plugins.timeout import NoAnswerError, within
 from polyhal.hal.settings import env
 from polyhal.hal.settings.processes import signal_name
 
@@ -79,7 +79,7 @@ def run(subjects: Sequence[Subject]) -> list[TrialOutcome]:
         number, subject = waiting[len(trial.outcomes) - 1]
         if trial.opening is None:
             source = subject.backend or subject.point
-            outcomes[number] = TrialOutcome(f"{trial.step} {death}", plugins.crash_fix(f"POLYHAL_DISABLE={source}"))
+            outcomes[number] = TrialOutcome(f"{trial.step} {death}", entry_points.crash_fix(f"POLYHAL_DISABLE={source}"))
             waiting = waiting[len(trial.outcomes) :]
         else:
             outcomes[number].devices[trial.opening] = f"{trial.step} {death}"
@@ -108,7 +108,7 @@ class _Trial:
         """Read the answers of the process to its end. Returns how it ended early or blocked; empty if it finished."""
         try:
             process = subprocess.Popen(
-                command("polyhal.hal.discovery.trial", json.dumps([asdict(s) for s in self._subjects])),
+                command("polyhal.hal.plugins.trial", json.dumps([asdict(s) for s in self._subjects])),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -149,7 +149,7 @@ class _Trial:
         elif kind == "hung":
             subject = self._subjects[len(self.outcomes) - 1]
             source = subject.backend or subject.point
-            self.outcomes[-1] = TrialOutcome(text, plugins.slow_plugin_fix(f"POLYHAL_DISABLE={source}"))
+            self.outcomes[-1] = TrialOutcome(text, entry_points.slow_plugin_fix(f"POLYHAL_DISABLE={source}"))
         self._done = kind == "done"
 
 
@@ -196,8 +196,8 @@ def main(text: str) -> None:
 def _try(subject: Subject, point: EntryPoint) -> None:
     _say("step", "loading it")
     try:
-        specs = plugins.load(point)
-    except plugins.PluginError as error:
+        specs = entry_points.load(point)
+    except entry_points.PluginError as error:
         if isinstance(error.__cause__, NoAnswerError):
             _say("hung", f"loading it gave {error.__cause__}")
         raise

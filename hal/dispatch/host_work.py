@@ -10,8 +10,8 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
-from polyhal.hal.capture.user_line import user_position
 from polyhal.hal.errors import FallbackRefusedError, message
+from polyhal.hal.execution.user_line import user_position
 from polyhal.hal.settings import env
 from polyhal.hal.settings.log import logger
 

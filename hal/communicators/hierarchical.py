@@ -13,7 +13,7 @@ import numpy as np
 
 from polyhal.hal.collectives.collective import Collective, Kind, divided
 from polyhal.hal.collectives.communicator import Communicator, members_of
-from polyhal.hal.collectives.relay import part
+from polyhal.hal.communicators.relay import part
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import bucket

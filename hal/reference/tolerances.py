@@ -28,12 +28,26 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, finfo
 from polyhal.hal.ops.samples import Tolerance
-from polyhal.hal.testing.kit.failures import ResultError
 
 EXACT = Tolerance(0.0)
 _PROBABILISTIC_FACTOR = 4.0
 _MAX_UNITS = 1e300
 """Maximum error in units: the error of a result near 0 could overflow."""
+
+
+class ResultError(AssertionError):
+    """A device's result differs from the expected one. The text is complete in one line; reports use the parts."""
+
+    def __init__(self, what: str, summary: str, place: str = "", got: str = "", expected: str = "") -> None:
+        text = f"{what}: {summary}"
+        super().__init__(f"{text}; first at {place}: got {got}, expected {expected}" if place else text)
+        self.what = what
+        """Call, with the dtypes, shapes and memory layouts of its inputs."""
+        self.summary = summary
+        self.place = place
+        """Index of the first wrong element; empty if shape or dtype is wrong."""
+        self.got = got
+        self.expected = expected
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from polyhal.hal.discovery import plugins, trial
-from polyhal.hal.discovery.trial import Subject, TrialOutcome, TrialUnavailableError
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.plugins import entry_points, trial
+from polyhal.hal.plugins.trial import Subject, TrialOutcome, TrialUnavailableError
 from polyhal.hal.settings import env, json_store
 
 _RETRY = timedelta(days=1)
@@ -38,7 +38,7 @@ class Plugin:
 
     def key(self) -> dict[str, str]:
         """Return the factors of a trial that are known without loading the plug-in."""
-        origin = plugins.origin(self.point)
+        origin = entry_points.origin(self.point)
         folder = "" if self.point.dist is None else str(self.point.dist.locate_file(""))
         return {
             "point": origin.point,

@@ -1,0 +1,1 @@
+"""Communicators: implementations of collectives among devices of one or several processes."""
