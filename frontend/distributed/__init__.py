@@ -4,18 +4,22 @@ A process group connects the processes. Its engine is MPI, Ray, or one from anot
 """
 
 from polyhal.distributed.compression import CompressedSum
+from polyhal.distributed.environment import started_by_mpi
 from polyhal.distributed.job import (
     barrier,
     init,
     is_initialized,
     leave,
     local_rank,
+    note_resume,
     process_group,
     rank,
     restarts,
     size,
 )
 from polyhal.distributed.loading import ShardedLoader
+from polyhal.distributed.sharded_update import ShardedUpdate
+from polyhal.distributed.solo import SoloGroup
 from polyhal.distributed.tensors import all_gather, all_reduce, broadcast, gather, reduce_scatter, scatter
 from polyhal.hal.collectives.process_group import ProcessGroup, ProcessGroupError, ProcessGroupSpec
 
@@ -25,6 +29,8 @@ __all__ = [
     "ProcessGroupError",
     "ProcessGroupSpec",
     "ShardedLoader",
+    "ShardedUpdate",
+    "SoloGroup",
     "all_gather",
     "all_reduce",
     "barrier",
@@ -34,10 +40,12 @@ __all__ = [
     "is_initialized",
     "leave",
     "local_rank",
+    "note_resume",
     "process_group",
     "rank",
     "reduce_scatter",
     "restarts",
     "scatter",
     "size",
+    "started_by_mpi",
 ]

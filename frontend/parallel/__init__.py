@@ -1,6 +1,7 @@
 """Several devices in one program: groups with collectives, and models that are trained on all of them."""
 
 from polyhal.nn.replica import current_replica
+from polyhal.parallel.balance import Balancer
 from polyhal.parallel.data_parallel import DataParallel
 from polyhal.parallel.group import Group
 from polyhal.parallel.lockstep import ReplicaError
@@ -20,6 +21,7 @@ from polyhal.parallel.stage_executor import PipelineError
 from polyhal.parallel.tensor_parallel import divide_vocabulary, tensor_parallel
 
 __all__ = [
+    "Balancer",
     "ColumnParallelLinear",
     "DataParallel",
     "Group",

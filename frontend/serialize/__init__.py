@@ -4,8 +4,8 @@ A checkpoint is one file, or a folder with `state.json` and a tensor file. Savin
 old, flushed to disk and renamed.
 """
 
-from polyhal.serialize.checkpoint import load_checkpoint, save_checkpoint
+from polyhal.serialize.checkpoint import eager, load_checkpoint, save_checkpoint
 from polyhal.serialize.files import load, save
 from polyhal.serialize.tree import LazyState
 
-__all__ = ["LazyState", "load", "load_checkpoint", "save", "save_checkpoint"]
+__all__ = ["LazyState", "eager", "load", "load_checkpoint", "save", "save_checkpoint"]

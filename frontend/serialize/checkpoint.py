@@ -123,7 +123,7 @@ def _damage_named(path: str | os.PathLike[str], part: str) -> AbstractContextMan
 
 
 def eager(value: Any) -> Any:
-    """Read all tensors of a lazy state."""
+    """Read all tensors of a lazy state, such as `load(path, lazy=True)` returns, also in its lists and dictionaries."""
     if isinstance(value, Mapping):
         return {k: eager(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

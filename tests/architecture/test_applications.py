@@ -20,12 +20,12 @@ CONTRACT = (
 LIBRARY = (
     "polyhal", "polyhal.amp", "polyhal.autograd", "polyhal.data", "polyhal.distributed", "polyhal.distributions",
     "polyhal.fft", "polyhal.func", "polyhal.linalg", "polyhal.nn", "polyhal.nn.functional", "polyhal.nn.init",
-    "polyhal.nn.utils", "polyhal.optim", "polyhal.optim.lr_scheduler", "polyhal.parallel", "polyhal.random",
-    "polyhal.serialize", "polyhal.signal", "polyhal.special", "polyhal.utils", "polyhal.utils.data",
+    "polyhal.nn.utils", "polyhal.optim", "polyhal.optim.lr_scheduler", "polyhal.parallel", "polyhal.profiler",
+    "polyhal.random", "polyhal.serialize", "polyhal.signal", "polyhal.special", "polyhal.utils", "polyhal.utils.data",
     "polyhal.utils.files",
 )  # fmt: skip
 """Modules of the library whose `__all__` is public: [stability](docs/stability.md) holds for its names."""
-TO_BE_MOVED = ("polyhal.calibration", "polyhal.cli", "polyhal.parallel.forecast", "polyhal.reports", "polyhal.training")
+TO_BE_MOVED = ("polyhal.calibration", "polyhal.cli", "polyhal.parallel.forecast", "polyhal.reports")
 """Applications whose folders are not in `apps` yet."""
 
 

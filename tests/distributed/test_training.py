@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyhal.distributed import ShardedLoader
+from polyhal.distributed import ShardedLoader, ShardedUpdate
 from polyhal.hal.collectives.collective import Kind
 from polyhal.hal.dtypes import bfloat16
 from polyhal.hal.errors import CorruptFileError
@@ -23,7 +23,6 @@ from polyhal.tensor import Tensor
 from polyhal.training import Ranks, rank_files
 from polyhal.training import trainer as trainers
 from polyhal.training.checkpoint import load_run, save_run
-from polyhal.training.sharded_update import ShardedUpdate
 
 from .conftest import PROGRAMS, Launch
 from .thread_ranks import on_threads
@@ -162,7 +161,7 @@ def test_rounding_errors_of_gradients_are_added_later(captured: bool) -> None:
 
     def program(ranks: Ranks) -> np.ndarray:
         p = Tensor(np.zeros(3, np.float32), device="numpy", requires_grad=True)
-        update = ShardedUpdate(ranks, [p], [[p]], lambda parts: SGD(parts[0], lr=1.0), 0, compress=bfloat16)
+        update = ShardedUpdate(ranks.group, [p], [[p]], lambda parts: SGD(parts[0], lr=1.0), 0, compress=bfloat16)
 
         def learn() -> None:
             (p * (1 + 2**-10 if ranks.first else -1)).sum().backward()

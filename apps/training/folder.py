@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyhal.hal.errors import PolyhalError, message
-from polyhal.hal.settings.atomic import remove_folder
-from polyhal.hal.settings.file_lock import FileLock
 from polyhal.training.metrics import Metrics
+from polyhal.utils.files import FileLock, remove_folder
 
 BEST, LAST = "best", "last"
 _METRICS, _PICTURE = "metrics.jsonl", "loss.png"

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyhal.hal.device import Device
+from polyhal import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.models import GPT, GPTConfig
 from polyhal.random import default_generator
-from polyhal.serialize import load, load_checkpoint, save_checkpoint
-from polyhal.serialize.checkpoint import eager
+from polyhal.serialize import eager, load, load_checkpoint, save_checkpoint
 from polyhal.text import Tokenizer, load_tokenizer
 from polyhal.training import rank_files
 from polyhal.training.corpus import Corpus

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.device import Device
+from polyhal import Device, Tensor
 from polyhal.hal.errors import CorruptFileError, PolyhalError, message
 from polyhal.random import default_generator
-from polyhal.serialize import load, save
-from polyhal.serialize.checkpoint import eager
-from polyhal.tensor import Tensor
+from polyhal.serialize import eager, load, save
 from polyhal.training.trainer import Trainer
 
 _SUFFIX = ".ranks"

@@ -20,12 +20,12 @@ from polyhal.creation import zeros, zeros_like
 from polyhal.distributed.compression import rounded_with_feedback
 from polyhal.hal.collectives.collective import divided
 from polyhal.hal.collectives.communicator import BUCKET_BYTES
+from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.dtypes import DType
 from polyhal.nn.utils import clip_grads_with_norm_, get_total_norm
 from polyhal.optim import Optimizer
 from polyhal.parallel.group import Group
 from polyhal.tensor import Tensor
-from polyhal.training.ranks import Ranks
 
 
 class ShardedBucket(NamedTuple):
@@ -41,18 +41,18 @@ class ShardedBucket(NamedTuple):
 
 
 class ShardedUpdate:
-    """The parameters of `groups`, each divided into buckets of up to `bucket_bytes` bytes.
+    """The parameters of `groups`, one list per group of the optimizer, in buckets of up to `bucket_bytes` bytes of float32.
 
-    `parameters` are the same parameters in the order in which the model uses them. `make_optimizer` receives this rank's
-    parts, a list per group. The optimizer must treat elements independently of each other, as SGD, Adam and AdamW do. `clip`
-    limits the norm of all gradients; 0 disables clipping. With `compress`, bfloat16 or float16, every rank rounds its
-    gradients, and adds the rounding errors to the next step's gradients (Seide et al., Interspeech 2014). Sums are
-    accumulated in float32 and rounded once.
+    All ranks of the process group `group` construct it with parameters of the same values. `parameters` are the same
+    parameters in the order in which the model uses them. `make_optimizer` receives this rank's parts, a list per group. The
+    optimizer must treat elements independently of each other, as SGD, Adam and AdamW do. `clip` limits the norm of all
+    gradients; 0 disables clipping. With `compress`, bfloat16 or float16, every rank rounds its gradients, and adds the rounding
+    errors to the next step's gradients (Seide et al., Interspeech 2014). Sums are accumulated in float32 and rounded once.
     """
 
     def __init__(
         self,
-        ranks: Ranks,
+        group: ProcessGroup,
         parameters: Iterable[Tensor],
         groups: Sequence[Sequence[Tensor]],
         make_optimizer: Callable[[list[list[Tensor]]], Optimizer],
@@ -61,11 +61,11 @@ class ShardedUpdate:
         compress: DType | None = None,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
-        self.ranks = ranks
+        self.group = group
         self.clip = clip
         self.compress = compress
         self.device = groups[0][0].device
-        self._members = Group([self.device], ranks.group)
+        self._members = Group([self.device], group)
         self.groups = [[self._bucket(run) for run in _runs(group, bucket_bytes)] for group in groups]
         self.buckets = [bucket for group in self.groups for bucket in group]
         position = {id(p): i for i, p in enumerate(parameters)}
@@ -74,14 +74,14 @@ class ShardedUpdate:
         self.optimizer = make_optimizer([[bucket.part for bucket in group] for group in self.groups])
 
     def _bucket(self, parameters: Sequence[Tensor]) -> ShardedBucket:
-        counts = divided(sum(p.size for p in parameters), self.ranks.size)
+        counts = divided(sum(p.size for p in parameters), self.group.size)
         part = self._own(self._joined(parameters).numpy(), counts)
         error = None if self.compress is None else zeros((sum(counts),), device=self.device)
         return ShardedBucket(parameters, counts, Tensor(part, device=self.device, requires_grad=True), error)
 
     def _own(self, vector: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-        start = sum(counts[: self.ranks.rank])
-        return vector[start : start + counts[self.ranks.rank]].copy()
+        start = sum(counts[: self.group.rank])
+        return vector[start : start + counts[self.group.rank]].copy()
 
     def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
         """Concatenate tensors of any shapes to one float32 vector."""

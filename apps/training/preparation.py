@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal import random
-from polyhal.hal.device import Device
+from polyhal import Device, random
 from polyhal.hal.errors import message
 from polyhal.models import GPT, GPTConfig
 from polyhal.text import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer

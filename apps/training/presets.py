@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyhal import Device
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.device import Device
 
 _CPU: dict[str, Any] = {}
 """Defaults of `TrainOptions`: 0.8 million parameters, which two CPU cores train in two minutes."""

@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal import distributed
-from polyhal.autograd import no_grad
-from polyhal.distributed.environment import started_by_mpi
-from polyhal.distributed.solo import SoloGroup
-from polyhal.hal.collectives.process_group import ProcessGroup
-from polyhal.nn.module import Module
-from polyhal.tensor import Tensor
+from polyhal import Tensor, distributed, no_grad
+from polyhal.distributed import ProcessGroup, SoloGroup
+from polyhal.nn import Module
 
 
 class Ranks:
@@ -28,7 +24,7 @@ class Ranks:
     @classmethod
     def joined(cls) -> Ranks:
         """Return the ranks of this process's job; only this process without a job."""
-        return cls(distributed.init()) if distributed.is_initialized() or started_by_mpi() else cls()
+        return cls(distributed.init()) if distributed.is_initialized() or distributed.started_by_mpi() else cls()
 
     @property
     def rank(self) -> int:

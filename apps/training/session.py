@@ -10,8 +10,7 @@ from typing import Protocol
 
 from polyhal.hal.errors import NonFiniteError, message
 from polyhal.models import generate
-from polyhal.text import Tokenizer
-from polyhal.text.tokenizer import without_text
+from polyhal.text import Tokenizer, without_text
 from polyhal.training.checkpoint import save_model, save_run
 from polyhal.training.corpus import Corpus
 from polyhal.training.folder import BEST, LAST, RunFolder, writing

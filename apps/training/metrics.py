@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.settings import json_store
-from polyhal.hal.settings.atomic import replacing
+from polyhal.utils.files import parse_json, replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Metrics:
 
     def _row(self, number: int, line: str) -> MetricsRow:
         try:
-            row = MetricsRow(**json_store.parse(line, self.path))
+            row = MetricsRow(**parse_json(line, self.path))
             numbers = [v for v in asdict(row).values() if v is not None]
             if type(row.step) is not int or not all(type(v) in (int, float) for v in numbers):
                 raise ValueError(f"{row} is not a row of numbers")

@@ -10,26 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from polyhal import random
-from polyhal.autograd import no_grad
-from polyhal.creation import zeros
+from polyhal import Device, Tensor, jit, no_grad, random, zeros
 from polyhal.data import TokenWindows
-from polyhal.distributed import ShardedLoader
-from polyhal.hal.device import Device
+from polyhal.distributed import ShardedLoader, ShardedUpdate
 from polyhal.hal.dtypes import as_dtype
-from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.models import GPT
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.optim import AdamW, LambdaLR
-from polyhal.parallel.balance import Balancer
-from polyhal.parallel.data_parallel import DataParallel
-from polyhal.parallel.shards import Shards
-from polyhal.steps.jit import jit
-from polyhal.tensor import Tensor
+from polyhal.parallel import Balancer, DataParallel, Shards
+from polyhal.profiler import StepActivity
 from polyhal.training.options import TrainOptions
 from polyhal.training.ranks import Ranks
 from polyhal.training.schedule import share_of_peak
-from polyhal.training.sharded_update import ShardedUpdate
 
 _BETAS = (0.9, 0.99)
 _EVALUATION_BATCHES = 20
@@ -99,7 +91,7 @@ class Trainer:
             self.ranks.copy_weights(model)
             groups = [group for group, _ in self.groups]
             self.sharded = ShardedUpdate(
-                self.ranks, model.parameters(), groups, self._optimizer, options.clip,
+                self.ranks.group, model.parameters(), groups, self._optimizer, options.clip,
                 compress=None if options.compress == "none" else as_dtype(options.compress),
             )  # fmt: skip
         self.optimizer = self.sharded.optimizer if self.sharded else self._optimizer([g for g, _ in self.groups])
