@@ -480,7 +480,7 @@ def heaviside(x: Any, values: Any) -> Tensor:
 def histc(x: Any, bins: int = ..., min: float = ..., max: float = ...) -> Tensor:
     """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
 
-def histogram(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> HistogramResult:
+def histogram(x: Any, bins: Any = ..., *, range: Any = ..., weight: Any = ..., density: bool = ...) -> HistogramResult:
     """Counts of elements by bin, and the edges of the bins. Returns a copy."""
 
 def histogramdd(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import protocol
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.ops import SPECIAL
 from tools import kernels_index
 from tools.contract_text import breaking_changes, contract_text
 from tools.coverage import columns_folder, read_columns
@@ -48,6 +49,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         "hal/ops/methods.pyi": methods_stub(),
         "frontend/functions.pyi": functions_stub(),
         "frontend/inplace_ops.pyi": in_place_stub(),
+        "frontend/special/__init__.pyi": functions_stub(SPECIAL),
     }
     for generator in (_contract, _benchmarks, _reliability, _kernels_index, _quirks):
         files |= generator(root)

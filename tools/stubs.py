@@ -6,7 +6,7 @@ The text is formatted like `ruff format`, so that the committed stubs equal the 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from polyhal.hal.ops import METHODS, PUBLIC
@@ -35,15 +35,16 @@ def methods_stub() -> str:
     return "\n".join([*head, "class Methods:", *_operators(), *_methods()]) + "\n"
 
 
-def functions_stub() -> str:
-    """Return the text of frontend/functions.pyi."""
+def functions_stub(functions: Mapping[str, Callable[..., Any]] = PUBLIC) -> str:
+    """Return the text of frontend/functions.pyi, or of the stub of a package with these functions."""
+    texts = [f"{_definition(n, functions[n], 'Tensor')}\n    {_doc(functions[n])}\n" for n in sorted(functions)]
+    of_sequences = "from collections.abc import Sequence\n" if any("Sequence[" in text for text in texts) else ""
     head = [
         _HEADER,
-        "from collections.abc import Sequence\nfrom typing import Any\n",
-        "\n".join([*_imports(PUBLIC.values()), "from polyhal.tensor import Tensor"]) + "\n",
+        f"{of_sequences}from typing import Any\n",
+        "\n".join([*_imports(functions.values()), "from polyhal.tensor import Tensor"]) + "\n",
     ]
-    functions = [f"{_definition(n, PUBLIC[n], 'Tensor')}\n    {_doc(PUBLIC[n])}\n" for n in sorted(PUBLIC)]
-    return "\n".join([*head, *functions])
+    return "\n".join([*head, *texts])
 
 
 def in_place_stub() -> str:

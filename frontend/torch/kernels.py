@@ -34,7 +34,14 @@ from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch.device import NAME, check_ordinal, current
 from polyhal.torch.failures import REFUSALS, translated
 from polyhal.torch.fallback import fallback
-from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError, writes_first
+from polyhal.torch.registration import (
+    HANDLED,
+    TABLE,
+    Entry,
+    UnsupportedArgumentsError,
+    cuts_gradients,
+    writes_first,
+)
 from polyhal.torch.table.indexing import WRITES_IN_PLACE
 from polyhal.torch.table.random import drawing_from
 
@@ -47,12 +54,6 @@ LIBRARIES = (_new_library("aten", "IMPL"), _new_library("_", "IMPL"))
 
 _OUT_FORMS = ("mode.values",)
 """Overloads with `out` whose generic PyTorch code refuses devices that it does not list."""
-
-
-def cuts_gradients(op: Any) -> bool:
-    """Return whether a kernel for this overload would hide it from autograd, which differentiates it through its parts."""
-    name = op.name()
-    return private.has_kernel(name, "CompositeImplicitAutograd") and not private.has_kernel(name, "Autograd")
 
 
 def overload(name: str) -> Any:

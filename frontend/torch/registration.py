@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.torch import private
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,13 +68,13 @@ def aten_view(*names: str) -> Callable[[F], F]:
     return aten(*names, is_view=True)
 
 
-def same_op(op: str, *names: str, via: Callable[..., Any] | None = None) -> None:
-    """Declare that overloads equal Polyhal's op `op` with the same arguments; `via` prepares the arguments and calls it."""
-    for name in names:
-        add_entry(name, Entry(via or OPS[op].call, OPS[op], False))
-
-
 def writes_first(op: Any) -> bool:
     """Return whether an overload writes to its first argument, by its schema."""
     arguments = op._schema.arguments
     return bool(arguments) and arguments[0].alias_info is not None and bool(arguments[0].alias_info.is_write)
+
+
+def cuts_gradients(op: Any) -> bool:
+    """Return whether a kernel for this overload would hide it from autograd, which differentiates it through its parts."""
+    name = op.name()
+    return private.has_kernel(name, "CompositeImplicitAutograd") and not private.has_kernel(name, "Autograd")

@@ -28,6 +28,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | CO
 """Every op and composite by name. A composite replaces the op of the same name, which it extends."""
 
 
+DECLARED: tuple[Callable[..., Any], ...] = (*[op.call for op in OPS], *COMPOSITES.values(), *EXTENSIONS.values())
+"""Every function that a declaration makes."""
+
+
 def _is_public(name: str) -> bool:
     return name in COMPOSITES or (OPS[name].public and not name.endswith("_grad"))
 
@@ -53,4 +57,4 @@ METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() 
 
 methods.attach(FUNCTIONS, METHODS)
 
-__all__ = ["BUILT_IN", "FUNCTIONS", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]
+__all__ = ["BUILT_IN", "DECLARED", "FUNCTIONS", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]

@@ -19,7 +19,12 @@ EXTENSIONS: dict[str, Callable[..., Any]] = {}
 
 
 def composite(
-    *also: str, method: bool = True, in_place: bool = False, returns: Returns = Returns.NEW, extends: bool = False
+    *also: str,
+    method: bool = True,
+    in_place: bool = False,
+    aten: str = "",
+    returns: Returns = Returns.NEW,
+    extends: bool = False,
 ) -> Callable[[F], F]:
     """Publish a function under its own name and further ones (see `Names`); with `extends`, in place of an op.
 
@@ -28,7 +33,7 @@ def composite(
 
     def register(function: F) -> F:
         function = declared(returns)(takes_both_spellings(function))
-        function.__names__ = Names(*also, method=method, in_place=in_place)  # type: ignore[attr-defined]
+        function.__names__ = Names(*also, method=method, in_place=in_place, aten=aten)  # type: ignore[attr-defined]
         (EXTENSIONS if extends else COMPOSITES)[function.__name__] = function
         return function
 

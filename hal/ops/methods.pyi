@@ -336,7 +336,9 @@ class Methods:
         """1 where `x` is positive, `values` where it is 0, else 0."""
     def histc(self, bins: int = ..., min: float = ..., max: float = ...) -> Self:
         """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
-    def histogram(self, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> HistogramResult:
+    def histogram(
+        self, bins: Any = ..., *, range: Any = ..., weight: Any = ..., density: bool = ...
+    ) -> HistogramResult:
         """Counts of elements by bin, and the edges of the bins. Returns a copy."""
     def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
         """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Returns a view."""

@@ -18,12 +18,14 @@ class Names:
     method: True for a tensor method. By default, functions whose first argument is a tensor are methods.
     in_place: True for a method `NAME_`, which replaces the elements of its tensor or, for views, the tensor's shape.
         Elementwise ops without it have one, too.
+    aten: overloads of PyTorch's ATen with the arguments of the function, separated by spaces; `.Tensor` is one of ATen's op
+        of the same name. Elementwise ops without it have the overloads of their names that take their operands.
     """
 
-    __slots__ = ("also", "in_place", "method")
+    __slots__ = ("also", "aten", "in_place", "method")
 
-    def __init__(self, *also: str, method: bool | None = None, in_place: bool = False) -> None:
-        self.also, self.method, self.in_place = also, method, in_place
+    def __init__(self, *also: str, method: bool | None = None, in_place: bool = False, aten: str = "") -> None:
+        self.also, self.method, self.in_place, self.aten = also, method, in_place, aten.split()
 
 
 def spelled(functions: Mapping[str, Any], package: str = "") -> Iterator[tuple[str, Any]]:

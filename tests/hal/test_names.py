@@ -12,6 +12,7 @@ import polyhal
 from polyhal.hal.ops import FUNCTIONS, METHODS, NUMPY, PUBLIC, SPECIAL
 from polyhal.hal.ops.composite import EXTENSIONS
 
+CHECKOUT = Path(__file__).parents[2]
 DECLARATION = '''
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import Names
@@ -48,8 +49,8 @@ pkgutil.walk_packages = walk_with_the_new_file
 
 import polyhal
 from polyhal.hal.ops import NUMPY
-from polyhal.hal.testing.tools import stubs
-from polyhal.hal.testing.tools.coverage_columns import listed_ops
+from tools import stubs
+from tools.coverage_columns import listed_ops
 
 x = polyhal.tensor([1.0, 2.0], device="numpy")
 for name in ("demo_double", "demo_twice"):
@@ -71,7 +72,8 @@ for name in ("demo_double", "demo_twice", "demo_shift", "demo_moved"):
 
 def test_one_declaration_makes_all_names_of_a_new_op(tmp_path: Path) -> None:
     (tmp_path / "demo_names.py").write_text(DECLARATION)
-    run = subprocess.run([sys.executable, "-c", USE, str(tmp_path)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", USE, str(tmp_path)]
+    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
 
 

@@ -14,8 +14,8 @@ import polyhal.torch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import FallbackRefusedError
 from polyhal.torch.fallback import fallback
-from polyhal.torch.kernels import cuts_gradients, overload
-from polyhal.torch.registration import TABLE, add_entry
+from polyhal.torch.kernels import overload
+from polyhal.torch.registration import TABLE, add_entry, cuts_gradients
 
 
 @pytest.fixture(scope="module")

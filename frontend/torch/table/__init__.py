@@ -27,6 +27,7 @@ from polyhal.torch.table import (  # noqa: F401
     reductions,
     resampling,
     sorting,
-    special,
     views,
 )
+
+from polyhal.torch.table import declared  # isort: skip  # noqa: F401  after the functions, which take precedence

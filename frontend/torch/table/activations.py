@@ -12,41 +12,11 @@ from polyhal.torch.table.pointwise import clamp
 from polyhal.torch.table.random import uniform_numbers
 
 
-@aten("gelu")
-def gelu(x: Any, approximate: str = "none") -> Any:
-    return F["gelu"](x, approximate)
-
-
-@aten("gelu_backward")
-def gelu_backward(grad: Any, x: Any, approximate: str = "none") -> Any:
-    return F["gelu_grad"](grad, x, approximate)
-
-
-@aten("silu_backward")
-def silu_backward(grad: Any, x: Any) -> Any:
-    return F["silu_grad"](grad, x)
-
-
-@aten("sigmoid_backward")
-def sigmoid_backward(grad: Any, y: Any) -> Any:
-    return F["sigmoid_grad"](grad, y)
-
-
-@aten("tanh_backward")
-def tanh_backward(grad: Any, y: Any) -> Any:
-    return F["tanh_grad"](grad, y)
-
-
 @aten("threshold_backward")
 def threshold_backward(grad: Any, x: Any, threshold: Any) -> Any:
     if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
         return F["relu_grad"](grad, x)
     return F["where"](x <= threshold, 0.0, grad)
-
-
-@aten("leaky_relu")
-def leaky_relu(x: Any, slope: float = 0.01) -> Any:
-    return F["leaky_relu"](x, slope)
 
 
 @aten("leaky_relu_backward")
@@ -77,11 +47,6 @@ def softplus_backward(grad: Any, x: Any, beta: float, threshold: float) -> Any:
     return F["where"](scaled > threshold, grad, grad * F["sigmoid"](scaled))
 
 
-@aten("threshold")
-def threshold(x: Any, threshold: Any, value: Any) -> Any:
-    return F["threshold"](x, threshold, value)
-
-
 @aten("elu")
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     if scale == 1 and input_scale == 1:
@@ -95,16 +60,6 @@ def elu_backward(grad: Any, alpha: float, scale: float, input_scale: float, is_r
     below = alpha * scale
     slope = x + below if is_result else F["exp"](x * input_scale) * below
     return F["where"](x > 0, grad * scale, grad * slope * input_scale)
-
-
-@aten("hardshrink")
-def hardshrink(x: Any, lambd: float = 0.5) -> Any:
-    return F["hardshrink"](x, lambd)
-
-
-@aten("softshrink")
-def softshrink(x: Any, lambd: float = 0.5) -> Any:
-    return F["softshrink"](x, lambd)
 
 
 @aten("hardshrink_backward", "softshrink_backward")
@@ -148,11 +103,6 @@ def prelu(x: Any, weight: Any) -> Any:
 def prelu_backward(grad: Any, x: Any, weight: Any) -> Any:
     positive = x > 0
     return F["where"](positive, grad, grad * weight), F["where"](positive, 0.0, grad * x)
-
-
-@aten("glu")
-def glu(x: Any, dim: int = -1) -> Any:
-    return F["glu"](x, dim)
 
 
 @aten("glu_backward")

@@ -23,21 +23,6 @@ def cholesky_ex(a: Any, *, upper: bool = False, check_errors: bool = False) -> A
     return tuple(linalg.cholesky_ex(a, upper=upper, check_errors=check_errors))
 
 
-@aten("cholesky")
-def cholesky(a: Any, upper: bool = False) -> Any:
-    return F["cholesky"](a, upper)
-
-
-@aten("cholesky_inverse")
-def cholesky_inverse(factor: Any, upper: bool = False) -> Any:
-    return F["cholesky_inverse"](factor, upper)
-
-
-@aten("_cholesky_solve_helper")
-def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
-    return F["cholesky_solve"](b, factor, upper)
-
-
 @aten("linalg_lu_factor_ex")
 def lu_factor_ex(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     return tuple(linalg.lu_factor_ex(a, pivot=pivot, check_errors=check_errors))
@@ -46,11 +31,6 @@ def lu_factor_ex(a: Any, *, pivot: bool = True, check_errors: bool = False) -> A
 @aten("linalg_lu")
 def lu(a: Any, *, pivot: bool = True) -> Any:
     return tuple(linalg.lu(a, pivot=pivot))
-
-
-@aten("lu_unpack")
-def lu_unpack(data: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    return tuple(F["lu_unpack"](data, pivots, unpack_data, unpack_pivots))
 
 
 @aten("linalg_lu_solve")
@@ -71,16 +51,6 @@ def ldl_solve(data: Any, pivots: Any, b: Any, *, hermitian: bool = False) -> Any
 @aten("linalg_qr")
 def qr(a: Any, mode: str = "reduced") -> Any:
     return tuple(linalg.qr(a, mode))
-
-
-@aten("geqrf")
-def geqrf(a: Any) -> Any:
-    return tuple(F["geqrf"](a))
-
-
-@aten("ormqr")
-def ormqr(a: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
-    return F["ormqr"](a, tau, other, left, transpose)
 
 
 @aten("linalg_householder_product")

@@ -21,11 +21,6 @@ def cdist_backward(grad: Any, x: Any, y: Any, p: float, distances: Any) -> Any:
     return pulled_back(lambda rows: F["cdist"](rows, y, p), grad, x)
 
 
-@aten("_pdist_forward")
-def pdist(x: Any, p: float = 2.0) -> Any:
-    return F["pdist"](x, p)
-
-
 @aten("_pdist_backward")
 def pdist_backward(grad: Any, x: Any, p: float, distances: Any) -> Any:
     return pulled_back(lambda rows: F["pdist"](rows, p), grad, x)

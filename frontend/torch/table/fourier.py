@@ -51,16 +51,6 @@ def complex_of(real: Any, imag: Any) -> Any:
     return F["complex"](real, imag)
 
 
-@aten("polar")
-def polar(magnitude: Any, angle: Any) -> Any:
-    return F["polar"](magnitude, angle)
-
-
-@aten("_conj_physical", "conj_physical", "conj_physical_")
-def conj(x: Any) -> Any:
-    return F["conj"](x)
-
-
 @aten("linalg_eig")
 def eig(a: Any) -> Any:
     return tuple(linalg.eig(a))

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyhal.inplace_ops import IN_PLACE
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, arange, cast, pulled_back
 from polyhal.torch.table.pointwise import masked_fill
-
-
-@aten("masked_select")
-def masked_select(x: Any, mask: Any) -> Any:
-    return F["masked_select"](x, mask)
-
-
-@aten("nonzero")
-def nonzero(x: Any) -> Any:
-    return F["argwhere"](x)
 
 
 @aten("index_select")
@@ -42,30 +33,10 @@ def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
     return F["scatter"](x, dim, index, src)
 
 
-@aten("scatter.value")
-def scatter_value(x: Any, dim: int, index: Any, value: Any) -> Any:
-    return F["scatter"](x, dim, index, value=value)
-
-
-@aten("scatter.value_reduce")
-def scatter_value_with(x: Any, dim: int, index: Any, value: Any, *, reduce: str) -> Any:
-    return F["scatter"](x, dim, index, value=value, reduce=reduce)
-
-
-@aten("scatter.reduce")
-def scatter_with(x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
-    return F["scatter"](x, dim, index, src, reduce=reduce)
-
-
 @aten("scatter_add")
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     _same_dtype(x, src)
     return F["scatter_add"](x, dim, index, src)
-
-
-@aten("scatter_reduce.two")
-def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> Any:
-    return F["scatter_reduce"](x, dim, index, src, reduce, include_self=include_self)
 
 
 @aten("index_put")
@@ -83,26 +54,6 @@ def index(x: Any, indices: Any) -> Any:
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
-@aten("index_add")
-def index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
-    return F["index_add"](x, dim, index, source, alpha=alpha)
-
-
-@aten("index_copy")
-def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
-    return F["index_copy"](x, dim, index, source)
-
-
-@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
-def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
-    return F["index_fill"](x, dim, index, value)
-
-
-@aten("index_reduce")
-def index_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
-    return F["index_reduce"](x, dim, index, source, reduce, include_self=include_self)
-
-
 @aten("masked_scatter")
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     if not source.size and not F["any"](mask).item():
@@ -116,30 +67,10 @@ def take(x: Any, index: Any) -> Any:
     return F["reshape"](x, (-1,))[index]
 
 
-@aten("put", "put_")
-def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    return F["put"](x, index, source, accumulate)
-
-
-@aten("nonzero_static")
-def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
-    return F["nonzero_static"](x, size=size, fill_value=fill_value)
-
-
 @aten("repeat_interleave.Tensor")
 def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
     """Repeat each index `i` `repeats[i]` times."""
     return F["repeat_interleave"](arange(repeats.shape[0], repeats.device), repeats, output_size=output_size)
-
-
-@aten("segment_reduce")
-def segment_reduce(
-    data: Any, reduce: str, *, lengths: Any = None, indices: Any = None, offsets: Any = None, axis: int = 0,
-    unsafe: bool = False, initial: float | None = None,
-) -> Any:  # fmt: skip
-    return F["segment_reduce"](
-        data, reduce, lengths=lengths, offsets=offsets, axis=axis, unsafe=unsafe, initial=initial
-    )
 
 
 @aten("_segment_reduce_backward")
@@ -148,34 +79,13 @@ def segment_reduce_backward(
     initial: float | None = None,
 ) -> Any:  # fmt: skip
     def reduced(x: Any) -> Any:
-        return segment_reduce(x, reduce, lengths=lengths, offsets=offsets, axis=axis, unsafe=True, initial=initial)
+        return F["segment_reduce"](x, reduce, lengths=lengths, offsets=offsets, axis=axis, unsafe=True, initial=initial)
 
     return pulled_back(reduced, grad, data)
 
 
-@aten("select_scatter")
-def select_scatter(x: Any, source: Any, dim: int, index: int) -> Any:
-    return F["select_scatter"](x, source, dim, index)
-
-
-@aten("slice_scatter")
-def slice_scatter(
-    x: Any, source: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Any:
-    return F["slice_scatter"](x, source, dim, start, end, step)
-
-
-@aten("diagonal_scatter")
-def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    return F["diagonal_scatter"](x, source, offset, dim1, dim2)
-
-
 def _put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
     return x.index_put_(indices, cast(values, x.dtype), accumulate)
-
-
-def _add_in_place(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
-    return x.index_add_(dim, index, source, alpha=alpha)
 
 
 def _scatter_in_place(x: Any, dim: int, index: Any, src: Any) -> Any:
@@ -202,19 +112,13 @@ def _fill_in_place(x: Any, mask: Any, value: Any) -> Any:
 WRITES_IN_PLACE: dict[Any, Any] = {
     masked_fill: _fill_in_place,
     scatter: _scatter_in_place,
-    scatter_value: lambda x, dim, index, value: x.scatter_(dim, index, value=value),
-    scatter_with: lambda x, dim, index, src, reduce: x.scatter_(dim, index, src, reduce=reduce),
-    scatter_value_with: lambda x, dim, index, value, *, reduce: x.scatter_(dim, index, value=value, reduce=reduce),
     scatter_add: _scatter_add_in_place,
-    scatter_reduce: lambda x, dim, index, src, reduce, include_self=True: x.scatter_reduce_(
-        dim, index, src, reduce, include_self=include_self
-    ),
     masked_scatter: _masked_scatter_in_place,
     index_put: _put_in_place,
     index_put_unsafe: _put_in_place,
-    index_add: _add_in_place,
-    index_copy: lambda x, dim, index, source: x.index_copy_(dim, index, source),
-    index_fill: lambda x, dim, index, value: x.index_fill_(dim, index, value),
+    **{
+        F[name]: IN_PLACE[f"{name}_"] for name in ("scatter", "scatter_reduce", "index_add", "index_copy", "index_fill")
+    },
 }
 """By function, the method that writes only to the indexed elements of the first argument.
 

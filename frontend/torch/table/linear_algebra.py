@@ -9,11 +9,6 @@ from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F
 
 
-@aten("mm", "bmm", "dot", "mv")
-def product(a: Any, b: Any) -> Any:
-    return F["matmul"](a, b)
-
-
 @aten("addmm", "baddbmm", "addmv")
 def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     if beta == 1 and alpha == 1 and a.ndim == b.ndim == 2 and c.shape == b.shape[1:] and c.dtype is a.dtype:
@@ -23,11 +18,6 @@ def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     out = F["matmul"](a, b)
     out = out if alpha == 1 else out * alpha
     return out if beta == 0 else out + (c if beta == 1 else c * beta)
-
-
-@aten("linear")
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    return F["linear"](x, weight, bias)
 
 
 @aten("linear_backward")
@@ -42,16 +32,6 @@ def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
     if mask[2]:
         return (dx, *F["linear_weight_grad"](rows, inputs))
     return dx, F["matmul"](F["permute"](rows, (1, 0)), inputs), None
-
-
-@aten("addbmm")
-def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return F["addbmm"](x, a, b, beta=beta, alpha=alpha)
-
-
-@aten("vdot")
-def vdot(a: Any, b: Any) -> Any:
-    return F["vdot"](a, b)
 
 
 @aten("linalg_cross")

@@ -70,23 +70,6 @@ def nanmedian_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
     return F["nanmedian"](x, dim, keepdim)
 
 
-@aten("searchsorted.Tensor", "searchsorted.Scalar")
-def searchsorted(
-    sequence: Any, x: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
-) -> Any:
-    return F["searchsorted"](sequence, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
-
-
-@aten("bucketize.Tensor", "bucketize.Scalar")
-def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    return F["searchsorted"](boundaries, x, out_int32=out_int32, right=right)
-
-
-@aten("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
-def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
-    return F["isin"](elements, tests, invert=invert)
-
-
 def _three(results: Any, return_inverse: bool, return_counts: bool) -> Any:
     """Return distinct elements, the index of each element among them, and counts; results not requested are empty."""
     values, *others = results if isinstance(results, tuple) else (results,)
@@ -112,21 +95,6 @@ def unique_consecutive(
     x: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     return _three(F["unique_consecutive"](x, return_inverse, return_counts, dim), return_inverse, return_counts)
-
-
-@aten("histc")
-def histc(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
-    return F["histc"](x, bins, low, high)
-
-
-@aten("bincount")
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    return F["bincount"](x, weights, minlength)
-
-
-@aten("histogram.bin_ct", "histogram.bins_tensor")
-def histogram(x: Any, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:  # noqa: A002
-    return F["histogram"](x, bins, range=range, weight=weight, density=density)
 
 
 @aten("_histogramdd_bin_edges")

@@ -32,20 +32,10 @@ def view(x: Any, size: Any) -> Any:
     return F["reshape"](x, tuple((x.size // known if known else 0) if n == -1 else n for n in size))
 
 
-@aten_view("unsqueeze")
-def unsqueeze(x: Any, dim: int) -> Any:
-    return F["unsqueeze"](x, dim)
-
-
 @aten_view("expand")
 def expand(x: Any, size: Any, implicit: bool = False) -> Any:
     lead = len(size) - x.ndim
     return F["broadcast_to"](x, tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(size)))
-
-
-@aten_view("select.int")
-def select(x: Any, dim: int, index: int) -> Any:
-    return F["select"](x, dim, index)
 
 
 @aten("cat")
@@ -68,13 +58,3 @@ def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
     if dims and not x.shape:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     return F["roll"](x, tuple(shifts), tuple(dims) if dims else None)
-
-
-@aten("tril")
-def tril(x: Any, diagonal: int = 0) -> Any:
-    return F["tril"](x, diagonal)
-
-
-@aten("triu")
-def triu(x: Any, diagonal: int = 0) -> Any:
-    return F["triu"](x, diagonal)

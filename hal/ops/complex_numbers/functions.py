@@ -39,7 +39,7 @@ def complex(real: Any, imag: Any) -> Any:  # noqa: A001  PyTorch's name
     return join(copy(real), copy(imag))
 
 
-@composite(method=False)
+@composite(method=False, aten=".default")
 def polar(abs: Any, angle: Any) -> Any:  # noqa: A002  PyTorch's names
     """The complex numbers `abs * exp(1j * angle)`, of float32 or float64."""
     _checked("polar", abs, angle)
@@ -83,7 +83,7 @@ def imag(x: Any) -> Any:
     return x.imag
 
 
-@composite("numpy.conjugate", returns=Returns.EITHER)
+@composite("numpy.conjugate", returns=Returns.EITHER, aten="_conj_physical conj_physical conj_physical_")
 def conj(x: Any) -> Any:
     """The complex conjugate."""
     return join(x.real, -x.imag) if is_complex(x) else x
@@ -95,7 +95,7 @@ def adjoint(x: Any) -> Any:
     return conj(transpose(x))
 
 
-@composite()
+@composite(aten=".default")
 def angle(x: Any) -> Any:
     """The angle in the complex plane, from -pi to pi; that of a negative number is pi, and NaN stays NaN."""
     if is_complex(x):

@@ -86,7 +86,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return nonzero(condition) if x is None and y is None else selection.where(condition, x, y)
 
 
-@composite()
+@composite(aten="nonzero")
 def argwhere(x: Any) -> Any:
     """Where `x` is not zero: int64 (hits, axes), in row-major order.
 
@@ -96,7 +96,7 @@ def argwhere(x: Any) -> Any:
     return _table(coordinates(positions, x.shape), positions.shape[0], x.device)
 
 
-@composite()
+@composite(aten=".default")
 def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` rows of `argwhere`, and `fill_value` in the rows beyond the last hit: int64 (size, axes).
 
@@ -130,7 +130,7 @@ def _mask_of(op: str, mask: Any) -> Any:
     return mask
 
 
-@composite()
+@composite(aten=".default")
 def masked_select(x: Any, mask: Any) -> Any:
     """The elements of `x` where `mask` is true, in row-major order; both are broadcast. Compare `torch.masked_select`.
 

@@ -23,7 +23,7 @@ from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".default")
 def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names.
 
@@ -44,7 +44,7 @@ def _scaled(source: Any, alpha: Any) -> Any:
     return source * alpha
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".default")
 def index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     """`x` with the slices along `axis` that the vector `index` names replaced by those of `source`; the last one wins.
 
@@ -58,7 +58,7 @@ def _index_copy(x: Any, axis: int, index: Any, source: Any) -> TableUpdate | Non
     return _slices("index_copy", x, axis, index, source, "replace")
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".default")
 def index_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
     """`x` with the slices along `axis` that `index` names combined with those of `source`, by prod, mean, amax or amin.
 
@@ -75,7 +75,7 @@ def _index_reduce(
     return _slices("index_reduce", x, axis, index, source, reduce, include_self)
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".int_Scalar .int_Tensor")
 def index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
     """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names.
 
@@ -138,7 +138,7 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     return updated(x, _elements("index_put", x, positions, rows, accumulate))
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".default put_")
 def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """`x` with the elements that `index` names in row-major order replaced by those of `source`, or added to them.
 

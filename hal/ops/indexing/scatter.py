@@ -24,7 +24,7 @@ from polyhal.hal.ops.pointwise.selection import where
 _OF_SCATTER = {None: "replace", "add": "sum", "multiply": "prod"}
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".value .value_reduce .reduce")
 def scatter(x: Any, axis: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
     """`x` with `out[index[i, j], j] = src[i, j]` for axis 0; of several writers the last in row-major order wins.
 
@@ -56,7 +56,7 @@ def _scatter_add(x: Any, axis: int, index: Any, src: Any) -> TableUpdate | None:
     return _update("scatter_add", x, axis, index, src, "sum", True)
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".two")
 def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """`x` with `out[index[i, j], j]` combined with all its `src[i, j]` for axis 0, by sum, mean, prod, amax or amin.
 

@@ -22,7 +22,7 @@ from polyhal.hal.ops.reductions.search import searchsorted
 _REDUCTIONS = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
 
 
-@composite(method=False)
+@composite(method=False, aten=".default")
 def segment_reduce(
     data: Any,
     reduce: str,

@@ -111,7 +111,7 @@ def narrow(x: Any, axis: int, start: int, length: int) -> Any:
     return reshape(x, x.shape) if part is x else part
 
 
-@composite(returns=Returns.VIEW)
+@composite(returns=Returns.VIEW, aten=".int")
 def select(x: Any, axis: int, index: int) -> Any:
     """The slice number `index` along `axis`, without that axis. Raises IndexError."""
     return basic_index(x, (*(slice(None),) * normalize_axis(axis, x.ndim), int(index)))

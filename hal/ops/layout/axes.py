@@ -58,7 +58,7 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
-@composite(returns=Returns.VIEW, in_place=True)
+@composite(returns=Returns.VIEW, in_place=True, aten=".default")
 def unsqueeze(x: Any, axis: int) -> Any:
     """The tensor with a new axis of length 1 at position `axis`."""
     at = normalize_axis(axis, x.ndim + 1)

@@ -30,7 +30,7 @@ def _with_region(x: Any, src: Any, region: View) -> Any:
     return overwrite(x, reshape(src, shape), shape, strides, region.offset)[0]
 
 
-@composite()
+@composite(aten=".default")
 def slice_scatter(
     x: Any, src: Any, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
@@ -48,7 +48,7 @@ def slice_scatter(
     return _with_region(x, src, slice_view(contiguous(x.dtype, x.shape), starts, src.shape, steps))
 
 
-@composite()
+@composite(aten=".default")
 def select_scatter(x: Any, src: Any, axis: int, index: int) -> Any:
     """`x` with slice number `index` along `axis` replaced by `src`. Compare `torch.select_scatter`.
 
@@ -63,7 +63,7 @@ def select_scatter(x: Any, src: Any, axis: int, index: int) -> Any:
     return slice_scatter(x, unsqueeze(src, axis), axis, index % length, index % length + 1)
 
 
-@composite()
+@composite(aten=".default")
 def diagonal_scatter(x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """`x` with diagonal number `offset` of the matrices in two axes replaced by `src`, shaped as `diagonal` returns it.
 

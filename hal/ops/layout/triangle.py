@@ -70,7 +70,7 @@ tril: OpFunction = declare(
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.0),
-    names=Names(in_place=True),
+    names=Names(in_place=True, aten=".default"),
 )
 triu: OpFunction = declare(
     _triu,
@@ -84,5 +84,5 @@ triu: OpFunction = declare(
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.0),
-    names=Names(in_place=True),
+    names=Names(in_place=True, aten=".default"),
 )

@@ -57,7 +57,7 @@ def baddbmm(x: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number
     return _sum("baddbmm", x, bmm(batch1, batch2), beta, alpha)
 
 
-@composite(in_place=True)
+@composite(in_place=True, aten=".default")
 def addbmm(x: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
     require_axes("addbmm", (batch1, 3), (batch2, 3))

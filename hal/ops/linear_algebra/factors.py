@@ -29,7 +29,7 @@ from polyhal.hal.ops.linear_algebra.results import (
 )
 
 
-@composite()
+@composite(aten=".default")
 def cholesky(x: Any, upper: bool = False) -> Any:
     """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n).
 
@@ -43,14 +43,14 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> C
     return CholeskyExResult(*cholesky_factor(A, upper, check_errors))
 
 
-@composite()
+@composite(aten="_cholesky_solve_helper")
 def cholesky_solve(x: Any, L: Any, upper: bool = False) -> Any:
     """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
     first, second = (t(L), L) if upper else (L, t(L))
     return solve_triangular_left(second, solve_triangular_left(first, x, False), True)
 
 
-@composite()
+@composite(aten=".default")
 def cholesky_inverse(x: Any, upper: bool = False) -> Any:
     """The inverse of a symmetric matrix from its Cholesky factor."""
     return cholesky_solve(identity_like(x), x, upper)
@@ -67,7 +67,7 @@ def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> L
     return LUFactorExResult(*lu_factors(A, pivot, check_errors))
 
 
-@composite(method=False)
+@composite(method=False, aten=".default")
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
     """P, L and U from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
     m, n = LU_data.shape[-2:]
@@ -131,7 +131,7 @@ def qr(A: Any, mode: str = "reduced") -> QRResult:
     return QRResult(*qr_factors(A, mode))
 
 
-@composite()
+@composite(aten=".default")
 def geqrf(x: Any) -> GeqrfResult:
     """R above and Householder vectors below the diagonal, and their scales tau; see `linalg.householder_product`."""
     return GeqrfResult(*householder_factors(x))
@@ -167,7 +167,7 @@ def orgqr(x: Any, tau: Any) -> Any:
     return householder_product(x, tau)
 
 
-@composite()
+@composite(aten=".default")
 def ormqr(x: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
     """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
     if not left:

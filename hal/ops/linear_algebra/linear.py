@@ -15,6 +15,7 @@ from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
     ErrorSample,
+    Names,
     Output,
     Sample,
     Specs,
@@ -136,6 +137,7 @@ linear = declare(
     flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
     autocast=Autocast.HALF,
+    names=Names(aten=".default"),
 )
 
 

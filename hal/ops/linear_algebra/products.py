@@ -38,7 +38,7 @@ def dot(x: Any, y: Any) -> Any:
     return _product_of_vectors("dot", x, y)
 
 
-@composite()
+@composite(aten=".default")
 def vdot(x: Any, y: Any) -> Any:
     """The sum of the products of two vectors' elements; the first vector is conjugated."""
     return _product_of_vectors("vdot", conj(x), y)

@@ -64,6 +64,7 @@ leaky_relu = elementwise(
     decompose=lambda x, *, negative_slope: where(less(0.0, x), x, x * negative_slope),
     gradient=flat_in("x")(lambda g, x, *, negative_slope: where(less(0.0, x), g, g * negative_slope)),
     samples=_kinked_samples,
+    names=Names(aten=".default"),
 )
 elu = elementwise(
     "elu",
@@ -89,6 +90,7 @@ sigmoid_grad = elementwise(
     promotion="float",
     decompose=lambda g, out: g * (out * (1.0 - out)),
     samples=Uniform((-2.0, 2.0), (0.05, 0.95), special=False),
+    names=Names(aten="sigmoid_backward"),
 )
 sigmoid = elementwise(
     "sigmoid",
@@ -108,6 +110,7 @@ silu_grad = elementwise(
     decompose=lambda g, x: g * (sigmoid(x) * (x * (1.0 - sigmoid(x)) + 1.0)),
     samples=Uniform(special=False),
     tolerance=Tolerance(12.0, floor=1.0),
+    names=Names(aten="silu_backward"),
 )
 silu = elementwise(
     "silu",
@@ -227,6 +230,7 @@ gelu_grad = elementwise(
     decompose=_gelu_grad,
     samples=_gelu_grad_samples,
     tolerance=Tolerance(8.0, floor=2.0),
+    names=Names(aten="gelu_backward"),
 )
 gelu = elementwise(
     "gelu",
@@ -241,4 +245,5 @@ gelu = elementwise(
     # 1 + erf cancels for negative x: the absolute error is that of numbers near 1, times |x| / 2.
     tolerance=Tolerance(8.0, floor=2.0),
     flops_per_element=12,
+    names=Names(aten=".default"),
 )

@@ -47,7 +47,7 @@ divide = elementwise(
     samples=Uniform((-4.0, 4.0), (0.5, 4.0)),
     tolerance=Tolerance(2.5),
     traits=Trait.CHEAP,
-    names=Names("true_divide"),
+    names=Names("true_divide", aten="div.Tensor div.Scalar"),
 )
 
 negative = elementwise(

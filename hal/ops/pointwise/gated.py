@@ -12,7 +12,7 @@ from polyhal.hal.ops.pointwise.activation import sigmoid
 from polyhal.hal.ops.pointwise.piecewise import parametric_relu
 
 
-@composite()
+@composite(aten=".default")
 def glu(x: Any, axis: int = -1) -> Any:
     """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length.
 

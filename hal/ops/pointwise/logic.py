@@ -106,7 +106,7 @@ bitwise_left_shift = elementwise(
     promotion="integral",
     samples=_shift_samples,
     dtypes=dtypes.INTEGERS,
-    names=Names("numpy.left_shift"),
+    names=Names("numpy.left_shift", aten="__lshift__.Tensor __lshift__.Scalar __ilshift__.Tensor __ilshift__.Scalar"),
 )
 bitwise_right_shift = elementwise(
     "bitwise_right_shift",
@@ -115,5 +115,5 @@ bitwise_right_shift = elementwise(
     promotion="integral",
     samples=_shift_samples,
     dtypes=dtypes.INTEGERS,
-    names=Names("numpy.right_shift"),
+    names=Names("numpy.right_shift", aten="__rshift__.Tensor __rshift__.Scalar __irshift__.Tensor __irshift__.Scalar"),
 )

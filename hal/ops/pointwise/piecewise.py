@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance, Trait, flat_in
+from polyhal.hal.ops.declare import Names, OpFunction, Sample, Tolerance, Trait, flat_in
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.logic import less, less_equal, logical_and, logical_or
@@ -71,6 +71,7 @@ hardshrink = elementwise(
     gradient=flat_in("x")(lambda g, x, *, lambd: where(logical_or(less(x, -lambd), less(lambd, x)), g, 0.0)),
     samples=spread(-3.0, 3.0, -0.5, 0.5),
     traits=Trait.CHEAP,
+    names=Names(aten=".default"),
 )
 softshrink = elementwise(
     "softshrink",
@@ -81,6 +82,7 @@ softshrink = elementwise(
     gradient=flat_in("x")(lambda g, x, *, lambd: where(logical_or(less(lambd, x), less(x, -lambd)), g, 0.0)),
     samples=spread(-3.0, 3.0, -0.5, 0.5),
     traits=Trait.CHEAP,
+    names=Names(aten=".default"),
 )
 threshold = elementwise(
     "threshold",
@@ -92,6 +94,7 @@ threshold = elementwise(
     samples=spread(-3.0, 3.0, 0.5, params=({"threshold": 0.5, "value": -2.0},)),
     dtypes=dtypes.FLOATS,
     traits=Trait.CHEAP,
+    names=Names(aten=".default"),
 )
 parametric_relu: OpFunction = elementwise(
     "parametric_relu",

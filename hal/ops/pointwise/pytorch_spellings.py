@@ -100,7 +100,7 @@ def float_power(x: Any, exponent: Any) -> Any:
     return pow_(base, power)
 
 
-@composite("special.", "numpy.rint", in_place=True)
+@composite("special.", "numpy.rint", in_place=True, aten=".default .decimals")
 def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even.
 

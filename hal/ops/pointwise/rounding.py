@@ -259,4 +259,5 @@ isfinite = elementwise(
     result=dtypes.bool_,
     decompose=lambda x: less(abs_(x), math.inf) if x.dtype.kind == "float" else equal(x, x),
     dtypes=dtypes.FLOATS,
+    names=Names(aten=".default"),
 )

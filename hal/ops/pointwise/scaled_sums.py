@@ -46,7 +46,7 @@ addcmul = elementwise(
     tolerance=Tolerance(4.0, floor=8.0),
     dtypes=dtypes.FLOATS,
     traits=Trait.CHEAP,
-    names=Names(in_place=True),
+    names=Names(in_place=True, aten=".default"),
 )
 addcdiv = elementwise(
     "addcdiv",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import OnHost, Sample, Tolerance, Trait, declare, first_tensor, flat_in
+from polyhal.hal.ops.declare import Names, OnHost, Sample, Tolerance, Trait, declare, first_tensor, flat_in
 from polyhal.hal.ops.pointwise.arithmetic import abs_
 from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -138,4 +138,5 @@ frexp = declare(
     ],
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(1.0),
+    names=Names(aten=".Tensor"),
 )

@@ -159,6 +159,7 @@ tanh_grad = elementwise(
     decompose=lambda g, out: g * (1.0 - square(out)),
     samples=Uniform((-2.0, 2.0), (-0.95, 0.95), special=False),
     tolerance=Tolerance(4.0, floor=2.0),
+    names=Names(aten="tanh_backward"),
 )
 tanh = elementwise(
     "tanh",

@@ -142,7 +142,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
     return distances(x, y, float(p), p == 2 and modes[compute_mode])
 
 
-@composite(method=False)
+@composite(method=False, aten="_pdist_forward")
 def pdist(x: Any, p: float = 2.0) -> Any:
     """p-norms of the differences between all pairs of rows of `x` (N, M), in the order of the upper triangle.
 

@@ -35,7 +35,7 @@ def _counted(index: Any, weight: Any, rows: int) -> Any:
     return reshape(scatter_rows(reshape(weight, (-1, 1)), reshape(index, (-1,)), rows), (rows,))
 
 
-@composite()
+@composite(aten=".default")
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each number from 0 to the largest occurs in the vector `x` of integers, or the sum of its `weights`.
 
@@ -66,7 +66,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     return _counted(x, weights, length)
 
 
-@composite()
+@composite(aten=".default")
 def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
     """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`.
 
@@ -118,10 +118,10 @@ def _half_range(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
     return low - margin, high + margin
 
 
-@composite(returns=Returns.COPY)
+@composite(returns=Returns.COPY, aten=".bin_ct .bins_tensor")
 def histogram(
     x: Any,
-    bins: Any,
+    bins: Any = 100,
     *,
     range: Sequence[float] | None = None,  # noqa: A002
     weight: Any = None,

@@ -97,7 +97,7 @@ search_rows: OpFunction = declare(
 )
 
 
-@composite(method=False)
+@composite(method=False, aten=".Tensor .Scalar")
 def searchsorted(
     sorted_sequence: Any,
     x: Any,
@@ -138,7 +138,7 @@ def searchsorted(
     return places.cast(dtype=dtypes.int32) if out_int32 else places
 
 
-@composite(method=False)
+@composite(method=False, aten=".Tensor .Scalar")
 def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
     """The number (int64) of the bucket of each element: how many of the sorted `boundaries` are below it.
 
@@ -147,7 +147,7 @@ def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool =
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
-@composite(method=False)
+@composite(method=False, aten=".Tensor_Tensor .Tensor_Scalar .Scalar_Tensor")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Return whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
     if not hasattr(elements, "spec"):

@@ -160,7 +160,7 @@ zeta = elementwise(
 )
 
 
-@composite("special.", in_place=True)
+@composite("special.", in_place=True, aten=".default polygamma_")
 def polygamma(n: Any, x: Any) -> Any:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     if not isinstance(n, int):
@@ -170,7 +170,7 @@ def polygamma(n: Any, x: Any) -> Any:
     return digamma(x) if n == 0 else polygamma_at(x, n=n)
 
 
-@composite("special.multigammaln", in_place=True)
+@composite("special.multigammaln", in_place=True, aten=".default")
 def mvlgamma(x: Any, p: int) -> Any:
     """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2.
 

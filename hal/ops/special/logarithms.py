@@ -87,7 +87,7 @@ logit_of = elementwise(
 )
 
 
-@composite("special.", in_place=True)
+@composite("special.", in_place=True, aten=".default")
 def logit(x: Any, eps: float | None = None) -> Any:
     """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps].
 
