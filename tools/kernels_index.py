@@ -28,13 +28,11 @@ _MANY = 10
 """Minimum number of pointwise ops that are no longer listed by name."""
 _DEFAULTS = {
     ".cl": re.compile(r"^#ifndef (\w+)\n#define \1\b", re.MULTILINE),
-    ".cu": re.compile(r"^#ifndef (\w+)\n#define \1\b", re.MULTILINE),
     ".wgsl": re.compile(r"\{%-? set (\w+) = \1 \| default\("),
 }
 """Patterns of definitions in kernel files that a lowering may set."""
 _COMMENT = {
     ".cl": re.compile(r"(?:^// ?.*\n)+", re.MULTILINE),
-    ".cu": re.compile(r"(?:^// ?.*\n)+", re.MULTILINE),
     ".wgsl": re.compile(r"\{#-(.*?)-#\}", re.DOTALL),
 }
 
@@ -53,11 +51,7 @@ class KernelFolders:
 BACKENDS = (
     KernelFolders("OpenCL", "polyhal.backends.opencl.lowering", "backends/opencl/lowering", "shaders/opencl", ".cl"),
     KernelFolders("wgpu", "polyhal.backends.wgpu.lowering", "backends/wgpu/lowering", "shaders/wgsl", ".wgsl"),
-    KernelFolders(
-        "CUDA (the CuPy plug-in)", "polyhal_cupy.lowering", "examples/plugins/cupy/src/polyhal_cupy/lowering",
-        "examples/plugins/cupy/src/polyhal_cupy/kernels", ".cu",
-    ),
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)

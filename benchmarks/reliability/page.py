@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.reliability import sanitizers
 from benchmarks.reliability.campaigns import CAMPAIGNS, Campaign
 from benchmarks.reliability.processes import ROOT
 from benchmarks.reliability.programs import campaign as programs
@@ -30,6 +29,12 @@ The figures on this page are those of the long form, whose seconds include waiti
 [When something goes wrong](debugging.md) says how to find the cause of an error in your own program, and
 [Troubleshooting](troubleshooting.md) answers common questions.
 """
+_SANITIZED = """## Sanitized kernels
+
+Oclgrind runs every op's OpenCL kernels in the continuous integration, and looks for races and accesses outside of buffers.
+On a GPU, the driver reports an access outside of a buffer (`INVALID_COMMAND_QUEUE`, a lost device) if it reaches beyond the
+memory of the process. NVIDIA's compute-sanitizer sees calls of CUDA only, and nothing of a program that uses OpenCL.
+"""
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -39,21 +44,8 @@ def page(result: Mapping[str, Any]) -> str:
         parts.append("\n".join([*_section(CAMPAIGNS[name], counts, result), ""]))
     if programs.RESULT.exists():
         parts.append("\n".join([*section(json.loads(programs.RESULT.read_text(encoding="utf-8"))), ""]))
-    parts.append("\n".join([*_sanitizers(json.loads(sanitizers.RESULT.read_text(encoding="utf-8"))), ""]))
+    parts.append(_SANITIZED)
     return "\n".join(parts)
-
-
-def _sanitizers(result: Mapping[str, Any]) -> Iterator[str]:
-    yield "## Sanitized kernels"
-    yield ""
-    yield (
-        "Oclgrind runs every op's OpenCL kernels in the continuous integration, and looks for races and accesses outside of "
-        "buffers. NVIDIA's compute-sanitizer sees calls of CUDA only: with the CuPy plug-in it checks that plug-in's kernels, "
-        "while of a program that uses OpenCL it sees nothing. An access outside of a buffer is reported there by the driver "
-        "(`INVALID_COMMAND_QUEUE`, a lost device), if it reaches beyond the memory of the process."
-    )
-    yield ""
-    yield from sanitizers.section(result)
 
 
 def _section(campaign: Campaign, counts: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[str]:

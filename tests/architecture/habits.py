@@ -174,7 +174,6 @@ _READERS = {
     ".cl": _of_kernel,
     ".h": _of_kernel,
     ".wgsl": _of_kernel,
-    ".cu": _of_kernel,
 }
 
 

@@ -118,7 +118,7 @@ class FakeCuda(NumpyBackend):
 
     def __init__(self, number: int) -> None:
         super().__init__(create("").info)
-        self.runtime = SimpleNamespace(number=number, stream=SimpleNamespace(ptr=100 + number))
+        self.stream = SimpleNamespace(number=number, stream=SimpleNamespace(ptr=100 + number))
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
-"""cuBLAS: matrix products in half and full precision.
+"""Matrix products by cuBLAS, of strided matrices and in every float dtype.
 
 cuBLAS is column-major. A row-major matrix is the transpose of a column-major one, so out = a b is computed as out' = b' a'.
+Transposed views and slices of rows are not copied: a matrix only needs a stride of 1 along one of its axes.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +16,13 @@ import numpy as np
 from cupy.cuda import cublas
 from cupy.cuda import runtime as cuda
 
+from polyhal.backends.common.problems import gemm
+from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Ref
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
+from polyhal_cupy.stream import Stream
 
 _TYPES: dict[DType, int] = {
     dtypes.float32: cuda.CUDA_R_32F,
@@ -27,11 +35,8 @@ _TF32 = 3
 _EXACT_REDUCTION = 16
 """CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums of half-precision products stay in float32."""
 _LARGEST = 2**31 - 1
-
-
-def supports(dtype: DType) -> bool:
-    """Return whether cuBLAS multiplies matrices of `dtype`."""
-    return dtype in _TYPES
+_MAX_CALLS = 64
+"""Maximum cuBLAS calls for one product; for more, a contiguous copy of the operands is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,84 +60,71 @@ def _checked(operation: int, leading: int) -> Layout | None:
     return Layout(operation, leading) if leading <= _LARGEST else None
 
 
-@dataclass(frozen=True, slots=True)
-class Gemm:
-    """out = alpha a b + beta out for `count` matrices (m, k), (k, n), (m, n).
-
-    Strides between matrices are in elements; `out_leading` is the stride of rows of `out`. The accumulator is float64 for
-    products of float64, else float32.
-    """
-
-    m: int
-    n: int
-    k: int
-    count: int
-    a: Layout
-    b: Layout
-    a_stride: int
-    b_stride: int
-    out_stride: int
-    out_leading: int
-    dtype: DType
-    out_dtype: DType
-    alpha: float = 1.0
-    beta: float = 0.0
-
-
 class Blas:
     """A cuBLAS handle on one stream. Its settings never change, so threads may share it."""
 
-    def __init__(self, stream: Any) -> None:
-        self._handle = cublas.create()
-        cublas.setStream(self._handle, stream.ptr)
-        # CuPy's setting. By default, products of float32 do not use TensorFloat-32.
-        mode = _TF32 if os.environ.get("CUPY_TF32", "0") == "1" else cublas.CUBLAS_DEFAULT_MATH
-        cublas.setMathMode(self._handle, mode | _EXACT_REDUCTION)
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        with stream.entered("opening cuBLAS"):
+            self._handle = cublas.create()
+            cublas.setStream(self._handle, stream.stream.ptr)
+            # CuPy's setting. By default, products of float32 do not use TensorFloat-32.
+            mode = _TF32 if os.environ.get("CUPY_TF32", "0") == "1" else cublas.CUBLAS_DEFAULT_MATH
+            cublas.setMathMode(self._handle, mode | _EXACT_REDUCTION)
 
-    def prepare(self, g: Gemm) -> Any:
-        """Return a function of three addresses (a, b, out) that enqueues the product."""
-        factors, alpha, beta = _factors(g)
-        compute = cublas.CUBLAS_COMPUTE_64F if g.dtype is dtypes.float64 else cublas.CUBLAS_COMPUTE_32F
-        kind, out_kind = _TYPES[g.dtype], _TYPES[g.out_dtype]
-        handle, default = self._handle, cublas.CUBLAS_GEMM_DEFAULT
-        (op_a, lead_a), (op_b, lead_b) = (g.a.operation, g.a.leading), (g.b.operation, g.b.leading)
+    def build(self, p: Product) -> Launch | Declined:
+        """Return the launch of a product without bias; declines operands that must be copied first.
 
-        if g.count == 1:
+        One strided batched call covers the longest axis of the batch; the launch loops over the others.
+        """
+        if p.dtype not in _TYPES:
+            return Declined(f"cuBLAS does not multiply {p.dtype.name}")
+        if p.bias is not None:
+            return Declined("cuBLAS adds no bias")
+        a, b = layout(p.m, p.k, p.left.row, p.left.column), layout(p.k, p.n, p.right.row, p.right.column)
+        if a is None or b is None:
+            return Declined("neither stride of an operand's matrices is 1")
+        axis = max(range(len(p.batch)), key=p.batch.__getitem__)
+        rest = [range(1 if i == axis else length) for i, length in enumerate(p.batch)]
+        if math.prod(map(len, rest)) > _MAX_CALLS:
+            return Declined(f"{p.batch} products take more than {_MAX_CALLS} calls of cuBLAS")
+        operands = (p.left, p.right, p.out)
+        offsets = [[_offset(m, index, p.dtype) for m in operands] for index in itertools.product(*rest)]
+        call = self._call(p, a, b, axis)
 
-            def single_product(a: int, b: int, out: int, keep: np.ndarray = factors) -> None:
-                cublas.gemmEx(
-                    handle, op_b, op_a, g.n, g.m, g.k, alpha, b, kind, lead_b, a, kind, lead_a, beta, out, out_kind,
-                    g.out_leading, compute, default,
-                )  # fmt: skip
+        def run(*args: Ref) -> None:
+            addresses = [args[m.place].handle + args[m.place].offset * p.dtype.itemsize for m in operands]
+            with self._stream.entered(f"multiplying {p.count} x {p.m} x {p.k} x {p.n} matrices"):
+                for moved in offsets:
+                    call(*(start + offset for start, offset in zip(addresses, moved, strict=True)))
 
-            return single_product
+        return SimpleLaunch("cublas", run)
 
-        def batched_product(a: int, b: int, out: int, keep: np.ndarray = factors) -> None:
+    def _call(self, p: Product, a: Layout, b: Layout, axis: int) -> Any:
+        """Return a function of three addresses (a, b, out) that enqueues the products along an axis of the batch.
+
+        The accumulator is float64 for products of float64, else float32.
+        """
+        wide, kind = p.dtype is dtypes.float64, _TYPES[p.dtype]
+        factors = np.array([1, 0], np.float64 if wide else np.float32)
+        compute = cublas.CUBLAS_COMPUTE_64F if wide else cublas.CUBLAS_COMPUTE_32F
+
+        def call(left: int, right: int, out: int) -> None:
+            one, zero = factors.ctypes.data, factors.ctypes.data + factors.itemsize
             cublas.gemmStridedBatchedEx(
-                handle, op_b, op_a, g.n, g.m, g.k, alpha, b, kind, lead_b, g.b_stride, a, kind, lead_a, g.a_stride, beta,
-                out, out_kind, g.out_leading, g.out_stride, g.count, compute, default,
+                self._handle, b.operation, a.operation, p.n, p.m, p.k,
+                one, right, kind, b.leading, p.right.batch[axis], left, kind, a.leading, p.left.batch[axis],
+                zero, out, kind, p.out.row, p.out.batch[axis],
+                p.batch[axis], compute, cublas.CUBLAS_GEMM_DEFAULT,
             )  # fmt: skip
 
-        return batched_product
-
-    def prepare_pointer_arrays(self, g: Gemm) -> Any | None:
-        """Return a function of three pointer arrays of `count` addresses; None if cuBLAS lacks the call for the dtype."""
-        if g.dtype is not g.out_dtype or g.dtype not in (dtypes.float32, dtypes.float64):
-            return None
-        multiply = cublas.sgemmBatched if g.dtype is dtypes.float32 else cublas.dgemmBatched
-        factors, alpha, beta = _factors(g)
-        handle = self._handle
-
-        def pointer_array_product(a: int, b: int, out: int, keep: np.ndarray = factors) -> None:
-            multiply(
-                handle, g.b.operation, g.a.operation, g.n, g.m, g.k, alpha, b, g.b.leading, a, g.a.leading, beta, out,
-                g.out_leading, g.count,
-            )  # fmt: skip
-
-        return pointer_array_product
+        return call
 
 
-def _factors(g: Gemm) -> tuple[np.ndarray, int, int]:
-    """Return alpha and beta as an array that must outlive the call, and the addresses of both."""
-    factors = np.array([g.alpha, g.beta], np.float64 if g.dtype is dtypes.float64 else np.float32)
-    return factors, factors.ctypes.data, factors.ctypes.data + factors.itemsize
+def _offset(m: Matrix, index: tuple[int, ...], dtype: DType) -> int:
+    """Return the bytes from the first matrix of a batch to the matrix at `index`."""
+    return sum(at * stride for at, stride in zip(index, m.batch, strict=True)) * dtype.itemsize
+
+
+LOWERINGS = gemm.lowerings(Blas.build)
+"""Lowering functions of `matmul` and `linear`."""

@@ -43,6 +43,7 @@ class NcclCommunicator(Communicator):
         self._library = library
         self._host = LocalCommunicator(devices)
         self._lock = threading.Lock()
+        self._streams = [d.backend.stream.stream.ptr for d in devices]  # type: ignore[attr-defined]
         self._ranks: list[Any] = []
         """NCCL's handles, one for each participant, created at first use."""
 
@@ -58,7 +59,7 @@ class NcclCommunicator(Communicator):
         try:
             with self._lock:
                 if not self._ranks:
-                    self._ranks = library.NcclCommunicator.initAll([d.backend.runtime.number for d in self.devices])  # type: ignore[attr-defined]
+                    self._ranks = library.NcclCommunicator.initAll([d.backend.stream.number for d in self.devices])  # type: ignore[attr-defined]
                 calls = list(self._calls(collective, dtype, sources, targets))
                 library.groupStart()
                 try:
@@ -79,9 +80,8 @@ class NcclCommunicator(Communicator):
         even = len(set(counts)) == 1
         send = [address(s) if s is not None else 0 for s in sources]
         receive = [address(t) if t is not None else 0 for t in targets]
-        streams = [d.backend.runtime.stream.ptr for d in self.devices]  # type: ignore[attr-defined]
         number, reduction = _DTYPES.get(dtype, _BYTES), _REDUCTIONS[collective.reduction]
-        total, members = collective.total, list(zip(range(self.size), self._ranks, send, receive, streams, strict=True))
+        total, members = collective.total, list(zip(range(self.size), self._ranks, send, receive, self._streams, strict=True))
         match collective.kind:
             case Kind.ALL_REDUCE:
                 for _, rank, s, t, stream in members:
@@ -115,9 +115,8 @@ class NcclCommunicator(Communicator):
         """Yield the calls that send bytes from one participant to another or to itself."""
         if not nbytes or (source == target and start == to):
             return
-        sender, receiver = self.devices[source].backend.runtime, self.devices[target].backend.runtime  # type: ignore[attr-defined]
-        yield partial(self._ranks[source].send, start, nbytes, _BYTES, target, sender.stream.ptr)
-        yield partial(self._ranks[target].recv, to, nbytes, _BYTES, source, receiver.stream.ptr)
+        yield partial(self._ranks[source].send, start, nbytes, _BYTES, target, self._streams[source])
+        yield partial(self._ranks[target].recv, to, nbytes, _BYTES, source, self._streams[target])
 
 
 def _reduced(

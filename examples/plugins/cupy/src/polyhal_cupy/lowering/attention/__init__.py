@@ -1,1 +1,0 @@
-"""Lowering to CUDA: attention; kernels in kernels/attention."""

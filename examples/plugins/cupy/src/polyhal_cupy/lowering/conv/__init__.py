@@ -1,1 +1,0 @@
-"""Lowering to CUDA: conv; kernels in kernels/conv."""

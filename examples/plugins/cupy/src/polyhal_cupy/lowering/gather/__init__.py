@@ -1,1 +1,0 @@
-"""Lowering to CUDA: gather; kernels in kernels/gather."""

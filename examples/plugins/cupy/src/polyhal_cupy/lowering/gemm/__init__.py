@@ -1,1 +1,0 @@
-"""Lowering to CUDA: gemm; kernels in kernels/gemm."""

@@ -1,1 +1,0 @@
-"""Lowering to CUDA: optim; kernels in kernels/optim."""

@@ -1,1 +1,0 @@
-"""Lowering to CUDA: pointwise; kernels in kernels/pointwise."""

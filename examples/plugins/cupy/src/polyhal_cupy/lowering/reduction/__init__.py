@@ -1,1 +1,0 @@
-"""Lowering to CUDA: reduction; kernels in kernels/reduction."""

@@ -1,1 +1,0 @@
-"""Lowering to CUDA: rowwise; kernels in kernels/rowwise."""
