@@ -4,7 +4,8 @@
     python -m tools.generate --check   # list the files that are out of date, and write none
 
 The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance,
-reported devices and reliability, predictions of the simulator, the index of kernels and the list of quirks. A test
+reported devices and reliability, predictions of the simulator, the index of kernels, the list of quirks and the catalogue of
+cards. A test
 compares each file with the output of this command.
 """
 
@@ -23,6 +24,7 @@ from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import protocol
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.hardware import catalogue
 from polyhal.hal.ops import SPECIAL
 from tools import kernels_index
 from tools.contract_text import breaking_changes, contract_text
@@ -33,7 +35,7 @@ from tools.stubs import functions_stub, in_place_stub, methods_stub
 
 Files = dict[str, str]
 """Texts of files by path, relative to the root of the checkout."""
-_QUIRKS_MARKER = "<!-- `make generate` writes the rest -->"
+_MARKER = "<!-- `make generate` writes the rest -->"
 _REFERENCE = "numpy"
 """Device that exists on every machine, with an always complete column."""
 
@@ -51,7 +53,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         "frontend/inplace_ops.pyi": in_place_stub(),
         "frontend/special/__init__.pyi": functions_stub(SPECIAL),
     }
-    for generator in (_contract, _benchmarks, _reliability, _kernels_index, _quirks):
+    for generator in (_contract, _benchmarks, _reliability, _kernels_index, _quirks, _cards):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
 
@@ -85,10 +87,25 @@ def _kernels_index(root: Path) -> Files:
 def _quirks(root: Path) -> Files:
     """Return the page about quirks, whose end is generated."""
     page = "docs/quirks.md"
-    written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_QUIRKS_MARKER)
+    written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_MARKER)
     kinds = {"opencl": OpenCLQuirks, "wgpu": WGPUQuirks}
     tables = [f"\n### {backend}\n\n{markdown(kind)}" for backend, kind in kinds.items()]
     return {page: written + marker + "\n" + "".join(tables)}
+
+
+def _cards(root: Path) -> Files:
+    """Return the page about cards, whose end is the catalogue."""
+    page = "docs/cards.md"
+    written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_MARKER)
+    lines = ["| card | title | type | vendor | described through | simulated | aliases |", "|---|---|---|---|---|---|---|"]
+    for card in map(catalogue.find, catalogue.names()):
+        aliases = ", ".join(f"`{alias}`" for alias in card.aliases)
+        cells = (
+            f"`{card.name}`", card.title, card.type.replace("_", " "), card.vendor, ", ".join(card.apis),
+            "yes" if card.is_simulated else "", aliases,
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return {page: "\n".join([written + marker, *lines]) + "\n"}
 
 
 def _coverage(root: Path, device_of: Callable[[Column], Device | None]) -> Files:

@@ -12,27 +12,8 @@ from polyhal.backends.wgpu import quirks
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
+from polyhal.hal.hardware.driver_schemas import ADAPTER_FEATURES, ADAPTER_LIMITS
 
-OPTIONAL_FEATURES = (
-    "shader-f16",
-    "shader-int64",
-    "shader-float32-atomic",
-    "subgroup",
-    "immediates",
-    "timestamp-query",
-)  # fmt: skip
-"""Features that are enabled if the adapter has them."""
-LIMITS = (
-    "max-buffer-size",
-    "max-storage-buffer-binding-size",
-    "max-storage-buffers-per-shader-stage",
-    "max-compute-workgroup-storage-size",
-    "max-compute-invocations-per-workgroup",
-    "max-compute-workgroup-size-x",
-    "max-compute-workgroups-per-dimension",
-    "max-immediate-size",
-)  # fmt: skip
-"""Limits that are raised to the adapter's maximum."""
 _NVIDIA, _AMD, _INTEL, _APPLE = 0x10DE, 0x1002, 0x8086, 0x106B
 _SUBGROUP_SIZES = {_NVIDIA: (32, 32), _AMD: (32, 64), _INTEL: (8, 32), _APPLE: (32, 32)}
 """Smallest and largest subgroup size by PCI vendor id, because wgpu-native does not report them."""
@@ -75,12 +56,12 @@ class WGPUFeatures:
 
 def required_features(adapter: Any) -> list[str]:
     """Return the features to request of the device."""
-    return [f for f in OPTIONAL_FEATURES if f in adapter.features]
+    return [f for f in ADAPTER_FEATURES if f in adapter.features]
 
 
 def required_limits(adapter: Any, binding: int = 0) -> dict[str, int]:
     """Return the limits to request of the device: the adapter's, with bindings of at most `binding` bytes if not 0."""
-    limits = {name: int(adapter.limits[name]) for name in LIMITS}
+    limits = {name: int(adapter.limits[name]) for name in ADAPTER_LIMITS}
     if binding:
         limits["max-storage-buffer-binding-size"] = min(limits["max-storage-buffer-binding-size"], binding)
     if "immediates" in adapter.features:
@@ -152,7 +133,7 @@ def capabilities(adapter: Any, facts: WGPUFeatures, limits: dict[str, int]) -> C
         compute=storage,
         unified_memory=facts.cpu,
         limits=Limits(max_allocation=limits["max-buffer-size"] // 256 * 256),
-        features={name: "yes" if name in adapter.features else "no" for name in OPTIONAL_FEATURES}
+        features={name: "yes" if name in adapter.features else "no" for name in ADAPTER_FEATURES}
         | {
             "subgroup_sizes": "-".join(map(str, facts.subgroup_sizes)),
             "local_memory": str(facts.local_memory),

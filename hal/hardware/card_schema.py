@@ -6,6 +6,8 @@
     family = "amd"                      # the vendor profile that fits its driver
     aliases = ["polaris"]               # other names that open it
 
+    [driver.opencl]                     # properties that the driver reports: see `driver_schemas`
+
     [performance]                       # times of `sim:` and of forecasts; figures in the units of data sheets
     [performance.peak_tflop_s]          # by dtype; missing dtypes have the rate of float32
     [performance.efficiency]            # fraction of the peak by op family, `memory`: of the bandwidth
@@ -23,6 +25,7 @@ A link has `kind`, `bandwidth_gb_s` and `latency_us`, or instead `standard`, the
 from __future__ import annotations
 
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.hardware.driver_schemas import DRIVERS
 from polyhal.hal.hardware.links import standard_tables
 from polyhal.hal.hardware.schema import Key, TableSchema
 
@@ -66,6 +69,7 @@ _PERFORMANCE = {
         }
     ),
 }
+DRIVER_APIS = tuple(DRIVERS)
 CARD = TableSchema(
     {
         "title": _TEXT,
@@ -73,6 +77,7 @@ CARD = TableSchema(
         "type": Key(str, choices=tuple(DeviceType)),
         "family": Key(str, optional=True),
         "aliases": Key(str, many=True, optional=True),
+        "driver": TableSchema(DRIVERS, optional=True),
         "performance": TableSchema(_PERFORMANCE, optional=True),
         "links": TableSchema(
             {

@@ -40,6 +40,16 @@ class Card:
     tables: Mapping[str, Any]
     """All tables of the file, checked."""
 
+    @property
+    def apis(self) -> list[str]:
+        """Return the APIs through which it is described."""
+        return list(self.tables.get("driver", ()))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether its performance is known."""
+        return self.has("performance")
+
     def has(self, section: str) -> bool:
         """Return whether the card has a section, such as `links.host`."""
         return _find(self.tables, section) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,8 +24,6 @@ class Key:
     """True if a number may be 0. Negative, infinite and NaN values are always faults."""
     choices: tuple[str, ...] = ()
     """Permitted texts; empty for any text."""
-    check: Callable[[Any], str] | None = None
-    """Returns the expected value if a value of the right type is invalid, and an empty text otherwise."""
 
     @property
     def expected(self) -> str:
@@ -119,8 +117,6 @@ def _faults_of(section: str, name: str, value: Any, expected: Key | TableSchema)
     if isinstance(expected, Key):
         if not expected.accepts(value):
             yield Fault(section, name, value, expected.expected, "has")
-        elif expected.check is not None and (text := expected.check(value)):
-            yield Fault(section, name, value, text, "has")
         return
     path = f"{section}.{name}" if section else name
     if expected.many and isinstance(value, list) and all(isinstance(v, dict) for v in value):

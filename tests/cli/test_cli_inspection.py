@@ -23,6 +23,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.diagnostics import doctor
 from polyhal.hal.discovery.benchmark import BenchmarkTimes
 from polyhal.hal.discovery.registry import Registry
+from polyhal.hal.hardware.profile import profile_names
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
 from polyhal.hal.plugins.entry_points import Failure
 from polyhal.hal.plugins.probing import Candidate
@@ -75,6 +76,15 @@ def test_devices_are_listed_with_the_default_marked(polyhal: Command) -> None:
     out = polyhal("devices").out
     assert "→" in out
     assert "NumPy" in out
+
+
+def test_cards_are_listed(polyhal: Command) -> None:
+    found = {card["name"]: card for card in json.loads(polyhal("devices", "--cards", "--json").out)}
+    assert found["rx6800"]["apis"] == ["opencl", "vulkan"]
+    assert found["a770"]["aliases"] == ["arc_a770"]
+    assert [name for name, card in found.items() if card["is_simulated"]] == profile_names()
+    out = polyhal("devices", "--cards").out
+    assert all(name in out for name in found)
 
 
 def test_the_doctor_reports_everything_and_finds_it_healthy(polyhal: Command) -> None:

@@ -62,6 +62,9 @@ def test_every_card_is_valid_and_complete(name: str) -> None:
     assert card.family
     assert card.tables.keys() - {"title", "vendor", "type", "family", "aliases"}, "it describes nothing"
     assert card.has("performance") == card.has("links.host")
+    for driver in card.tables.get("driver", {}).values():
+        assert driver["sources"]
+        assert driver["estimated"] == sorted(set(driver["estimated"]))
 
 
 def test_names_and_aliases_are_unambiguous() -> None:

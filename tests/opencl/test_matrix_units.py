@@ -23,10 +23,10 @@ import pytest
 from native_harness import Harness, as_gpu
 
 from polyhal.backends.common.codegen.templating import SourceFolder
+from polyhal.backends.common.described import devices
 from polyhal.backends.opencl import matrix_units
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
-from polyhal.backends.opencl.described.family import create
 from polyhal.backends.opencl.lowering.gemm import matrix_unit
 from polyhal.backends.opencl.matrix_units import UnitTile
 from polyhal.backends.opencl.profiles import vendor_profile
@@ -78,7 +78,7 @@ def test_devices_have_their_units_and_use_none_without_a_certificate(key: str, u
     backend = OpenCLDescribedBackend(description.load(key))
     assert list(backend.units.available) == list(units)
     assert backend.features.matrix_units == ()
-    used = create(f"{key},units")
+    used = devices.create(f"{key},units")
     assert {u.name: u.lanes for u in used.features.matrix_units} == units
     assert used.capabilities.features.get("matrix_units", "") == ", ".join(units)
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
+from polyhal.backends.opencl.described.description import load
 from polyhal.backends.sim.backend import create
 from polyhal.backends.sim.selector import SimSelector, expand, parse_selector
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.hardware.profile import load_profile
+from polyhal.hal.hardware.catalogue import find
+from polyhal.hal.hardware.profile import load_profile, profile_names
+from polyhal.parallel.forecast.cluster import parse_cluster
 
 TEXT = resources.files("polyhal.hal.hardware.cards").joinpath("rx480.toml").read_text(encoding="utf-8")
 
@@ -60,3 +64,18 @@ def test_files_that_are_not_cards_are_rejected(tmp_path: Path) -> None:
     ]:  # fmt: skip
         with pytest.raises(DeviceUnavailableError, match=problem):
             Device(f"sim:{tmp_path / name}.toml")
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_simulated_described_and_planned_devices_of_a_card_agree(name: str) -> None:
+    card, profile, simulated = find(name), load_profile(name), Device(f"sim:{name},compute=off").info
+    planned = parse_cluster(f"2x{name}")
+    assert (planned.device, planned.memory, planned.inside) == (name, profile.memory, profile.peer_link)
+    assert (simulated.name, simulated.vendor, simulated.type) == (f"Simulated {card.title}", card.vendor, card.type)
+    if card.has("driver.opencl"):
+        described = OpenCLDescribedBackend(load(name))
+        assert (described.info.name, described.info.type) == (f"{card.title} (described)", card.type)
+        assert described.features.profile == card.family
+        assert described.features.compute_units == profile.compute_units
+        # A driver reserves a part of the memory.
+        assert 0.9 * profile.memory <= described.info.memory <= profile.memory

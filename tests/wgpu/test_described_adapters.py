@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from polyhal.backends.wgpu.described import description
 from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
 from polyhal.backends.wgpu.described.description import DescribedAdapter
 from polyhal.backends.wgpu.described.noted_shader import NotedShader
-from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.explain_op import explain
 from polyhal.hal.discovery.registry import registry
@@ -29,19 +26,18 @@ from polyhal.hal.testing.tuning.kernel_check import lower_samples, ops_by_kernel
 pytestmark = pytest.mark.slow
 
 KEYS = description.known()
-TEXT = (Path(description.__file__).parents[1] / "devices" / "rx6800-vulkan.toml").read_text(encoding="utf-8")
 EXPECTED = {
-    # expected kind, 64-bit integers, half precision, storage buffers
-    "webgpu": (DeviceType.GPU, False, False, 8),
-    "webgpu-int64": (DeviceType.GPU, True, False, 8),
-    "webgpu-compat": (DeviceType.INTEGRATED_GPU, False, False, 8),
-    "m1-metal": (DeviceType.INTEGRATED_GPU, True, True, 8),
-    "uhd630-d3d12": (DeviceType.INTEGRATED_GPU, True, True, 16),
-    "uhd630-vulkan": (DeviceType.INTEGRATED_GPU, True, True, 64),
-    "rx6800-vulkan": (DeviceType.GPU, True, True, 1048576),
-    "malig78-vulkan": (DeviceType.INTEGRATED_GPU, True, True, 35),
-    "adreno730-vulkan": (DeviceType.INTEGRATED_GPU, True, True, 1048576),
-    "pi4-vulkan": (DeviceType.INTEGRATED_GPU, False, False, 8),
+    # 64-bit integers, half precision, storage buffers
+    "webgpu": (False, False, 8),
+    "webgpu-int64": (True, False, 8),
+    "webgpu-compat": (False, False, 8),
+    "m1-metal": (True, True, 8),
+    "uhd630-d3d12": (True, True, 16),
+    "uhd630-vulkan": (True, True, 64),
+    "rx6800-vulkan": (True, True, 1048576),
+    "malig78-vulkan": (True, True, 35),
+    "adreno730-vulkan": (True, True, 1048576),
+    "pi4-vulkan": (False, False, 8),
 }
 DEFAULTS = description.load("webgpu").adapter.limits
 
@@ -74,33 +70,14 @@ def violations(backend: WGPUDescribedBackend) -> list[str]:
 @pytest.mark.parametrize("key", KEYS)
 def test_descriptions_are_consistent(key: str) -> None:
     described, backend = description.load(key), opened(key)[1]
-    kind, int64, float16, buffers = EXPECTED[key]
+    int64, float16, buffers = EXPECTED[key]
     features, limits = backend.features, described.adapter.limits
-    assert (backend.info.type, features.int64, features.float16, features.max_buffers) == (kind, int64, float16, buffers)
-    assert described.sources
-    assert list(described.estimated) == sorted(set(described.estimated))
+    assert (features.int64, features.float16, features.max_buffers) == (int64, float16, buffers)
+    assert backend.info.type == described.card.type
     assert bool(features.immediates) == ("immediates" in described.adapter.features)
     assert polyhal.int64 in backend.capabilities.storage or not int64
     smaller = {"max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x"} if key == "webgpu-compat" else set()
     assert {name for name, least in DEFAULTS.items() if limits[name] < least} == smaller
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        (TEXT.replace("max-buffer-size = 2147483647\n", ""), "wrong or missing: max-buffer-size"),
-        (TEXT.replace("max-buffer-size = 2147483647", "max-buffer-size = -1"), "negative: max-buffer-size"),
-        (TEXT.replace('vendor = ""\n', ""), "wrong or missing: vendor"),
-        (TEXT.replace('"shader-f16"', '"shader-f8"'), "unknown features: shader-f8"),
-        (TEXT.replace('estimated = ["', 'estimated = ["made_up", "').replace("estimated = [\n", 'estimated = ["made_up",\n'),
-         "not values of the device: made_up"),
-        (TEXT.replace("[limits]", "[bounds]"), "limits"),
-        ("title =", "TOMLDecodeError"),
-    ],
-)  # fmt: skip
-def test_errors_of_unusable_descriptions_state_the_reason(wrong: str, named: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(named)):
-        description.parse("wrong", wrong)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +101,7 @@ def test_training_steps_lower_within_the_limits(key: str) -> None:
     device, backend = opened(key)
     train(backend, device)
     used = {"gemm", "conv", "reduction", "rowwise", "pointwise"}
-    used |= {"attention", "gather", "optim"} if EXPECTED[key][1] else set()
+    used |= {"attention", "gather", "optim"} if EXPECTED[key][0] else set()
     assert {shader.file.partition("/")[0] for shader in backend.kernels.shaders} >= used
     assert violations(backend) == []
 
@@ -246,7 +223,7 @@ def test_described_adapters_of_wgpu_and_opencl_are_opened_by_name() -> None:
     listed = {c.name for c in registry().candidates(hidden=True) if c.backend.name == "described"}
     assert {f"described:{key}" for key in KEYS} | {"described:rx6800"} <= listed
     assert Device("described:m1-metal").info.name == "Apple M1, Metal (described)"
-    with pytest.raises(DeviceUnavailableError, match=r"no device is described as 'rx9'; expected .*rx6800, rx6800-vulkan"):
+    with pytest.raises(DeviceUnavailableError, match=r"unknown card 'rx9'; expected .*rx6800, rx7900"):
         Device("described:rx9")
 
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from polyhal.backends.common.described.catalogue import unknown
+from polyhal.backends.common.described.description import find, known
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.hal.hardware.card_schema import DRIVER_APIS
 
-_FAMILIES = ("polyhal.backends.opencl.described.family", "polyhal.backends.wgpu.described.family")
-"""Modules with `known`, `probe` and `create`, imported when a described device is requested."""
+_OPENCL, _WGPU = "polyhal.backends.opencl.described", "polyhal.backends.wgpu.described"
+"""Packages with the modules `description` and `backend`, imported when a described device is requested."""
 
 
 def probe() -> Sequence[DeviceInfo]:
     """Return all described devices."""
-    return [info for family in _families() for info in family.probe()]
+    return [_module(key, "description").load(key).info for key in known(*DRIVER_APIS)]
 
 
 def create(selector: str) -> Any:
-    """Open a described device by name, with an optional option of its backend after a comma.
+    """Open a described device by its selector, with an optional option of its backend after a comma.
 
-    Raises DeviceUnavailableError, which lists all names, for an unknown name.
+    Raises ValueError for an unknown selector or option, and DeviceUnavailableError if a package of the backend is missing.
     """
-    for family in _families():
-        if selector.partition(",")[0] in family.known():
-            return family.create(selector)
-    raise unknown(selector, [name for family in _families() for name in family.known()])
+    key, _, option = selector.partition(",")
+    described = _module(key, "description").load(key)
+    try:
+        backend = _module(key, "backend")
+    except ImportError as error:
+        raise DeviceUnavailableError(message(None, str(error), fix="pip install polyhal[wgpu]")) from error
+    return backend.create(described, option)
 
 
-def _families() -> Iterator[Any]:
-    return (importlib.import_module(name) for name in _FAMILIES)
+def _module(key: str, name: str) -> Any:
+    return importlib.import_module(f"{_OPENCL if find(key).api == 'opencl' else _WGPU}.{name}")

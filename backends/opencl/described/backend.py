@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.described.backend import NAME, DescribedBackend
+from polyhal.backends.common.described.backend import DescribedBackend
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import discovery, lowering, matrix_units
+from polyhal.backends.opencl import lowering, matrix_units
 from polyhal.backends.opencl.described.description import DeviceDescription
 from polyhal.backends.opencl.described.runtime import DescribedRuntime
-from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.errors import message
 from polyhal.hal.kernels import tuning
 
-
-def device_info(described: DeviceDescription) -> DeviceInfo:
-    """Return the identity of a described device."""
-    device = described.device
-    return DeviceInfo(
-        backend=NAME,
-        name=f"{described.title} (described)",
-        type=discovery.kind(device, device.name),
-        memory=device.global_mem_size,
-        driver=f"{device.platform.name} {device.driver_version}",
-        id=f"{NAME}/{described.key}",
-        selector=described.key,
-        vendor=device.vendor,
-    )
+_UNITS = "units"
 
 
 class OpenCLDescribedBackend(DescribedBackend):
@@ -31,7 +18,7 @@ class OpenCLDescribedBackend(DescribedBackend):
 
     def __init__(self, described: DeviceDescription, *, units: bool = False) -> None:
         """With `units`, products use the device's matrix units as if they were certified."""
-        device, info = described.device, device_info(described)
+        device, info = described.device, described.info
         profile = probed.profile(device, info.type)
         features = probed.features(device, info.type, profile)
         features, self.units = matrix_units.certified(profile.matrix_units, device, info, features, forced=units)
@@ -45,3 +32,10 @@ class OpenCLDescribedBackend(DescribedBackend):
     def features(self) -> probed.OpenCLFeatures:
         """The device facts by which kernels and launches are chosen."""
         return self.runtime.features
+
+
+def create(described: DeviceDescription, option: str) -> OpenCLDescribedBackend:
+    """Open a described device; the option `units` puts its matrix units into use. Raises ValueError for another option."""
+    if option not in ("", _UNITS):
+        raise ValueError(message(None, f"unknown option {option!r} of a described device", expected=_UNITS))
+    return OpenCLDescribedBackend(described, units=option == _UNITS)

@@ -1,33 +1,23 @@
-"""Descriptions of devices: a driver's answers to clGetDeviceInfo, as tables in the files of a `Catalogue`.
-
-    [platform]                      # CL_PLATFORM_NAME, VENDOR, VERSION
-    [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice` and entries of its
-    `newer` [compiler]                      # optional: an offline compiler, and its options for the device
-    tool = "clang"
-    options = ["-mcpu=gfx803"]
-"""
+"""Descriptions of devices: a driver's answers to clGetDeviceInfo, from the section `driver.opencl` of a card."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from polyhal.backends.common.described.catalogue import Catalogue, DescriptionHead, check_estimated
+from polyhal.backends.common.described import description
+from polyhal.backends.common.described.backend import NAME
+from polyhal.backends.common.described.description import CardDescription
+from polyhal.backends.opencl import discovery
+from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.hardware.catalogue import Card
 
-_NEWER = ("preferred_work_group_size_multiple", "wavefront_width_amd")
-_TABLES = ("platform", "device", "compiler")
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedPlatform:
-    """The attributes of a pyopencl platform."""
-
-    name: str
-    vendor: str
-    version: str
+_TYPES = {DeviceType.CPU: cl.device_type.CPU, DeviceType.ACCELERATOR: cl.device_type.ACCELERATOR}
+"""Types of devices that are not GPUs."""
 
 
 class LanguageVersion(NamedTuple):
@@ -38,49 +28,18 @@ class LanguageVersion(NamedTuple):
     """Major, minor and patch number in 10, 10 and 12 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedDevice:
-    """The attributes of a pyopencl device that the backend reads. Sizes are in bytes, `mem_base_addr_align` in bits."""
+class DescribedDevice(SimpleNamespace):
+    """The attributes of a pyopencl device that the backend reads, with a `platform`.
 
-    platform: DescribedPlatform
-    type: int
-    name: str
-    vendor: str
-    version: str
-    opencl_c_version: str
-    driver_version: str
-    max_compute_units: int
-    max_work_group_size: int
-    max_work_item_sizes: tuple[int, ...]
-    sub_group_sizes: tuple[int, ...]
-    """Supported sub-group sizes, as cl_intel_required_subgroup_size reports them; empty without sub-groups."""
-    local_mem_type: int
-    local_mem_size: int
-    global_mem_size: int
-    max_mem_alloc_size: int
-    max_parameter_size: int
-    mem_base_addr_align: int
-    host_unified_memory: bool
-    preferred_vector_width_float: int
-    native_vector_width_float: int
-    single_fp_config: int
-    double_fp_config: int
-    extensions: str
+    `sub_group_sizes` are the sizes that cl_intel_required_subgroup_size reports; empty without sub-groups.
+    """
+
     opencl_c_all_versions: tuple[LanguageVersion, ...] = ()
-    """Empty before OpenCL 3.0, where drivers cannot list them."""
-    profile: str = "FULL_PROFILE"
-    available: bool = True
-    compiler_available: bool = True
-    newer: Mapping[str, int] = field(default_factory=dict)
-    """Attributes of OpenCL 3.0 and of vendors' extensions; other devices lack them."""
-    parent_device: None = None
+    profile = "FULL_PROFILE"
+    available = True
+    compiler_available = True
+    parent_device = None
     partition_properties: tuple[int, ...] = ()
-
-    def __getattr__(self, name: str) -> int:
-        try:
-            return self.newer[name]
-        except KeyError:
-            raise AttributeError(f"{self.name} has no {name}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,41 +51,58 @@ class OfflineCompiler:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceDescription(DescriptionHead):
+class DeviceDescription(CardDescription):
     """A described OpenCL device."""
 
     device: DescribedDevice
     compiler: OfflineCompiler | None
 
+    @property
+    def info(self) -> DeviceInfo:
+        """Identity of the device."""
+        return DeviceInfo(
+            backend=NAME,
+            name=f"{self.card.title} (described)",
+            type=discovery.kind(self.device, self.device.name),
+            memory=self.device.global_mem_size,
+            driver=f"{self.device.platform.name} {self.device.driver_version}",
+            id=f"{NAME}/{self.key}",
+            selector=self.key,
+            vendor=self.device.vendor,
+        )
 
-def _build(head: Mapping[str, Any], data: dict[str, Any]) -> DeviceDescription:
-    platform, facts, compiler = (data.pop(name, None) for name in _TABLES)
-    check_estimated(head["estimated"], facts)
+
+def known() -> list[str]:
+    """Return the selectors of all described OpenCL devices."""
+    return description.known("opencl")
+
+
+def load(key: str) -> DeviceDescription:
+    """Return the description of a device. Raises ValueError that lists the cards if there is none."""
+    found = description.find(key)
+    driver = found.driver
+    compiler = driver.get("compiler")
     return DeviceDescription(
-        **head,
-        device=_device(DescribedPlatform(**platform), facts),
+        found.card,
+        found.api,
+        device=_device(found.card, driver),
         compiler=None if compiler is None else OfflineCompiler(compiler["tool"], tuple(compiler["options"])),
-        **data,
     )
 
 
-def _device(platform: DescribedPlatform, facts: Mapping[str, Any]) -> DescribedDevice:
+def _device(card: Card, driver: Mapping[str, Any]) -> DescribedDevice:
+    answers = driver["device"]
     values = {
-        **{name: value for name, value in facts.items() if name not in _NEWER},
-        "newer": {name: facts[name] for name in _NEWER if name in facts},
-        "type": getattr(cl.device_type, facts["type"].upper()),
-        "local_mem_type": getattr(cl.device_local_mem_type, facts["local_mem_type"].upper()),
-        "single_fp_config": _bits(facts["single_fp_config"]),
-        "double_fp_config": _bits(facts["double_fp_config"]),
-        "extensions": " ".join(facts["extensions"].split()),
-        "opencl_c_all_versions": tuple(_language(v) for v in facts.get("opencl_c_all_versions", ())),
-        **{name: tuple(facts[name]) for name in ("max_work_item_sizes", "sub_group_sizes")},
+        **answers,
+        "platform": SimpleNamespace(**driver["platform"]),
+        "type": _TYPES.get(card.type, cl.device_type.GPU),
+        "local_mem_type": getattr(cl.device_local_mem_type, answers["local_mem_type"].upper()),
+        "extensions": " ".join(answers["extensions"].split()),
+        "opencl_c_all_versions": tuple(map(_language, answers.get("opencl_c_all_versions", ()))),
+        **{name: _bits(answers[name]) for name in ("single_fp_config", "double_fp_config")},
+        **{name: tuple(answers[name]) for name in ("max_work_item_sizes", "sub_group_sizes")},
     }
-    device = DescribedDevice(platform, **values)
-    numbers = [f.name for f in fields(DescribedDevice) if f.type == "int" and getattr(device, f.name) < 0]
-    if numbers:
-        raise ValueError(f"negative: {', '.join(numbers)}")
-    return device
+    return DescribedDevice(**values)
 
 
 def _language(version: str) -> LanguageVersion:
@@ -137,7 +113,3 @@ def _language(version: str) -> LanguageVersion:
 def _bits(names: list[str]) -> int:
     """Return the flags of CL_DEVICE_*_FP_CONFIG of these names."""
     return sum(getattr(cl.device_fp_config, name.upper()) for name in names)
-
-
-_CATALOGUE = Catalogue("polyhal.backends.opencl.devices", _build)
-known, load, parse = _CATALOGUE.known, _CATALOGUE.load, _CATALOGUE.parse

@@ -7,6 +7,7 @@ from polyhal.backends.wgpu import capabilities as probed
 from polyhal.backends.wgpu import lowering
 from polyhal.backends.wgpu.described.description import AdapterDescription
 from polyhal.backends.wgpu.described.runtime import DescribedAdapterRuntime
+from polyhal.hal.errors import message
 
 
 class WGPUDescribedBackend(DescribedBackend):
@@ -25,3 +26,10 @@ class WGPUDescribedBackend(DescribedBackend):
     def features(self) -> probed.WGPUFeatures:
         """Device properties that select shaders and launches."""
         return self.runtime.features
+
+
+def create(described: AdapterDescription, option: str) -> WGPUDescribedBackend:
+    """Open a described device. Raises ValueError for an option."""
+    if option:
+        raise ValueError(message(None, f"unknown option {option!r} of a described device", expected="none through wgpu"))
+    return WGPUDescribedBackend(described)

@@ -1,9 +1,4 @@
-"""Descriptions of adapters: their properties in wgpu, as tables in the files of a `Catalogue`.
-
-    features = ["shader-f16"]       # supported `capabilities.OPTIONAL_FEATURES`
-    [adapter]                       # the adapter's `info`
-    [limits]                        # `capabilities.LIMITS`
-"""
+"""Descriptions of adapters, from the sections of a card for the APIs of wgpu."""
 
 from __future__ import annotations
 
@@ -11,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from polyhal.backends.common.described import description
 from polyhal.backends.common.described.backend import NAME
-from polyhal.backends.common.described.catalogue import Catalogue, DescriptionHead, check_estimated
+from polyhal.backends.common.described.description import CardDescription
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.capabilities import LIMITS, OPTIONAL_FEATURES
-from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.capabilities import DeviceInfo, DeviceType
 
-_INFO = ("adapter_type", "backend_type", "description", "device", "device_id", "vendor", "vendor_id")
+_APIS = {"vulkan": "Vulkan", "metal": "Metal", "d3d12": "D3D12", "webgpu": ""}
+"""Names of APIs as adapters report them. The specification of WebGPU is not tied to one."""
+_ADAPTER_TYPES = {DeviceType.GPU: "DiscreteGPU", DeviceType.INTEGRATED_GPU: "IntegratedGPU", DeviceType.CPU: "CPU"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +27,28 @@ class DescribedAdapter:
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterDescription(DescriptionHead):
+class AdapterDescription(CardDescription):
     """A described device of wgpu."""
 
     adapter: DescribedAdapter
 
     @property
     def info(self) -> DeviceInfo:
-        """Return the identity of the device."""
+        """Identity of the device."""
         found = discovery.describe(self.adapter)
-        return replace(
-            found, backend=NAME, name=f"{self.title} (described)", id=f"{NAME}/{self.key}", selector=self.key
-        )
+        name = f"{', '.join(filter(None, (self.card.title, _APIS[self.api])))} (described)"
+        return replace(found, backend=NAME, name=name, id=f"{NAME}/{self.key}", selector=self.key)
 
 
-def _build(head: Mapping[str, Any], data: dict[str, Any]) -> AdapterDescription:
-    info, features, limits = data.pop("adapter"), data.pop("features"), data.pop("limits")
-    for given, wanted, what in ((info, _INFO, "the adapter"), (limits, LIMITS, "the limits")):
-        if missing := set(given) ^ set(wanted):
-            raise ValueError(f"{what} must be exactly {', '.join(wanted)}; wrong or missing: {', '.join(sorted(missing))}")
-    if unknown := set(features) - set(OPTIONAL_FEATURES):
-        raise ValueError(f"unknown features: {', '.join(sorted(unknown))}")
-    if wrong := [name for name, value in limits.items() if value < 0]:
-        raise ValueError(f"negative: {', '.join(wrong)}")
-    check_estimated(head["estimated"], [*info, "features", *features, *limits])
-    return AdapterDescription(**head, adapter=DescribedAdapter(info, frozenset(features), limits), **data)
+def known() -> list[str]:
+    """Return the selectors of all described adapters."""
+    return description.known(*_APIS)
 
 
-_CATALOGUE = Catalogue("polyhal.backends.wgpu.devices", _build)
-known, load, parse = _CATALOGUE.known, _CATALOGUE.load, _CATALOGUE.parse
+def load(key: str) -> AdapterDescription:
+    """Return the description of an adapter. Raises ValueError that lists the cards if there is none."""
+    found = description.find(key)
+    kind = {"backend_type": _APIS[found.api], "adapter_type": _ADAPTER_TYPES[found.card.type], "vendor": ""}
+    driver = found.driver
+    adapter = DescribedAdapter(kind | driver["adapter"], frozenset(driver["features"]), driver["limits"])
+    return AdapterDescription(found.card, found.api, adapter)

@@ -23,6 +23,7 @@ def devices(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include the backends for tests and teaching.")] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Measure the speed of every device again.")] = False,
+    cards: Annotated[bool, typer.Option("--cards", help="List the cards that can be described or simulated.")] = False,
 ) -> None:
     """List every device of every backend. An arrow marks the default device; a line below states the reason.
 
@@ -31,6 +32,9 @@ def devices(
     """
     from polyhal.hal.diagnostics.doctor import examine
 
+    if cards:
+        _list_cards(json)
+        return
     if measure:
         from polyhal.hal.discovery.registry import registry
 
@@ -48,6 +52,25 @@ def devices(
     say_wrapped(console, f"{'Default' if report.default else 'No default'} device: {report.default_reason}", "")
     for problem in report.problems:
         say_wrapped(console, f"{problem.source}: {problem.reason}; {problem.fix}", "dim")
+
+
+def _list_cards(json: bool) -> None:
+    """Print the catalogue of cards."""
+    from rich.console import Console
+
+    from polyhal.hal.hardware import catalogue
+
+    found = [catalogue.find(name) for name in catalogue.names()]
+    if json:
+        facts = ("name", "title", "vendor", "type", "family", "aliases", "apis", "is_simulated")
+        print_json([{fact: getattr(card, fact) for fact in facts} for card in found])
+        return
+    table = plain_table("card", "title", "type", "vendor", "described through", "simulated", "aliases")
+    for card in found:
+        kind, simulated = card.type.replace("_", " "), "yes" if card.is_simulated else ""
+        apis, aliases = ", ".join(card.apis), ", ".join(card.aliases)
+        table.add_row(card.name, card.title, kind, card.vendor, apis, simulated, aliases)
+    Console().print(table)
 
 
 def speed(device: DeviceReport) -> str:

@@ -1,1 +1,0 @@
-"""Descriptions of devices, one TOML file each (see `polyhal.backends.opencl.described.description`)."""

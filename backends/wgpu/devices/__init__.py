@@ -1,1 +1,0 @@
-"""Described devices, one TOML file each: see `backends.wgpu.described.description`."""
