@@ -1,7 +1,26 @@
-"""Measurements of programs and of captured steps: ops, launches, and the activity of devices."""
+"""Measurements of programs and of captured steps: ops, launches, memory, and the activity of devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.scheduler.activity import StepActivity
+from polyhal.hal.scheduler.outline import StepOutline
+from polyhal.hal.scheduler.outline import outline as _outline
 from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.steps.jit import Jitted
 
-__all__ = ["StepActivity", "StepProfile", "profile"]
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+
+def outline(step: Jitted[..., Any], device: Device) -> StepOutline:
+    """Return the outline of the first recorded form of a captured step, on one of its devices.
+
+    Raises IndexError if the step was not recorded.
+    """
+    return _outline(step.steps[0].executable, device)
+
+
+__all__ = ["Jitted", "StepActivity", "StepOutline", "StepProfile", "outline", "profile"]

@@ -22,7 +22,7 @@ class RunFolderError(PolyhalError):
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of a run."""
+    """Paths of a run: two checkpoints, metrics and a plot; and the lock of the process that trains there."""
 
     path: Path
 

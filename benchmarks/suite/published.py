@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from benchmarks.arguments import make_parser
 from benchmarks.result_files import write
+from polyhal.forecast.cluster import parse_cluster
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.recipes import gpt_recipe
+from polyhal.forecast.search import search
+from polyhal.forecast.strategy import Constraints
 from polyhal.models import GPTConfig
-from polyhal.parallel.forecast.cluster import parse_cluster
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.recipes import gpt_recipe
-from polyhal.parallel.forecast.search import search
-from polyhal.parallel.forecast.strategy import Constraints
 
 _VOCABULARY, _CONTEXT = 51200, 2048
 _LINKS = "nvlink3,8xinfiniband-hdr"

@@ -20,14 +20,14 @@ from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import TimingSummary, alternate
 from benchmarks.training_workloads import GPTS, PRECISIONS, WORKLOADS, TrainingWorkload, autocasting, captured_step
 from polyhal import Device
+from polyhal.forecast.cluster import Cluster, parse_cluster
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.recipes import gpt_recipe
+from polyhal.forecast.strategy import Strategy
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.models import GPT
 from polyhal.parallel import DataParallel
-from polyhal.parallel.forecast.cluster import Cluster, parse_cluster
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.recipes import gpt_recipe
-from polyhal.parallel.forecast.strategy import Strategy
 
 _SAMPLE_SECONDS = 0.1
 

@@ -1,5 +1,6 @@
 """Several devices in one program: groups with collectives, and models that are trained on all of them."""
 
+from polyhal.hal.collectives.communicator import BUCKET_BYTES
 from polyhal.nn.replica import current_replica
 from polyhal.parallel.balance import Balancer
 from polyhal.parallel.data_parallel import DataParallel
@@ -21,6 +22,7 @@ from polyhal.parallel.stage_executor import PipelineError
 from polyhal.parallel.tensor_parallel import divide_vocabulary, tensor_parallel
 
 __all__ = [
+    "BUCKET_BYTES",
     "Balancer",
     "ColumnParallelLinear",
     "DataParallel",

@@ -17,12 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MODULES = (
-    "polyhal", "polyhal.nn", "polyhal.nn.functional", "polyhal.nn.init", "polyhal.nn.utils", "polyhal.optim",
-    "polyhal.optim.lr_scheduler", "polyhal.linalg", "polyhal.fft", "polyhal.special", "polyhal.func", "polyhal.autograd",
-    "polyhal.distributions", "polyhal.data", "polyhal.utils.data", "polyhal.signal.windows", "polyhal.models",
-    "polyhal.serialize", "polyhal.amp", "polyhal.random", "polyhal.text", "polyhal.distributed", "polyhal.parallel",
-)  # fmt: skip
+from public_modules import APPLICATIONS, LIBRARY
+
+MODULES = (*LIBRARY, "polyhal.signal.windows", *APPLICATIONS)
 _CALLED = ("__init__", "__new__", "__call__", "forward", "step")
 """Methods whose errors a class's docstring, or their own, names."""
 _IMPLIED = {"NotImplementedError", "StopIteration", "AssertionError", "AttributeError"}

@@ -10,22 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from public_modules import CONTRACT, LIBRARY
 from survey import Tree, this_tree
 
-CONTRACT = (
-    "polyhal.hal.capabilities", "polyhal.hal.command_buffers", "polyhal.hal.device", "polyhal.hal.dtypes",
-    "polyhal.hal.errors", "polyhal.hal.hookspecs", "polyhal.hal.layout", "polyhal.hal.peer_memory", "polyhal.hal.protocol",
-)  # fmt: skip
-"""Modules of the contract. Their names without an underscore are public."""
-LIBRARY = (
-    "polyhal", "polyhal.amp", "polyhal.autograd", "polyhal.data", "polyhal.distributed", "polyhal.distributions",
-    "polyhal.fft", "polyhal.func", "polyhal.linalg", "polyhal.nn", "polyhal.nn.functional", "polyhal.nn.init",
-    "polyhal.nn.utils", "polyhal.optim", "polyhal.optim.lr_scheduler", "polyhal.parallel", "polyhal.profiler",
-    "polyhal.random", "polyhal.serialize", "polyhal.signal", "polyhal.special", "polyhal.utils", "polyhal.utils.data",
-    "polyhal.utils.files",
-)  # fmt: skip
-"""Modules of the library whose `__all__` is public: [stability](docs/stability.md) holds for its names."""
-TO_BE_MOVED = ("polyhal.calibration", "polyhal.cli", "polyhal.parallel.forecast", "polyhal.reports")
+TO_BE_MOVED = ("polyhal.calibration", "polyhal.cli", "polyhal.reports")
 """Applications whose folders are not in `apps` yet."""
 
 

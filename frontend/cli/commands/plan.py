@@ -14,10 +14,10 @@ from polyhal.cli.reporting import reported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from polyhal.parallel.forecast.cluster import Cluster
-    from polyhal.parallel.forecast.curve import Batch
-    from polyhal.parallel.forecast.recipes import ModelRecipe
-    from polyhal.parallel.forecast.strategy import Constraints
+    from polyhal.forecast.cluster import Cluster
+    from polyhal.forecast.curve import Batch
+    from polyhal.forecast.recipes import ModelRecipe
+    from polyhal.forecast.strategy import Constraints
 
 T = TypeVar("T")
 
@@ -55,15 +55,15 @@ def plan(
 
     from polyhal.cli.views import plan_report
     from polyhal.cli.views.plan_picture import draw
-    from polyhal.parallel.forecast.cluster import parse_cluster
-    from polyhal.parallel.forecast.curve import curve as predict_curve
-    from polyhal.parallel.forecast.curve import parse_batch
-    from polyhal.parallel.forecast.forecaster import Forecaster
-    from polyhal.parallel.forecast.recipes import find_model
-    from polyhal.parallel.forecast.result import to_json
-    from polyhal.parallel.forecast.search import search
-    from polyhal.parallel.forecast.strategy import parse_constraints
-    from polyhal.parallel.forecast.unequal import parse_kinds
+    from polyhal.forecast.cluster import parse_cluster
+    from polyhal.forecast.curve import curve as predict_curve
+    from polyhal.forecast.curve import parse_batch
+    from polyhal.forecast.forecaster import Forecaster
+    from polyhal.forecast.recipes import find_model
+    from polyhal.forecast.result import to_json
+    from polyhal.forecast.search import search
+    from polyhal.forecast.strategy import parse_constraints
+    from polyhal.forecast.unequal import parse_kinds
 
     several = "," in devices
     where = "--devices, --link" if link else "--devices"
@@ -105,8 +105,8 @@ def _plan_unequal(
 ) -> None:
     """Plan for devices of several kinds."""
     from polyhal.cli.views import plan_report
-    from polyhal.parallel.forecast.result import unequal_to_json
-    from polyhal.parallel.forecast.unequal import UnequalForecaster
+    from polyhal.forecast.result import unequal_to_json
+    from polyhal.forecast.unequal import UnequalForecaster
 
     faster = dtype or min(map(_dtype_of, kinds), key=["float32", "bfloat16"].index)
     forecaster = _read("--dtype", lambda: UnequalForecaster(recipe, kinds, faster))

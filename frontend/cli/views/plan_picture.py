@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polyhal.parallel.forecast.curve import CurvePoint
-    from polyhal.parallel.forecast.forecaster import Forecaster
+    from polyhal.forecast.curve import CurvePoint
+    from polyhal.forecast.forecaster import Forecaster
 
 
 def draw(forecaster: Forecaster, points: Sequence[CurvePoint], path: Path) -> None:

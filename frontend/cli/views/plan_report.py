@@ -11,11 +11,11 @@ from polyhal.cli.display import memory, say, say_wrapped
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from polyhal.parallel.forecast.curve import CurvePoint
-    from polyhal.parallel.forecast.forecaster import Forecaster
-    from polyhal.parallel.forecast.prediction import Prediction
-    from polyhal.parallel.forecast.search import Found
-    from polyhal.parallel.forecast.unequal import UnequalForecaster, UnequalPlan
+    from polyhal.forecast.curve import CurvePoint
+    from polyhal.forecast.forecaster import Forecaster
+    from polyhal.forecast.prediction import Prediction
+    from polyhal.forecast.search import Found
+    from polyhal.forecast.unequal import UnequalForecaster, UnequalPlan
 
 _WIDTH = 40
 """Characters of a bar for 100 %."""

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhal.hal.hardware.links import Link
-from polyhal.parallel.forecast.cluster import Cluster
-from polyhal.parallel.forecast.collective_times import (
+from polyhal.forecast.cluster import Cluster
+from polyhal.forecast.collective_times import (
     DeviceGroup,
     all_gather,
     all_reduce,
@@ -18,6 +17,7 @@ from polyhal.parallel.forecast.collective_times import (
     reduce_scatter,
     send,
 )
+from polyhal.hal.hardware.links import Link
 
 
 def cluster(devices: int = 64, inside: float = 100e9, between: float = 10e9, ports: int = 8, us: float = 0.0) -> Cluster:

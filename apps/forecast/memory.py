@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from polyhal.parallel.forecast.optimizer_trace import OptimizerTrace
-from polyhal.parallel.forecast.ownership import largest_share
-from polyhal.parallel.forecast.stage import PassSpan, Stage
-from polyhal.parallel.forecast.strategy import Strategy
-from polyhal.parallel.forecast.trace import PassTrace
+from polyhal.forecast.optimizer_trace import OptimizerTrace
+from polyhal.forecast.ownership import largest_share
+from polyhal.forecast.stage import PassSpan, Stage
+from polyhal.forecast.strategy import Strategy
+from polyhal.forecast.trace import PassTrace
 
 
 class StageMemory(NamedTuple):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhal.parallel.forecast.lanes import Traffic, run_lanes
-from polyhal.parallel.forecast.stage import Part, PassSpan
-from polyhal.parallel.forecast.trace import GradientEvent
+from polyhal.forecast.lanes import Traffic, run_lanes
+from polyhal.forecast.stage import Part, PassSpan
+from polyhal.forecast.trace import GradientEvent
 
 
 def span(seconds: float, *gradients: tuple[float, int], parameters: int = 0) -> PassSpan:

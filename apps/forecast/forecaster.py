@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from polyhal import Device
+from polyhal.forecast.cluster import Cluster
+from polyhal.forecast.optimizer_trace import OptimizerTrace, trace_optimizer
+from polyhal.forecast.prediction import Prediction, predict
+from polyhal.forecast.recipes import ModelRecipe
+from polyhal.forecast.strategy import Strategy
+from polyhal.forecast.trace import PassTrace, TraceKey, trace_pass
 from polyhal.hal import dtypes
-from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import message
-from polyhal.parallel.forecast.cluster import Cluster
-from polyhal.parallel.forecast.optimizer_trace import OptimizerTrace, trace_optimizer
-from polyhal.parallel.forecast.prediction import Prediction, predict
-from polyhal.parallel.forecast.recipes import ModelRecipe
-from polyhal.parallel.forecast.strategy import Strategy
-from polyhal.parallel.forecast.trace import PassTrace, TraceKey, trace_pass
 
 DTYPES = ("float32", "bfloat16", "float16")
 """Dtypes of training: float32, or a half dtype for automatic mixed precision."""

@@ -11,17 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyhal.amp.autocast import autocast
-from polyhal.autograd.checkpoint import checkpoint
-from polyhal.creation import zeros
-from polyhal.hal.device import Device
+from polyhal import Device, Tensor, autocast, checkpoint, jit, zeros
+from polyhal.forecast.recipes import ModelRecipe
+from polyhal.forecast.run_times import time_runs
+from polyhal.forecast.sections import SectionFinder
 from polyhal.hal.dtypes import float32
-from polyhal.nn.module import Module
-from polyhal.parallel.forecast.recipes import ModelRecipe
-from polyhal.parallel.forecast.run_times import time_runs
-from polyhal.parallel.forecast.sections import SectionFinder
-from polyhal.steps.jit import Jitted, jit
-from polyhal.tensor import Tensor
+from polyhal.nn import Module
+from polyhal.profiler import Jitted, outline
 
 _CAPTURED_LAYERS = 3
 
@@ -123,9 +119,9 @@ def trace_pass(recipe: ModelRecipe, device: Device, key: TraceKey, dtype: Any) -
     x, y = recipe.batch(key.samples, device)
     step = _captured(recipe, model, key, dtype)
     times = time_runs(device, lambda: step(x, y))
-    executable = step.steps[0].executable
-    memory = executable.memory_report().devices[0]
-    found = SectionFinder(recipe, model, executable, times, device)
+    memory = step.steps[0].memory_report().devices[0]
+    passed = outline(step, device)
+    found = SectionFinder(recipe, model, passed, times)
     fixed = sum(kind.nbytes for kind in (memory.state, memory.constants, memory.arguments, memory.results))
     if key.accumulate:  # the memory report counts accumulated gradients as arguments
         fixed -= sum(p.grad.buffer.nbytes for p in model.parameters() if p.grad is not None)
@@ -135,7 +131,7 @@ def trace_pass(recipe: ModelRecipe, device: Device, key: TraceKey, dtype: Any) -
         kept=found.kept,
         parameters=_parameter_bytes(recipe, model),
         fixed=max(fixed, 0),
-        overhead=found.overhead,
+        overhead=passed.fragmentation,
         boundary=observed.boundary,
         sums=tuple(observed.sums),
         embedded=observed.boundary if split_table else 0,

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from polyhal.forecast.cluster import Cluster, parse_cluster
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.prediction import Prediction
+from polyhal.forecast.recipes import ModelRecipe
+from polyhal.forecast.strategy import SHARDINGS, Constraints, Strategy
 from polyhal.hal.errors import OutOfMemoryError, message
-from polyhal.parallel.forecast.cluster import Cluster, parse_cluster
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.prediction import Prediction
-from polyhal.parallel.forecast.recipes import ModelRecipe
-from polyhal.parallel.forecast.strategy import SHARDINGS, Constraints, Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_models import forecaster, small_gpt
 
+from polyhal.forecast.cluster import parse_cluster
+from polyhal.forecast.curve import curve, parse_batch
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.ownership import largest_share
+from polyhal.forecast.recipes import find_model
+from polyhal.forecast.search import search
+from polyhal.forecast.strategy import SHARDINGS, Strategy, parse_constraints
+from polyhal.forecast.trace import TraceKey
 from polyhal.hal.errors import OutOfMemoryError
 from polyhal.hal.hardware.links import Link
-from polyhal.parallel.forecast.cluster import parse_cluster
-from polyhal.parallel.forecast.curve import curve, parse_batch
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.ownership import largest_share
-from polyhal.parallel.forecast.recipes import find_model
-from polyhal.parallel.forecast.search import search
-from polyhal.parallel.forecast.strategy import SHARDINGS, Strategy, parse_constraints
-from polyhal.parallel.forecast.trace import TraceKey
 from polyhal.parallel.replication import assign_owners
 
 

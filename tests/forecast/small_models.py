@@ -6,11 +6,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from polyhal import amp, jit, optim
+from polyhal.forecast.cluster import parse_cluster
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.recipes import ModelRecipe, gpt_recipe, resnet_recipe
 from polyhal.models import BasicBlock, GPTConfig, ResNet
 from polyhal.nn.utils import clip_grad_norm_
-from polyhal.parallel.forecast.cluster import parse_cluster
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.recipes import ModelRecipe, gpt_recipe, resnet_recipe
 
 
 def small_gpt(layers: int = 8, width: int = 256, **settings: Any) -> ModelRecipe:

@@ -8,20 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from polyhal.creation import zeros
+from polyhal import Device, Tensor, zeros
+from polyhal.forecast.tensor_split import TensorSplit
 from polyhal.hal import dtypes
-from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.models.bert import BertClassifier, BertConfig
-from polyhal.models.gpt import GPT
-from polyhal.models.gpt_config import GPTConfig
-from polyhal.models.llama import Llama
-from polyhal.models.llama_config import LlamaConfig
-from polyhal.models.resnet import resnet18, resnet50
+from polyhal.models import GPT, BertClassifier, BertConfig, GPTConfig, Llama, LlamaConfig, resnet18, resnet50
+from polyhal.nn import Module
 from polyhal.nn import functional as F
-from polyhal.nn.module import Module
-from polyhal.parallel.forecast.tensor_split import TensorSplit
-from polyhal.tensor import Tensor
 
 _IMAGE = 224
 _CLASSES = 1000

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from polyhal.hal.collectives.communicator import BUCKET_BYTES
-from polyhal.parallel.forecast import collective_times as collectives
-from polyhal.parallel.forecast.cluster import Cluster
-from polyhal.parallel.forecast.collective_times import DeviceGroup, group_of
-from polyhal.parallel.forecast.lanes import LaneTimes, Traffic, run_lanes
-from polyhal.parallel.forecast.memory import StageMemory, owned_bytes, stage_memory
-from polyhal.parallel.forecast.optimizer_trace import OptimizerTrace
-from polyhal.parallel.forecast.pipeline_times import StageTimes, finish_times
-from polyhal.parallel.forecast.stage import Part, PassSpan, Stage, make_stage, split_layers
-from polyhal.parallel.forecast.strategy import Strategy
-from polyhal.parallel.forecast.trace import PassTrace
+from polyhal.forecast import collective_times as collectives
+from polyhal.forecast.cluster import Cluster
+from polyhal.forecast.collective_times import DeviceGroup, group_of
+from polyhal.forecast.lanes import LaneTimes, Traffic, run_lanes
+from polyhal.forecast.memory import StageMemory, owned_bytes, stage_memory
+from polyhal.forecast.optimizer_trace import OptimizerTrace
+from polyhal.forecast.pipeline_times import StageTimes, finish_times
+from polyhal.forecast.stage import Part, PassSpan, Stage, make_stage, split_layers
+from polyhal.forecast.strategy import Strategy
+from polyhal.forecast.trace import PassTrace
+from polyhal.parallel import BUCKET_BYTES
 
 BUCKET = float(BUCKET_BYTES)
 """Bytes of gradients that are reduced by one collective, as in `DataParallel`."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.creation import empty
+from polyhal import Tensor, empty
 from polyhal.hal.errors import message
-from polyhal.nn.module import Module
-from polyhal.nn.parameter import Parameter
-from polyhal.tensor import Tensor
+from polyhal.nn import Module, Parameter
 
 
 @dataclass(frozen=True, slots=True)

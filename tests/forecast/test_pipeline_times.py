@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhal.parallel.forecast.pipeline_times import StageTimes, finish_times
-from polyhal.parallel.forecast.stage import _balanced
+from polyhal.forecast.pipeline_times import StageTimes, finish_times
+from polyhal.forecast.stage import _balanced
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.floats(0.1, 10), st.floats(0.1, 10))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polyhal.parallel.forecast.stage import PassSpan, Seconds
+from polyhal.forecast.stage import PassSpan, Seconds
 
 
 class Traffic(NamedTuple):

@@ -6,11 +6,10 @@ import re
 import statistics
 import time
 
-from polyhal.creation import tensor, zeros
-from polyhal.hal.device import Device
+from polyhal import Device, tensor, zeros
+from polyhal.devices import Link, standard_links
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import message
-from polyhal.hal.hardware.links import Link, standard_links
 
 _NUMBERS = re.compile(r"(?P<bandwidth>\d+(?:\.\d+)?)(?:@(?P<latency>\d+(?:\.\d+)?))?")
 _LATENCY = 5e-6

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from polyhal.forecast.cluster import Cluster
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.prediction import Prediction
+from polyhal.forecast.strategy import SHARDINGS, Constraints, Strategy
 from polyhal.hal.errors import OutOfMemoryError, message
-from polyhal.parallel.forecast.cluster import Cluster
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.prediction import Prediction
-from polyhal.parallel.forecast.strategy import SHARDINGS, Constraints, Strategy
 
 _MOST_SAMPLES = 256
 """Maximum samples per pass. Devices are saturated at this size."""

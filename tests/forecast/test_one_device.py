@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from small_models import forecaster, small_gpt, small_resnet, whole_step
 
-from polyhal.parallel.forecast.recipes import ModelRecipe
-from polyhal.parallel.forecast.strategy import Strategy
-from polyhal.parallel.forecast.trace import TraceKey
+from polyhal.forecast.recipes import ModelRecipe
+from polyhal.forecast.strategy import Strategy
+from polyhal.forecast.trace import TraceKey
 
 _SMALL_GPT = small_gpt(layers=5)
 

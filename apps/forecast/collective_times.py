@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from polyhal.parallel.forecast.cluster import Cluster
+from polyhal.forecast.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)

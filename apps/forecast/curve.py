@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.prediction import Prediction
+from polyhal.forecast.search import search
+from polyhal.forecast.strategy import Constraints
 from polyhal.hal.errors import OutOfMemoryError, message
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.prediction import Prediction
-from polyhal.parallel.forecast.search import search
-from polyhal.parallel.forecast.strategy import Constraints
 
 _BATCH = re.compile(r"(?P<samples>\d+)(?P<each>/device)?")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.parallel.forecast.curve import CurvePoint
-from polyhal.parallel.forecast.forecaster import Forecaster
-from polyhal.parallel.forecast.prediction import Prediction
-from polyhal.parallel.forecast.search import Found
-from polyhal.parallel.forecast.unequal import UnequalForecaster, UnequalPlan
+from polyhal.forecast.curve import CurvePoint
+from polyhal.forecast.forecaster import Forecaster
+from polyhal.forecast.prediction import Prediction
+from polyhal.forecast.search import Found
+from polyhal.forecast.unequal import UnequalForecaster, UnequalPlan
 
 
 def to_json(forecaster: Forecaster, found: Found, points: Sequence[CurvePoint]) -> dict[str, Any]:

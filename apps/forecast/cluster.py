@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from polyhal.hal.device import Device
-from polyhal.hal.discovery.device_list import open_devices
+from polyhal import Device
+from polyhal.devices import IDEAL, Link, is_card, load_profile, open_devices, profile_names, standard_links
+from polyhal.forecast.links import parse_link, relay_link
 from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.hal.hardware import catalogue, profile
-from polyhal.hal.hardware.links import IDEAL, Link, standard_links
-from polyhal.parallel.forecast.links import parse_link, relay_link
 
 _DEVICES = re.compile(r"(?:(?P<first>\d+)x)?(?:(?P<second>\d+)x)?(?P<device>[A-Za-z_].*)")
 _PORTS = re.compile(r"(?:(?P<ports>\d+)x)?(?P<link>.+)")
@@ -115,14 +113,14 @@ def _find(name: str) -> tuple[_Kind, int]:
     Raises ValueError that lists the simulated devices, or says that devices of this machine differ.
     """
     card, _, several = name.lower().removeprefix("sim:").partition("*")
-    if catalogue.is_known(card) and (not several or several.isdigit()):
-        figures = profile.load_profile(card)
+    if is_card(card) and (not several or several.isdigit()):
+        figures = load_profile(card)
         tracer = f"sim:{figures.name},compute=off,memory={_UNBOUNDED}"
         return _Kind(figures.name, figures.memory, dict(figures.peak), figures.peer_link, tracer), int(several or 1)
     try:
         devices = open_devices(name)
     except DeviceUnavailableError:
-        expected = f"{', '.join(profile.profile_names())}, or a device of `polyhal devices`"
+        expected = f"{', '.join(profile_names())}, or a device of `polyhal devices`"
         raise ValueError(message(None, f"unknown card {name!r}", expected=expected)) from None
     device = devices[0]
     if len({d.info.name for d in devices}) > 1:

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from polyhal.hal.device import Device
-from polyhal.hal.ir.graph import Node
-from polyhal.hal.scheduler.profile import StepProfile
+from polyhal import Device
+from polyhal.profiler import StepProfile
 
 _MEASURED_RUNS = 7
 
@@ -17,7 +16,7 @@ _MEASURED_RUNS = 7
 class RunTimes(NamedTuple):
     """Times of one run of a step, in seconds."""
 
-    launches: list[tuple[Node | None, float]]
+    launches: list[tuple[object, float]]
     """Each launch with its device time."""
     host: float
     """Host time to enqueue all launches."""
@@ -44,7 +43,7 @@ def time_runs(device: Device, run: Callable[[], object]) -> RunTimes:
     return RunTimes([(node, seconds * stretch) for node, seconds in launches], min(host, whole))
 
 
-def _launches(run: Callable[[], object]) -> list[tuple[Node | None, float]]:
+def _launches(run: Callable[[], object]) -> list[tuple[object, float]]:
     with StepProfile() as profile:
         run()
     return [(launch.node, (launch.end - launch.start) * 1e-9) for launch in profile.launches]

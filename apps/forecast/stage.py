@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from polyhal.parallel.forecast.trace import GradientEvent, PassTrace, Section
+from polyhal.forecast.trace import GradientEvent, PassTrace, Section
 
 
 class Part(Enum):

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.creation import zeros
-from polyhal.hal.device import Device
-from polyhal.nn.module import Module
+from polyhal import Device, jit, zeros
+from polyhal.forecast.run_times import time_runs
+from polyhal.nn import Module
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.optim import AdamW
-from polyhal.parallel.forecast.run_times import time_runs
-from polyhal.steps.jit import jit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,25 @@
+"""The public modules: users, plug-ins and applications import their names, and docs/stability.md holds for these."""
+
+from __future__ import annotations
+
+LIBRARY = (
+    "polyhal",
+    *(
+        f"polyhal.{name}"
+        for name in (
+            "amp", "autograd", "data", "devices", "distributed", "distributions", "fft", "func", "linalg", "nn",
+            "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "parallel", "profiler", "random",
+            "serialize", "signal", "special", "utils", "utils.data", "utils.files",
+        )
+    ),
+)  # fmt: skip
+"""Modules whose public names are listed in `__all__`."""
+APPLICATIONS = ("polyhal.calibration", "polyhal.models", "polyhal.text", "polyhal.training")
+"""Applications with names for programs; the others have commands only."""
+CONTRACT = tuple(
+    f"polyhal.hal.{name}"
+    for name in (
+        "capabilities", "command_buffers", "device", "dtypes", "errors", "hookspecs", "layout", "peer_memory", "protocol",
+    )
+)  # fmt: skip
+"""Modules of the contract. Their names without an underscore are public."""
