@@ -11,7 +11,7 @@ from polyhal.autograd.rebase import TapePlace
 from polyhal.autograd.tape import position
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.recording import Recording
-from polyhal.steps.signature import map_arguments
+from polyhal.steps.signature import CallArguments
 from polyhal.tensor import Tensor
 
 _ARGUMENT = opaque("argument", 1)
@@ -38,18 +38,18 @@ class RecordedArguments:
         self._floats = floats
         self._positions = iter(range(len(floats)))
 
-    def registered(self, arguments: Any) -> Any:
-        """Return the arguments that the function is called with."""
-        return map_arguments(arguments, self._tensor, self._float)
+    def registered(self, call: CallArguments) -> tuple[Any, Any]:
+        """Return the arguments that the function is called with, by position and by name."""
+        return call.mapped(self._tensor, self._float)
 
-    def check_gradients(self, name: str) -> None:
+    def check_gradients(self, title: str) -> None:
         """Raise CaptureError if the step leaves a gradient with an argument that is not a leaf."""
         if any(
             leaf.stored_grad is not None for leaf, x in zip(self.leaves, self.tensors, strict=True) if leaf is not x
         ):
             raise CaptureError(
                 message(
-                    f"jit {name}",
+                    title,
                     "backward() is called inside, on a result that depends on an argument that is the result of an op",
                     expected="leaves or detached tensors as arguments of a step with a backward pass of its own",
                     fix="pass x.detach(), or return the loss and call backward() outside",

@@ -19,6 +19,7 @@ from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.absent_gradients import without_absent
+from polyhal.hal.capture.lru_cache import LRUCache
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.execution.runtime_scalars import RuntimeScalar
@@ -28,7 +29,6 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.steps.arguments import RecordedArguments
-from polyhal.steps.lru_cache import LRUCache
 from polyhal.steps.outer_tape import OuterTape
 from polyhal.tensor import Tensor
 

@@ -13,6 +13,7 @@ from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.given import GivenTensor
 from polyhal.steps.result_tape import ResultTape
 from polyhal.steps.results import flatten_results
+from polyhal.steps.signature import CallArguments
 from polyhal.tensor import Tensor
 
 
@@ -29,14 +30,14 @@ class RecordedCall(NamedTuple):
 
 
 def record_call(
-    function: Callable[..., Any], args: Any, kwargs: Any, recording: Recording, floats: Sequence[float], name: str
+    function: Callable[..., Any], call: CallArguments, recording: Recording, floats: Sequence[float], title: str
 ) -> RecordedCall:
-    """Record `function(*args, **kwargs)`. `name` is for messages; float arguments are read from `floats` at each run.
+    """Record a call. `title` names the function in messages; float arguments are read from `floats` at each run.
 
     Raises CaptureError for calls that cannot be replayed.
     """
     inputs = RecordedArguments(recording, floats)
-    args, kwargs = inputs.registered(args), inputs.registered(kwargs)
+    args, kwargs = inputs.registered(call)
     dtype = autocast_dtype()
     with ExitStack() as stack:
         stack.callback(inputs.restore)
@@ -53,7 +54,7 @@ def record_call(
         leaves: list[tuple[Tensor, GivenTensor]] = []
         structure = flatten_results(result, add, inputs.tensors, recording.made, leaves)
         del result
-        inputs.check_gradients(name)
+        inputs.check_gradients(title)
         recording.results(tensors)
         tape = ResultTape.record(recording, tensors, inputs, leaves)
         if tape is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.steps.given import GivenTensor, NewLeaf, given
-from polyhal.steps.tree import map_tree
+from polyhal.steps.tree import TREE, map_tree
 from polyhal.tensor import Tensor
 
 
@@ -72,6 +72,11 @@ def flatten_results(
         return made[id(x)]
 
     return map_tree(value, leaf)
+
+
+def constants(structure: Any) -> list[Any]:
+    """Return the numbers and strings in a structure, in order; None for other leaves."""
+    return [x if type(x) in (bool, int, float, str) else None for x in TREE.leaves(structure)]
 
 
 def fill_results(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.difference import RETURNS_NUMBERS, Difference
 from polyhal.hal.capture.gradients import LeafGradient
+from polyhal.hal.capture.replay_cache import ReplayStep
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.ir.graph import Graph
@@ -17,12 +19,17 @@ from polyhal.hal.scheduler.placement import Placement
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.result_tape import ResultTape
-from polyhal.steps.results import fill_results
+from polyhal.steps.results import constants, fill_results
+from polyhal.steps.signature import CallArguments
 from polyhal.tensor import Tensor
 
+_NO_ARGUMENTS = CallArguments((), {})
 
-class CapturedStep:
+
+class CapturedStep(ReplayStep[CallArguments]):
     """A recorded step that can be replayed."""
+
+    number_fix = "pass the number as a float argument, or write polyhal.runtime_scalar(lambda: ...)"
 
     def __init__(
         self,
@@ -34,41 +41,51 @@ class CapturedStep:
     ) -> None:
         """`results` is the structure of the results of the step; `arguments` are the tensors that it was recorded with.
 
-        `budget` limits the bytes that the step needs on each device. Raises OutOfMemoryError if it needs more.
+        `budget` limits the bytes that the step needs on each device.
         """
-        self.captured = captured
+        super().__init__(captured)
         self.results = results
+        self._constants = constants(results)
         self._tape = tape
+        self._budget = budget
         self._modes = -1
-        self.version = dispatch.structure.version
-        """The version of the structure that the step was recorded for."""
-        self.confirmed = False
-        """True if a second recording gave the same graph."""
         self._argument_of = {id(x): i for i, x in enumerate(arguments)}
         """Positions of arguments, whose own gradients the step may read or replace."""
-        self._gradients = _GradientUses(captured.gradients)
         self._watch(captured)
-        self.executable = Executable(captured, budget)
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The planned program with its memory. Raises OutOfMemoryError if it needs more than the budget."""
+        return Executable(self.captured, self._budget)
 
     @property
     def graph(self) -> Graph:
         """The graph as recorded, before passes."""
         return self.captured.graph
 
-    def guards_hold(self, tensors: Sequence[Tensor]) -> bool:
+    def same_as(self, later: CapturedStep) -> bool:
+        """Return whether a later recording has an equal graph and returns equal numbers."""
+        return super().same_as(later) and self._constants == later._constants
+
+    def difference(self, later: CapturedStep) -> Difference | None:
+        """Return why a replay would not repeat a later call; None if the later one is a step of its own."""
+        found = super().difference(later)
+        return RETURNS_NUMBERS if found is None and self._constants != later._constants else found
+
+    def holds(self, call: CallArguments) -> bool:
         """Return whether structure, modes of modules and gradients are as they were when the step was recorded."""
-        if self.version != dispatch.structure.version or [x.requires_grad for x in self._leaves] != self._flags:
+        if self._version != dispatch.structure.version or [x.requires_grad for x in self._leaves] != self._flags:
             return False
         if self._modes != dispatch.structure.modes:
             if not self.captured.modes_match():
                 return False
             self._modes = dispatch.structure.modes
         read = self._gradients.read
-        return not read or all(g.matches(self._current(g.leaf, tensors)) for g in read)
+        return not read or all(g.matches(self._current(g.leaf, call.tensors)) for g in read)
 
-    def run(self, tensors: Sequence[Tensor] = ()) -> Any:
-        """Run once with `tensors` for the arguments. Returns the results of the step, with new tensors."""
-        gradients, current = self._gradients, self._current
+    def run(self, call: CallArguments = _NO_ARGUMENTS) -> Any:
+        """Run once. Returns the results of the step, with new tensors."""
+        tensors, gradients, current = call.tensors, self._gradients, self._current
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
         step = partial(self.executable.run, inputs, len(self.captured.results))
@@ -107,16 +124,18 @@ class CapturedStep:
         """Time the captured steps inside a block, node by node: `with step.profile() as p: step(...)`, then `print(p)`."""
         return StepProfile()
 
-    def adopt(self, captured: CapturedGraph) -> None:
+    def adopt(self, later: CapturedStep) -> None:
         """Take over live-outs and gradients of a later recording of the same step, whose tensors are in use now."""
+        captured = later.captured
         captured.release_gradients()
         self.captured.live_outs = captured.live_outs
         self.captured.gradients = captured.gradients
-        self._gradients = _GradientUses(captured.gradients)
         self._watch(captured)
 
     def _watch(self, captured: CapturedGraph) -> None:
-        """Note which tensors must require gradients before a run, and which must not."""
+        """Note the structure, the gradients, and the tensors that must require gradients before a run, or must not."""
+        self._version = dispatch.structure.version
+        self._gradients = _GradientUses(captured.gradients)
         self._leaves = [x for x, _ in captured.leaf_flags]
         self._flags = [flag for _, flag in captured.leaf_flags]
 

@@ -1,12 +1,12 @@
-"""Trees of lists, tuples and dictionaries, such as arguments and results of functions."""
+"""Trees of arguments and results of captured functions, in which complex tensors are nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from polyhal.complex_tensor import ComplexTensor, paired
+from polyhal.hal.capture.tree import NodeKind, Tree
 from polyhal.tensor import Tensor
 
 
@@ -18,19 +18,17 @@ class ComplexParts:
     imag: Any
 
 
-def map_tree(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return `value` with `function` applied to every leaf, in order.
+def _paired(_: Any, parts: list[Any]) -> Any:
+    return paired(*parts) if all(isinstance(x, Tensor) for x in parts) else ComplexParts(*parts)
 
-    Lists, tuples, named tuples, dictionaries and complex tensors are inner nodes; everything else is a leaf.
-    """
-    kind = type(value)
-    if kind in (list, tuple):
-        return kind(map_tree(x, function) for x in value)
-    if hasattr(value, "_fields"):
-        return kind(*(map_tree(x, function) for x in value))
-    if kind is dict:
-        return {k: map_tree(x, function) for k, x in value.items()}
-    if isinstance(value, (ComplexTensor, ComplexParts)):
-        parts = map_tree(value.real, function), map_tree(value.imag, function)
-        return paired(*parts) if all(isinstance(x, Tensor) for x in parts) else ComplexParts(*parts)
-    return function(value)
+
+_COMPLEX = NodeKind(lambda x: (x.real, x.imag), lambda x: 2, _paired)
+
+
+class _TensorTree(Tree):
+    def kind_of(self, kind: type) -> NodeKind | None:
+        return _COMPLEX if issubclass(kind, (ComplexTensor, ComplexParts)) else super().kind_of(kind)
+
+
+TREE = _TensorTree()
+map_tree = TREE.map

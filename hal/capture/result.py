@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.capture.gradients import LeafGradient
-from polyhal.hal.dispatch.operands import NUMBERS
 from polyhal.hal.execution.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
+from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.layout import Spec
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class CapturedGraph:
             and mine.outputs == theirs.outputs
             and mine.updates == theirs.updates
             and len(self.sources) == len(other.sources)
-            and all(_same_source(a, b) for a, b in zip(self.sources, other.sources, strict=True))
+            and all(same_source(a, b) for a, b in zip(self.sources, other.sources, strict=True))
             and len(self.gradients) == len(other.gradients)
             and all(a.same_as(b) for a, b in zip(self.gradients, other.gradients, strict=True))
             and self._same_flags(other)
@@ -96,39 +95,13 @@ class CapturedGraph:
         flags = {id(x): flag for x, flag in other.leaf_flags}
         return all(flags.get(id(x), flag) is flag for x, flag in self.leaf_flags)
 
-    def changed_number(self, other: CapturedGraph) -> tuple[Node, Any, Any] | None:
-        """A node with a Python number, and what the number is in another capture; None unless only numbers differ."""
-        mine, theirs = self.graph, other.graph
-        if mine.specs != theirs.specs or len(mine.nodes) != len(theirs.nodes) or mine.outputs != theirs.outputs:
-            return None
-        changes: list[tuple[Node, Any, Any]] = []
-        for a, b in zip(mine.nodes, theirs.nodes, strict=True):
-            if a.op is not b.op or a.outputs != b.outputs:
-                return None
-            differences = list(_differences((a.inputs, a.params), (b.inputs, b.params)))
-            if not all(type(x) in NUMBERS and type(y) in NUMBERS for x, y in differences):
-                return None
-            changes += [(a, x, y) for x, y in differences]
-        return changes[0] if changes else None
-
-    def rebound_constants(self, other: CapturedGraph) -> list[int]:
-        """The captured constants that are in other memory in another capture of the same ops; none if the ops differ."""
-        mine, theirs = self.graph, other.graph
-        if mine.specs != theirs.specs or mine.nodes != theirs.nodes or len(self.sources) != len(other.sources):
-            return []
-        pairs = enumerate(zip(self.sources, other.sources, strict=True))
-        return [
-            i
-            for i, (a, b) in pairs
-            if isinstance(a, CapturedConstant) and isinstance(b, CapturedConstant) and not _same_source(a, b)
-        ]
-
     def modes_match(self) -> bool:
         """Return whether the modules that took part are in the modes they were recorded in."""
         return all(module.training is mode for module, mode in self.training_modes)
 
 
-def _same_source(a: InputSource, b: InputSource) -> bool:
+def same_source(a: InputSource, b: InputSource) -> bool:
+    """Return whether two recordings take an input of the graph from the same memory, argument or number."""
     if isinstance(a, CapturedConstant) and isinstance(b, CapturedConstant):
         if a.buffer is b.buffer:
             return a.ref.offset == b.ref.offset
@@ -140,12 +113,3 @@ def _same_source(a: InputSource, b: InputSource) -> bool:
 
 def _elements(constant: CapturedConstant) -> bytes:
     return constant.device.download(constant.ref).tobytes()
-
-
-def _differences(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
-    """The leaves of two trees of tuples that differ."""
-    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        for x, y in zip(a, b, strict=True):
-            yield from _differences(x, y)
-    elif type(a) is not type(b) or a != b:
-        yield a, b

@@ -42,7 +42,9 @@ HAL = (
     ),
     Layer("ops", "declarations of ops", ("op_plugins", "ops", "reference")),
     Layer(
-        "compile", "from ops to programs of a device", ("capture", "ir", "passes", "planning", "recording", "scheduler")
+        "compile",
+        "from ops to programs of a device",
+        ("capture", "ir", "passes", "planning", "recording", "replayed_function", "scheduler"),
     ),
     Layer("system", "everything about whole machines and programs", ("checks", "communicators", "diagnostics", "discovery")),
     Layer("testing", "the conformance kit", ("testing",)),

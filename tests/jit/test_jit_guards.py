@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
+from collections import OrderedDict, UserDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -255,3 +256,36 @@ def test_a_block_that_fails_leaves_gradients_alone() -> None:
     with pytest.raises(RuntimeError, match="stopped"):
         block()
     assert w.grad is None
+
+
+def test_methods_and_any_mapping_or_sequence_are_captured() -> None:
+    class Rows(list[Any]):
+        pass
+
+    class Model:
+        scale = 3.0
+
+        @jit(warm_up=False)
+        def forward(self, batch: Any) -> Any:
+            return OrderedDict(y=batch["x"] * self.scale, rows=Rows([batch["rows"][0] + 1, "name"]))
+
+    first, second = Model(), Model()
+    second.scale = 5.0
+    for i in range(4):
+        for model in (first, second):
+            made = model.forward(UserDict(x=vector(i), rows=Rows([vector(2 * i)])))
+            assert type(made) is OrderedDict
+            assert type(made["rows"]) is Rows
+            assert (made["y"].item(), made["rows"][0].item()) == (model.scale * i, 2 * i + 1)
+
+
+def test_returned_numbers_that_change_are_noticed() -> None:
+    count = iter(range(100))
+    step = jit(lambda x: (x * 2, next(count)), warm_up=False)
+    assert step(vector(1))[1] == 0
+    with pytest.warns(UserWarning, match="returns other numbers at each call.*runs eagerly from now on"):
+        assert step(vector(1))[1] == 1
+    assert [step(vector(1))[1] for _ in range(3)] == [2, 3, 4]
+    same = jit(lambda x: (x * 2, 7, "name", None), warm_up=False)
+    assert [same(vector(1))[1:] for _ in range(4)] == [(7, "name", None)] * 4
+    assert len(same.steps) == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from recorded import Task, inputs
@@ -79,3 +81,42 @@ def test_methods_may_be_recorded() -> None:
         assert torch.equal(first.step(x), x * 2)
         assert torch.equal(second.step(x), x * 3)
     assert len(Scaled.step.steps) == 2
+
+
+def test_containers_of_constants_are_new_in_each_call() -> None:
+    constants = [1, 2]
+    step = polyhal.torch.jit(lambda x: (x + 1, constants), warm_up=False)
+    for i in range(4):
+        y, found = step(torch.full((2,), float(i), device="polyhal"))
+        assert y.tolist() == [i + 1] * 2
+        assert found == [1, 2]
+        if found is not constants:
+            found.append(3)
+
+
+def test_too_many_signatures_are_a_warning_that_lists_them() -> None:
+    step = polyhal.torch.jit(lambda x, name: x * 2, max_graphs=1, warm_up=False)
+    step(torch.ones(2, device="polyhal"), "a")
+    expected = r"more than 1 signatures, now \(float32\[3\] on cpu; 'b'\); expected \(float32\[2\] on polyhal; 'a'\)"
+    with pytest.warns(UserWarning, match=expected):
+        step(torch.ones(3), "b")
+
+
+def test_python_runs_once_in_the_call_that_is_given_up() -> None:
+    calls = itertools.count()
+
+    @polyhal.torch.jit(warm_up=False)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        next(calls)
+        return x * float(np.random.rand())
+
+    np.random.seed(0)
+    expected = [float(np.random.rand()) for _ in range(4)]
+    np.random.seed(0)
+    x = torch.ones(2, dtype=torch.float64, device="polyhal")
+    found = [step(x)[0].item()]
+    with pytest.warns(UserWarning, match=r"another number at each call.*in multiply.*runs eagerly from now on"):
+        found.append(step(x)[0].item())
+    found += [step(x)[0].item() for _ in range(2)]
+    assert found == expected
+    assert next(calls) == 4

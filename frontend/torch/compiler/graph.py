@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from polyhal.hal.capture.lru_cache import LRUCache
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings.state import settings
-from polyhal.steps.lru_cache import LRUCache
 from polyhal.torch import tensors
 from polyhal.torch.compiler.interpreter import UnsupportedNodeError, why_not, writes_inside
 from polyhal.torch.compiler.layouts import Symbols, is_symbolic

@@ -13,18 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from polyhal.hal.capture.replay_cache import NotReplayableError, PathChangedError
 from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.torch.steps.numbers import LiveNumber
-
-
-class NotReplayableError(Exception):
-    """A step that a replay would not repeat correctly, and that has to run op by op."""
-
-    def __init__(self, problem: str, fix: str = "", *, is_certain: bool = False) -> None:
-        """Store the message; `is_certain` means that the next call will fail in the same way."""
-        super().__init__(problem)
-        self.fix = fix
-        self.is_certain = is_certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +23,6 @@ class Slot:
     """Placeholder of a value that each run computes: an index into `HostProgram.values`."""
 
     index: int
-
-
-class DecisionChangedError(Exception):
-    """A number on which Python branched has changed: a run cannot follow the recorded path."""
 
 
 class HostAction(NamedTuple):
@@ -99,7 +86,7 @@ class HostProgram:
 
         def run() -> None:
             if compute() != outcome:
-                raise DecisionChangedError
+                raise PathChangedError
 
         self.add(run, "decision", outcome)
 
@@ -109,7 +96,7 @@ class HostProgram:
             self.written[id(x)] = (x, x.detach().clone())
 
     def run(self, arguments: Sequence[Any]) -> None:
-        """Execute the actions of one run. Raises DecisionChangedError after undoing them."""
+        """Execute the actions of one run. Raises PathChangedError after undoing them."""
         self.values[: self._arguments] = arguments
         if not self.decides:
             for action in self.actions:
@@ -120,7 +107,7 @@ class HostProgram:
         try:
             for action in self.actions:
                 action.run()
-        except DecisionChangedError:
+        except PathChangedError:
             restore(before, state)
             raise
 

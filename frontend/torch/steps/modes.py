@@ -18,7 +18,7 @@ from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import Slot, resolved
 from polyhal.torch.steps.numbers import LiveNumber
-from polyhal.torch.steps.tree import leaves
+from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import RefusedError, StepWatch, is_in_optimizer, refusal
 
 _FACTORIES = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
@@ -59,7 +59,7 @@ class FunctionWatch(TorchFunctionMode):
                 watch.note_leaf(x)
         if func is torch.Tensor.backward:
             return self._backward(*args, **kwargs)
-        numbers = [n for n in leaves((args, kwargs)) if type(n) is LiveNumber]
+        numbers = [n for n in TREE.leaves((args, kwargs)) if type(n) is LiveNumber]
         if not numbers:
             return func(*args, **kwargs)
         with watch.looking_for(numbers):
@@ -114,7 +114,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self._watch.is_quiet:
             return func(*args, **kwargs)
-        used = [x for x in leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        used = [x for x in TREE.leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         device = kwargs.get("device")
         if any(x.device.type == NAME for x in used) or (device is not None and torch.device(device).type == NAME):
             return self._on_device(func, args, kwargs, used)
@@ -155,7 +155,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             if id(x.untyped_storage()) in watch.memories:
                 watch.written[id(x)] = x
         if not written:
-            for x in leaves(out):
+            for x in TREE.leaves(out):
                 if isinstance(x, torch.Tensor):
                     watch.note_result(x)
         return out
@@ -216,7 +216,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     for i, a in enumerate(func._schema.arguments):
         if a.alias_info is not None and a.alias_info.is_write:
             value = args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name)
-            found += [x for x in leaves(value) if isinstance(x, torch.Tensor)]
+            found += [x for x in TREE.leaves(value) if isinstance(x, torch.Tensor)]
     return found
 
 

@@ -12,9 +12,10 @@ import torch
 from torch.optim import Optimizer
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.replay_cache import NotReplayableError
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.recording import Recording
-from polyhal.torch.steps.host import HostProgram, NotReplayableError, Slot
+from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
 from polyhal.torch.steps.numbers import LiveNumber
 from polyhal.torch.steps.reach import Reach
@@ -59,7 +60,7 @@ class PendingStep:
         reach.visit_all({"the step": function, **{f"argument {i}": x for i, x in enumerate(call.roots)}})
         reach.visit_all({type(o).__name__: o for o in optimizers})
         self._guards = reach.guards
-        shared = self._guards.sharing(call.on_device)
+        shared = self._guards.sharing(call.tensors)
         if shared is not None:
             raise _refers_to_argument(shared)
         self._optimizers = {id(o): o for o in (*reach.optimizers, *optimizers)}
@@ -82,7 +83,7 @@ class PendingStep:
             with OpWatch(watch), FunctionWatch(watch):
                 value = self._function(*args, **kwargs)
             self._settings.leave()
-            results = Results(value, watch, self._call.on_device)
+            results = Results(value, watch, self._call.tensors)
             watch.differentiated.clear()
             del value, args, kwargs
         changed = self._guards.changed()
@@ -114,7 +115,7 @@ class PendingStep:
 
     def _arguments(self) -> tuple[Any, Any]:
         """Return the arguments for the function: inputs of the graph, CPU tensors in slots, and live numbers."""
-        watch, positions, slots = self._watch, iter(range(len(self._call.on_device))), iter(range(len(self._call.host)))
+        watch, positions, slots = self._watch, iter(range(len(self._call.tensors))), iter(range(len(self._call.host)))
 
         def tensor(x: torch.Tensor) -> torch.Tensor:
             if x.device.type == "cpu":

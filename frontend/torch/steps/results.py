@@ -12,7 +12,7 @@ from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import Slot, same
 from polyhal.torch.steps.numbers import LiveNumber
-from polyhal.torch.steps.tree import leaves, map_leaves
+from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import StepWatch, refusal
 
 
@@ -48,18 +48,18 @@ class Results:
         self._tensors = list(arguments)
         self._kept = {id(x.grad) for x, _ in watch.leaves.values() if x.grad is not None}
         self.count = 0
-        self.structure = map_leaves(value, self._leaf)
+        self.structure = TREE.map(value, self._leaf)
         self._tensors.clear()
 
     def fill(self, run: Run) -> Any:
         """Return the results of one run."""
         if type(self.structure) is Filled:  # most steps return one tensor
             return self.structure.get(run)
-        return map_leaves(self.structure, lambda x: x.get(run) if type(x) is Filled else x)
+        return TREE.map(self.structure, lambda x: x.get(run) if type(x) is Filled else x)
 
     def same_as(self, other: Results) -> bool:
         """Return whether another recording returns equal results."""
-        mine, theirs = list(leaves(self.structure)), list(leaves(other.structure))
+        mine, theirs = list(TREE.leaves(self.structure)), list(TREE.leaves(other.structure))
         return len(mine) == len(theirs) and all(
             a.what == b.what if type(a) is Filled and type(b) is Filled else same(a, b)
             for a, b in zip(mine, theirs, strict=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from polyhal.hal.capture.flat_call import TENSOR, FlatCall
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.torch import private
 from polyhal.torch.device import NAME
-from polyhal.torch.steps.tree import children, map_leaves
+from polyhal.torch.steps.tree import TREE
 
 _BY_VALUE = (
     int,
@@ -44,80 +44,60 @@ class SameObject:
     def __hash__(self) -> int:
         return id(self.target)
 
+    def __repr__(self) -> str:
+        return f"an object of {type(self.target).__name__}"
 
-class Call:
-    """Flattened arguments of a call. Calls with equal `key` may share a recording."""
 
-    __slots__ = ("_storages", "args", "host", "key", "kwargs", "on_device", "roots")
+class Call(FlatCall):
+    """Flattened arguments of a call. CPU tensors count as values on the host, and other objects by identity."""
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Flatten the arguments. Raises CaptureError for arguments that are neither inputs nor comparable."""
-        self.args = args
-        self.kwargs = kwargs
-        self.on_device: list[torch.Tensor] = []
-        self.host: list[Any] = []
-        """CPU tensors and floats, in order."""
+    __slots__ = ("roots",)
+
+    tree = TREE
+    tensor_types = torch.Tensor
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: tuple[Any, ...]) -> None:
         self.roots: list[Any] = []
-        """Other objects, such as models and optimizers."""
-        self.key: list[Any] = []
-        self._storages: dict[int, int] = {}
-        self._flatten(args)
-        if kwargs:
-            self._flatten(kwargs)
+        """Objects among the arguments, such as models and optimizers."""
+        super().__init__(args, kwargs, modes)
 
-    def mapped(self, tensor: Callable[[torch.Tensor], Any], number: Callable[[float], Any]) -> tuple[Any, Any]:
-        """Return the arguments with tensors and floats replaced, in order."""
-
-        def leaf(x: Any) -> Any:
-            if isinstance(x, torch.Tensor):
-                return tensor(x)
-            return number(x) if type(x) is float else x
-
-        return tuple(map_leaves(x, leaf) for x in self.args), {k: map_leaves(x, leaf) for k, x in self.kwargs.items()}
-
-    def _flatten(self, value: Any) -> None:
-        if isinstance(value, torch.Tensor):
-            self._add_tensor(value)
-        elif type(value) is float:
-            self.host.append(value)
-            self.key.append(float)
-        elif isinstance(value, _BY_VALUE):
-            self.key.append((type(value), value))
-        else:
-            inner = children(value)
-            if inner is None:
-                self._add_object(value)
-                return
-            self.key.append((type(value), tuple(k for k, _ in inner)))
-            for _, child in inner:
-                self._flatten(child)
-
-    def _add_tensor(self, x: torch.Tensor) -> None:
-        kind = x.device.type
+    def add_tensor(self, value: Any) -> bool:
+        if not isinstance(value, torch.Tensor):
+            return False
+        kind = value.device.type
         if kind == NAME:
-            if x.requires_grad and torch.is_grad_enabled():
-                raise _needs_gradients(x)
-            storage = private.storage_key(x)
-            alias = self._storages.setdefault(storage, len(self.on_device))
-            offset = x.storage_offset()
-            here = offset if alias != len(self.on_device) else offset % ALIGNMENT == 0
-            self.key.append((x.shape, x.stride(), x.dtype, x.is_conj(), x.is_neg(), alias, here))
-            self.on_device.append(x)
+            if value.requires_grad and torch.is_grad_enabled():
+                raise _needs_gradients(value)
+            first = self.memories.setdefault(private.storage_key(value), len(self.tensors))
+            offset = value.storage_offset()
+            here = offset if first != len(self.tensors) else offset % ALIGNMENT == 0
+            strides, is_conjugate, is_negative = value.stride(), value.is_conj(), value.is_neg()
+            self.parts.append((TENSOR, value.dtype, value.shape, kind, strides, is_conjugate, is_negative, first, here))
+            self.tensors.append(value)
         elif kind == "cpu":
-            self.key.append((kind, x.shape, x.stride(), x.dtype))
-            self.host.append(x)
+            self.parts.append((TENSOR, value.dtype, value.shape, kind, value.stride()))
+            self.host.append(value)
         else:
             raise CaptureError(
-                message("jit", f"an argument is on {x.device}", expected=f"tensors on {NAME} or the CPU")
+                message("jit", f"an argument is on {value.device}", expected=f"tensors on {NAME} or the CPU")
             )
+        return True
 
-    def _add_object(self, value: Any) -> None:
+    def add_value(self, value: Any) -> None:
+        if isinstance(value, _BY_VALUE):
+            self.parts.append((type(value), value))
+            return
         if isinstance(value, np.ndarray):
             raise CaptureError(
                 message("jit", "an argument is a numpy.ndarray", expected="tensors", fix="pass torch.from_numpy(array)")
             )
-        self.key.append(SameObject(value))
+        self.parts.append((type(value), SameObject(value)))
         self.roots.append(value)
+
+    @staticmethod
+    def tensor_word(properties: Any) -> str:
+        dtype, shape, kind = properties[:3]
+        return f"{str(dtype).removeprefix('torch.')}{list(shape)} on {kind}"
 
 
 def _needs_gradients(x: torch.Tensor) -> CaptureError:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 
+from polyhal.hal.capture.difference import RETURNS_NUMBERS, Difference
+from polyhal.hal.capture.replay_cache import ReplayStep
 from polyhal.hal.capture.result import CapturedGraph
+from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.errors import LinAlgError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
 from polyhal.hal.scheduler.executable import Executable
@@ -41,19 +45,17 @@ def dense_span(x: torch.Tensor) -> Any:
     return wrap(root.device, root.buffer, Ref(root.ref.handle, spec, offset))
 
 
-class RecordedStep:
+class RecordedStep(ReplayStep[Call]):
     """Recording of one call, and the executable that replays it."""
 
     def __init__(
         self, captured: CapturedGraph, watch: StepWatch, results: Results, guards: Guards, finals: Sequence[Any]
     ) -> None:
         """Store a recording; `finals` are the gradients of `watch.leaves` after the step, in order."""
-        self.captured = captured
+        super().__init__(captured)
         self.results = results
         self.guards = guards
         self.host: HostProgram = watch.program
-        self.confirmed = False
-        """True if a second recording was equal."""
         self._inputs = watch.inputs
         self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
         self._known = frozenset(m.storage._cdata for m in watch.memories.values())
@@ -61,44 +63,59 @@ class RecordedStep:
         self._leaves = [leaf for leaf, _ in watch.leaves.values()]
         self._initial = [_initial_gradient(g, watch) for _, g in watch.leaves.values()]
         self._finals = list(finals)
-        self._executable: Executable | None = None
 
-    @property
+    @cached_property
     def executable(self) -> Executable:
         """Planned program with its memory. Raises OutOfMemoryError."""
-        if self._executable is None:
-            self._executable = Executable(self.captured)
-        return self._executable
+        return Executable(self.captured)
 
-    def same_as(self, other: RecordedStep) -> bool:
-        """Return whether another recording is equal."""
+    def same_as(self, later: RecordedStep) -> bool:
+        """Return whether a later recording is equal."""
         return (
-            self.captured.same_step(other.captured)
-            and self.host.same_as(other.host)
-            and len(self._inputs) == len(other._inputs)
-            and all(map(_same_input, self._inputs, other._inputs))
-            and self.results.same_as(other.results)
-            and {id(x) for x in self._leaves} == {id(x) for x in other._leaves}
+            super().same_as(later)
+            and self.host.same_as(later.host)
+            and len(self._inputs) == len(later._inputs)
+            and all(map(_same_input, self._inputs, later._inputs))
+            and self.results.same_as(later.results)
+            and {id(x) for x in self._leaves} == {id(x) for x in later._leaves}
         )
 
-    def adopt(self, other: RecordedStep) -> None:
+    def difference(self, later: RecordedStep) -> Difference | None:
+        """Return why a replay would not repeat a later call; None if Python took another path by a number that is checked."""
+        if self.host.decides_otherwise(later.host):
+            return None
+        found = super().difference(later)
+        if found is None and not self.host.same_as(later.host):
+            problem = "the step does other work on CPU tensors at each call"
+            found = Difference(problem, fix="pass changing values as tensor or float arguments")
+        if found is None and not self.results.same_as(later.results):
+            found = RETURNS_NUMBERS
+        return found
+
+    def changed_guard(self) -> str:
+        return self.guards.changed()
+
+    def explain(self) -> str:
+        return explain(self.executable)
+
+    def adopt(self, later: RecordedStep) -> None:
         """Take over the state of a later, equal recording, whose tensors are in use now."""
-        self.captured.live_outs = other.captured.live_outs
-        self._inputs = other._inputs
-        self._memories = other._memories
-        self._known = other._known
-        self._written = other._written
-        self._leaves = other._leaves
-        self._finals = other._finals
-        self._initial = other._initial
-        self.guards = other.guards
+        self.captured.live_outs = later.captured.live_outs
+        self._inputs = later._inputs
+        self._memories = later._memories
+        self._known = later._known
+        self._written = later._written
+        self._leaves = later._leaves
+        self._finals = later._finals
+        self._initial = later._initial
+        self.guards = later.guards
 
     def holds(self, call: Call) -> bool:
         """Return whether Python objects, gradients and memory are as they were when the step was recorded.
 
         Arguments must not share storages with tensors to which the step refers directly.
         """
-        if self._known.intersection(map(private.storage_key, call.on_device)):
+        if self._known.intersection(map(private.storage_key, call.tensors)):
             return False
         for leaf, wanted in zip(self._leaves, self._initial, strict=True):
             now = leaf.grad
@@ -111,7 +128,7 @@ class RecordedStep:
         return [m.storage for m in self._memories if m.storage.root.buffer is not m.buffer]
 
     def run(self, call: Call) -> Any:
-        """Run once. Raises DecisionChangedError before the device computes, and PyTorch's LinAlgError for singular matrices."""
+        """Run once. Raises PathChangedError before the device computes, and PyTorch's LinAlgError for singular matrices."""
         host = self.host
         host.run(call.host)
         try:
@@ -122,13 +139,13 @@ class RecordedStep:
             if leaf.grad is not final:
                 leaf.grad = final
         private.increment_versions(self._written)
-        result = self.results.fill(Run(call.on_device, made, host.values))
+        result = self.results.fill(Run(call.tensors, made, host.values))
         host.release()
         return result
 
     def _argument(self, x: int | Upload | Memory, call: Call) -> Any:
         if isinstance(x, int):
-            return dense_span(call.on_device[x])
+            return dense_span(call.tensors[x])
         if isinstance(x, Memory):
             return x.storage.root
         source = x.source

@@ -12,13 +12,14 @@ import torch
 from torch.utils.weak import TensorWeakRef
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
+from polyhal.hal.capture.replay_cache import NotReplayableError
 from polyhal.hal.dispatch import Array, ForwardingExecutor
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.execution.user_line import user_line
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.recording import Recording
 from polyhal.torch import private, tensors
-from polyhal.torch.steps.host import HostProgram, NotReplayableError, Slot
+from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.numbers import LiveNumber, stand_in
 
 _TORCH = str(Path(torch.__file__).parent)
