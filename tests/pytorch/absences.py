@@ -28,32 +28,41 @@ NOT_PUBLIC: tuple[str, ...] = (
 
 _METHOD = r"(Tensor\.)?"
 FOREIGN: dict[str, str] = {
-    rf"{_METHOD}(.*sparse(?!_$).*|.*sparse_mask|resize_as_sparse_|sspaddmm|saddmm|smm|spmm|hspmm|dsmm|hsmm|c(col|row)_indices"
-    r"|(col|row)_indices|crow_indices|coalesce|is_coalesced|dense_dim|to_dense|indices|values)|optim\.SparseAdam":
-        "sparse tensors",
-    rf"{_METHOD}(.*quantize.*|q_.*|qscheme|int_repr|quantized_.*|fused_moving_avg_obs_fake_quant|fake_.*)":
-        "quantized tensors",
-    rf"{_METHOD}(cudnn_.*|miopen_.*|mkldnn_.*|.*mkldnn|fbgemm_.*|cuda|xpu|ipu|mtia"
-    r"|is_(cuda|cpu|ipu|maia|meta|mps|mtia|vulkan|xla|xpu|nested|distributed))":
-        "libraries and kinds of devices with names in PyTorch; here `x.device`, and `x.to(name)`",
-    rf"{_METHOD}(resize_|resize_as_|empty_strided|new_empty_strided|empty_permuted|set_|is_set_to|layout"
-    r"|(untyped_)?storage(_offset)?|data_ptr|unsafe_.*)|nn\.utils\.convert_conv.*":
-        "raw memory and strides, which belong to the device and to the passes",
-    r"Tensor\.(pin_memory|is_pinned|share_memory_|is_shared|record_stream)":
-        "sharing memory by hand; the data loader pins and shares memory by itself",
-    rf"{_METHOD}(resolve_conj|resolve_neg|is_conj|is_neg)":
-        "conjugates and signs that are applied later; here they are computed at once",
-    rf"Tensor\.(solve|symeig|eig|lstsq|as_subclass)|{_METHOD}matrix_rank|nn\.utils\.skip_init|.*DataPipe|autograd\.Variable"
-    r"|nn\.CrossMapLRN2d|optim\.swap_in_.*"
-    r"|nn\.init\.(constant|dirac|eye|kaiming_(normal|uniform)|normal|orthogonal|sparse|uniform|xavier_(normal|uniform))":
-        "names that PyTorch itself has given up, or keeps for old programs",
-    r"(get|set)_(autocast.*|anomaly.*|default_tensor_type|flush_denormal|num_interop_threads|num_threads|warn_always.*"
-    r"|deterministic_debug_mode)|is_(autocast.*|anomaly.*|warn_always.*|inference.*|distributed|deterministic.*)"
-    r"|Tensor\.is_inference": "settings of PyTorch's own runtime",
-    r"autocast.*|cond|while_loop|vmap_.*|func\.(functionalize|linearize)": "PyTorch's compiler",
-    r"nn\.DataParallel|utils\.data\.DistributedSampler": "training on several devices",
-}  # fmt: skip
-"""Subjects of names, by pattern. Polyhal does not have these subjects, so the names do not count as names of common use."""
+    "sparse tensors": (
+        rf"{_METHOD}(.*sparse(?!_$).*|.*sparse_mask|resize_as_sparse_|sspaddmm|saddmm|smm|spmm|hspmm|dsmm|hsmm|c(col|row)_indices"
+        r"|(col|row)_indices|crow_indices|coalesce|is_coalesced|dense_dim|to_dense|indices|values)|optim\.SparseAdam"
+    ),
+    "quantized tensors": (
+        rf"{_METHOD}(.*quantize.*|q_.*|qscheme|int_repr|quantized_.*|fused_moving_avg_obs_fake_quant|fake_.*)"
+    ),
+    "libraries and kinds of devices with names in PyTorch; here `x.device`, and `x.to(name)`": (
+        rf"{_METHOD}(cudnn_.*|miopen_.*|mkldnn_.*|.*mkldnn|fbgemm_.*|cuda|xpu|ipu|mtia"
+        r"|is_(cuda|cpu|ipu|maia|meta|mps|mtia|vulkan|xla|xpu|nested|distributed))"
+    ),
+    "raw memory and strides, which belong to the device and to the passes": (
+        rf"{_METHOD}(resize_|resize_as_|empty_strided|new_empty_strided|empty_permuted|set_|is_set_to|layout"
+        r"|(untyped_)?storage(_offset)?|data_ptr|unsafe_.*)|nn\.utils\.convert_conv.*"
+    ),
+    "sharing memory by hand; the data loader pins and shares memory by itself": (
+        r"Tensor\.(pin_memory|is_pinned|share_memory_|is_shared|record_stream)"
+    ),
+    "conjugates and signs that are applied later; here they are computed at once": (
+        rf"{_METHOD}(resolve_conj|resolve_neg|is_conj|is_neg)"
+    ),
+    "names that PyTorch itself has given up, or keeps for old programs": (
+        rf"Tensor\.(solve|symeig|eig|lstsq|as_subclass)|{_METHOD}matrix_rank|nn\.utils\.skip_init|.*DataPipe|autograd\.Variable"
+        r"|nn\.CrossMapLRN2d|optim\.swap_in_.*"
+        r"|nn\.init\.(constant|dirac|eye|kaiming_(normal|uniform)|normal|orthogonal|sparse|uniform|xavier_(normal|uniform))"
+    ),
+    "settings of PyTorch's own runtime": (
+        r"(get|set)_(autocast.*|anomaly.*|default_tensor_type|flush_denormal|num_interop_threads|num_threads|warn_always.*"
+        r"|deterministic_debug_mode)|is_(autocast.*|anomaly.*|warn_always.*|inference.*|distributed|deterministic.*)"
+        r"|Tensor\.is_inference"
+    ),
+    "PyTorch's compiler": r"autocast.*|cond|while_loop|vmap_.*|func\.(functionalize|linearize)",
+    "training on several devices": r"nn\.DataParallel|utils\.data\.DistributedSampler",
+}
+"""Patterns of names by subject. Polyhal does not have these subjects, so the names do not count as names of common use."""
 
 ABSENT: dict[str, str] = {
     r"(Tensor\.)?as_strided.*": "strides belong to the device; use slices, `unfold`, `diagonal` or `permute`",

@@ -84,7 +84,7 @@ def status(namespace: str, name: str) -> Name:
         return Name(namespace, name, Status.DIFFERS if _is_there(namespace, name) else Status.SPELLED, spelling)
     if _is_there(namespace, name):
         return Name(namespace, name, Status.THERE)
-    for reasons, kind in ((ABSENT, Status.ABSENT), (FOREIGN, Status.FOREIGN)):
+    for reasons, kind in ((ABSENT, Status.ABSENT), ({p: s for s, p in FOREIGN.items()}, Status.FOREIGN)):
         for pattern, reason in reasons.items():
             if re.fullmatch(pattern, qualified):
                 return Name(namespace, name, kind, reason)

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
-    ErrorSample,
     Output,
     Params,
-    Sample,
     Specs,
     Tolerance,
     declare,
@@ -31,33 +28,9 @@ from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.nn.window_shape import Pair, output_length, pair, require_floats
+from polyhal.hal.ops.nn.convolution_samples import ERRORS, input_grad_samples, samples, weight_grad_samples
+from polyhal.hal.ops.nn.window_shape import Pair, convolution_shape, pair, require_floats, window_params
 from polyhal.hal.ops.reductions.sums import sum_
-
-
-def _common(params: dict[str, Any]) -> tuple[Pair, Pair, Pair, int]:
-    params["stride"], params["padding"] = pair(params["stride"], "stride", 1), pair(params["padding"], "padding", 0)
-    params["dilation"] = pair(params["dilation"], "dilation", 1)
-    if not isinstance(params["groups"], int) or params["groups"] < 1:
-        raise ValueError(f"groups is {params['groups']}; expected a positive integer")
-    return params["stride"], params["padding"], params["dilation"], params["groups"]
-
-
-def _out_shape(x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
-    stride, padding, dilation, groups = _common(params)
-    if len(x) != 4 or len(weight) != 4:
-        raise ValueError(f"x {x} and weight {weight}; expected (N, C, H, W) and (K, C/groups, R, S)")
-    if x[1] != weight[1] * groups or weight[0] % groups:
-        raise ValueError(
-            f"x {x} does not fit weight {weight} with {groups} groups; "
-            f"expected C = {weight[1] * groups} and K a multiple of groups"
-        )
-    return (
-        x[0],
-        weight[0],
-        *(output_length(*v) for v in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)),
-    )
-
 
 # --- forward --------------------------------------------------------------------------------------------------------
 
@@ -103,7 +76,7 @@ def _conv2d(
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     require_floats("conv2d", specs)
     x, weight, bias = tensor_at(specs, 0), tensor_at(specs, 1), specs[2]
-    shape = _out_shape(x.shape, weight.shape, params)
+    shape = convolution_shape(x.shape, weight.shape, params)
     if bias is not None and bias.shape != shape[1:2]:
         raise ValueError(f"bias {bias.shape} does not fit {shape[1]} output channels")
     return [(dtypes.promote(x.dtype, weight.dtype), shape)]
@@ -123,7 +96,7 @@ def _columns(x: Any, kernel: Any, stride: Pair, padding: Pair, dilation: Pair, g
 
 def _decomposed(x: Any, weight: Any, bias: Any, *, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     k, c, r, s = weight.shape
-    n, _, oh, ow = _out_shape(
+    n, _, oh, ow = convolution_shape(
         x.shape, weight.shape, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     )
     rows = _columns(x, (r, s), stride, padding, dilation, groups)
@@ -164,7 +137,7 @@ def _infer_input_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     require_floats("conv2d_input_grad", specs)
     g, weight = tensor_at(specs, 0), tensor_at(specs, 1)
     params["shape"] = tuple(params["shape"])
-    expected = _out_shape(params["shape"], weight.shape, params)
+    expected = convolution_shape(params["shape"], weight.shape, params)
     if g.shape != expected:
         raise ValueError(f"the gradient has shape {g.shape}; expected {expected}")
     return [(dtypes.promote(g.dtype, weight.dtype), params["shape"])]
@@ -213,9 +186,9 @@ def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     require_floats("conv2d_weight_grad", specs)
     g, x = tensor_at(specs, 0), tensor_at(specs, 1)
     params["kernel"] = pair(params["kernel"], "kernel", 1)
-    groups = _common(params)[3]
+    groups = window_params(params)[3]
     weight = (g.shape[1], x.shape[1] // groups, *params["kernel"])
-    expected = _out_shape(x.shape, weight, params)
+    expected = convolution_shape(x.shape, weight, params)
     if g.shape != expected:
         raise ValueError(f"the gradient has shape {g.shape}; expected {expected}")
     return [(dtypes.promote(g.dtype, x.dtype), weight)]
@@ -233,44 +206,6 @@ def _weight_grad_decomposed(
 
 
 # --- declarations ---------------------------------------------------------------------------------------------------
-
-_CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ((2, 3, 5, 6), (4, 3, 3, 3), {"padding": (1, 1)}),
-    ((1, 2, 7, 6), (3, 2, 3, 2), {"stride": (2, 1), "padding": (1, 0)}),
-    ((2, 4, 6, 6), (6, 2, 3, 3), {"groups": 2, "stride": (2, 2), "padding": (1, 1)}),
-    ((1, 3, 8, 9), (3, 1, 3, 3), {"groups": 3, "dilation": (2, 3), "padding": (2, 2)}),
-    ((2, 5, 4, 4), (7, 5, 1, 1), {}),
-    ((1, 1, 1, 1), (1, 1, 1, 1), {}),
-    ((2, 17, 9, 9), (33, 17, 3, 3), {"padding": (1, 1)}),
-]
-_DEFAULTS: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
-
-
-def _samples(rng: np.random.Generator) -> list[Sample]:
-    out = []
-    for i, (x, w, params) in enumerate(_CASES):
-        bias = rng.uniform(-1, 1, w[0]) if i % 2 == 0 else None
-        out.append(Sample((rng.uniform(-1, 1, x), rng.uniform(-1, 1, w), bias), {**_DEFAULTS, **params}))
-    return out
-
-
-def _gradient_of(rng: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], params: dict[str, Any]) -> Any:
-    return rng.uniform(-1, 1, _out_shape(x, w, {**_DEFAULTS, **params}))
-
-
-def _input_grad_samples(rng: np.random.Generator) -> list[Sample]:
-    return [
-        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, w)), {"shape": x, **_DEFAULTS, **p})
-        for x, w, p in _CASES
-    ]
-
-
-def _weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
-    return [
-        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, x)), {"kernel": w[2:], **_DEFAULTS, **p})
-        for x, w, p in _CASES
-    ]
-
 
 def _terms(specs: Specs, params: Params) -> int:
     weight = tensor_at(specs, 1)
@@ -320,7 +255,7 @@ conv2d_input_grad = declare(
     infer=_infer_input_grad,
     lowering=Decompose(_input_grad_decomposed),
     gradient=_input_grad_rule,
-    samples=_input_grad_samples,
+    samples=input_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_input_terms),
     flops=lambda specs, outs, params: 2 * tensor_at(specs, 0).size * math.prod(tensor_at(specs, 1).shape[1:]),
@@ -334,7 +269,7 @@ conv2d_weight_grad = declare(
     infer=_infer_weight_grad,
     lowering=Decompose(_weight_grad_decomposed),
     gradient=_weight_grad_rule,
-    samples=_weight_grad_samples,
+    samples=weight_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_weight_terms),
     flops=lambda specs, outs, params: 2 * tensor_at(specs, 0).size * math.prod(outs[0].shape[1:]),
@@ -361,26 +296,10 @@ conv2d = declare(
     infer=_infer,
     lowering=Decompose(_decomposed),
     gradient=_rule,
-    samples=_samples,
+    samples=samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_terms),
-    errors=[
-        ErrorSample(
-            (np.zeros((1, 2, 4, 4)), np.zeros((3, 3, 2, 2)), None), dict(_DEFAULTS), ValueError, "does not fit weight"
-        ),
-        ErrorSample(
-            (np.zeros((1, 2, 2, 2)), np.zeros((3, 2, 3, 3)), None),
-            dict(_DEFAULTS),
-            ValueError,
-            "does not fit in an axis",
-        ),
-        ErrorSample(
-            (np.ones((1, 1, 3, 3), np.int32), np.ones((1, 1, 2, 2), np.int32), None),
-            dict(_DEFAULTS),
-            UnsupportedDTypeError,
-            "got int32; expected floats",
-        ),
-    ],
+    errors=ERRORS,
     flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(tensor_at(specs, 1).shape[1:])),
     settings=("precision",),
     autocast=Autocast.HALF,

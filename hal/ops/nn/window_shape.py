@@ -39,3 +39,29 @@ def require_floats(op: str, specs: Specs) -> None:
         if isinstance(spec, Spec) and not spec.dtype.is_floating_point:
             problem = f"got {spec.dtype.name}"
             raise UnsupportedDTypeError(message(op, problem, expected="floats", fix="cast with .to(dtype)"))
+
+
+def window_params(params: dict[str, Any]) -> tuple[Pair, Pair, Pair, int]:
+    """Return stride, padding, dilation and groups of a convolution, also written to `params`. Raises ValueError."""
+    params["stride"], params["padding"] = pair(params["stride"], "stride", 1), pair(params["padding"], "padding", 0)
+    params["dilation"] = pair(params["dilation"], "dilation", 1)
+    if not isinstance(params["groups"], int) or params["groups"] < 1:
+        raise ValueError(f"groups is {params['groups']}; expected a positive integer")
+    return params["stride"], params["padding"], params["dilation"], params["groups"]
+
+
+def convolution_shape(x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
+    """Return the shape of a convolution's result. Raises ValueError if `weight` does not fit `x`."""
+    stride, padding, dilation, groups = window_params(params)
+    if len(x) != 4 or len(weight) != 4:
+        raise ValueError(f"x {x} and weight {weight}; expected (N, C, H, W) and (K, C/groups, R, S)")
+    if x[1] != weight[1] * groups or weight[0] % groups:
+        raise ValueError(
+            f"x {x} does not fit weight {weight} with {groups} groups; "
+            f"expected C = {weight[1] * groups} and K a multiple of groups"
+        )
+    return (
+        x[0],
+        weight[0],
+        *(output_length(*v) for v in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)),
+    )

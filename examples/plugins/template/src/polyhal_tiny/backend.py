@@ -59,9 +59,8 @@ def divide(a: np.ndarray, b: np.ndarray) -> Any:
     return quotient + ((quotient < 0) & (quotient * b != a))
 
 
-UNARY: dict[str, Callable[..., Any]] = {
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "floor": np.floor, "neg": np.negative, "not": np.invert,
-}  # fmt: skip
+UNARY: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in ("exp", "log", "sqrt", "sin", "floor")}
+UNARY |= {"neg": np.negative, "not": np.invert}
 BINARY: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide, "max": np.maximum, "lt": np.less, "eq": np.equal,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
