@@ -232,8 +232,7 @@ class ProgramCache(ProgramTexts):
         try:
             with compiler_warnings.ignored:
                 # pyopencl's own cache would store the program a second time and ignores the driver's version. False
-                # disables
-            # it, although its annotation does not include False.
+                # disables it, although its annotation does not include False.
                 program.build(flags, [self._device], cache_dir=False)  # type: ignore[arg-type]
                 return program
         except cl.RuntimeError as error:

@@ -3,12 +3,11 @@
 To add a kernel:
 
 1. Write `shaders/opencl/ROOM/NAME.cl`. It must compile on its own (every constant has an `#ifndef` default) and may
-include
-   `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not
-   definitions: each set of definitions is a compilation. Group sizes are no definitions either: some drivers compile in
+   include `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not
+   definitions: each set of definitions is a compilation. Group sizes are not definitions either: some drivers compile in
    the launch's size.
 2. Write `lowering/ROOM/NAME.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to
-function.
+   function.
 3. Add the module to `_FAMILIES` here.
 
 A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`.
