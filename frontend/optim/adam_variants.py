@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal import functions as ops
 from polyhal.creation import empty_like
 from polyhal.hal import dispatch
-from polyhal.hal.dtypes import float64
-from polyhal.hal.ops import OPS
+from polyhal.optim.formula import Formula
 from polyhal.optim.optimizer import Group, Params, setting
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
 from polyhal.tensor import Tensor
@@ -210,19 +208,19 @@ class LAMB(RuleOptimizer):
         count = len(params)
         updates = [empty_like(x) for x in states[:count]]
         super().run(group, params, grads, (*states, *updates), numbers, counted=counted)
-        sizes = _norms([*params, *updates])
-        size, change = sizes[:count], sizes[count:]
-        usable = ops.logical_and(ops.greater(size, 0.0), ops.greater(change, 0.0))
-        factors = ops.where(usable, size / ops.where(usable, change, 1.0), 1.0) * setting(group, "lr")
-        inputs = (*params, *updates, *(factors[i] for i in range(count)))
-        steps = (("multiply", (1, 2), ()), ("subtract", (0, 3), ()), ("cast", (4,), (params[0].dtype,)))
-        dispatch.apply_into(OPS["foreach_elementwise"], inputs, (3, count, steps, (5,)), tuple(params))
+        squares = _SQUARES((params, updates), {}, ())
+        sizes, changes = ([x[i] for i in range(count)] for x in squares)
+        _SCALED((params, updates, sizes, changes), {"lr": setting(group, "lr")}, (params,))
 
 
-def _norms(xs: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of each tensor: in float32, or where one is float64 in float64."""
-    if all(x.dtype is not float64 for x in xs):
-        found: Tensor = OPS["norms"].call(list(xs))
-        return found
-    norms: Tensor = ops.stack([ops.sqrt(ops.sum(x * x)) for x in xs])
-    return norms
+def _squares(ops: Any, p: Any, update: Any) -> Any:
+    return p * p, update * update
+
+
+def _scaled(ops: Any, p: Any, update: Any, size: Any, change: Any, *, lr: Any) -> Any:
+    """Subtract an update, scaled to the parameter's norm unless a norm is 0; `size` and `change` are squares of the norms."""
+    ratio = ops.where(size > 0.0, ops.where(change > 0.0, ops.sqrt(size) / ops.sqrt(change), 1.0), 1.0)
+    return (p - update * (ratio * lr),)
+
+
+_SQUARES, _SCALED = Formula(_squares), Formula(_scaled, singles=2)

@@ -64,7 +64,7 @@ class OpOptions(TypedDict, total=False):
     expression: str
     flops: CostRule
     index_range: Callable[[Specs, Params], IndexRange]
-    without_empty: Callable[[Specs, Params], PartOfCall]
+    without_empty: Callable[[Specs, Params], PartOfCall | None]
     public: bool
 
 

@@ -99,8 +99,8 @@ class OpDef:
     """Floating-point operations of a call, from the specs of inputs and outputs."""
     index_range: Callable[[Specs, Params], IndexRange] | None = None
     """For ops that read by index: which indices are in range. Eager calls on CPUs, and all in debug mode, are checked."""
-    without_empty: Callable[[Specs, Params], PartOfCall] | None = None
-    """For ops over lists: the part of a call with empty tensors that computes all elements of its outputs."""
+    without_empty: Callable[[Specs, Params], PartOfCall | None] | None = None
+    """For ops over lists: the part of a call with empty tensors that computes all elements of its outputs, or None."""
     public: bool = True
     """False for ops that modules and rules use and that users do not call by name."""
 

@@ -274,6 +274,8 @@ class _Assigner(Generic[D]):
     def _at_same_position(self, node: Node, position: int) -> list[int]:
         """Return the operands at an output's position in the lists, except where another operand shares their memory."""
         lists, count = node.bound["lists"], node.bound["count"]
+        if position >= count * len(node.bound["results"]):
+            return []  # sums of all tensors
         own = range(position % count, lists * count, count)
         others = {
             self._root[x.index] for i, x in enumerate(node.inputs) if isinstance(x, Value) and i not in own

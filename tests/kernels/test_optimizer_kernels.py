@@ -55,6 +55,29 @@ def test_sgd_with_momentum(device: Any, rng: Any, nesterov: bool) -> None:
     check(device, "sgd_step", xs, count=COUNT, has_momentum=True, nesterov=nesterov, counted=False)
 
 
+_SQUARE_AND_DOUBLE: dict[str, Any] = {"lists": 2, "steps": (("multiply", (0, 1), ()), ("add", (0, 2), ())), "sums": (3, 0)}
+
+
+@pytest.mark.kernels_of("foreach_elementwise")
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("results", [(), (4,)], ids=["sums alone", "with results"])
+@pytest.mark.parametrize("sizes", [(7, 15, 1, 660), (7, 70001, 1, 50000)], ids=["a chunk each", "several chunks"])
+def test_sums_of_each_tensor(
+    device: Any, rng: Any, sizes: tuple[int, ...], results: tuple[int, ...], dtype: dtypes.DType
+) -> None:
+    sizes = sizes * 6
+    xs = [rng.uniform(0, 1, n) for _ in range(2) for n in sizes]
+    params = {**_SQUARE_AND_DOUBLE, "count": len(sizes), "results": results}
+    # A chunk's sum has at most 2^14 terms, in vectors of 4 or more; their roundings mostly cancel.
+    check(device, "foreach_elementwise", [*xs, 0.5], dtype, ulps=64, **params)
+
+
+@pytest.mark.kernels_of("norms")
+def test_norms_of_each_tensor(device: Any, rng: Any) -> None:
+    xs = [*tensors(rng), np.zeros((0, 3))]
+    check(device, "norms", xs, ulps=64)
+
+
 def test_gradient_scaling(device: Any, rng: Any) -> None:
     xs = tensors(rng)
     check(device, "sum_of_squares", xs, ulps=64)

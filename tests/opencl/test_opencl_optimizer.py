@@ -42,6 +42,6 @@ def test_compilers_that_assume_finite_numbers_keep_the_check_of_gradients(
 def test_norms_of_tensors_of_several_dtypes(device: Any, rng: Any) -> None:
     xs = [rng.uniform(-1, 1, shape).astype(kind) for shape, kind in zip(SHAPES, itertools.cycle("fdf"), strict=False)]
     launch, _ = lower(device, "norms", [upload(device, x) for x in xs], {})
-    assert launch.name == "squares_of_chunks, norms_of_tensors"
+    assert launch.name == "squares_of_chunks, pointwise_sums_of_tensors"
     (got,) = run(device, "norms", xs)
     np.testing.assert_allclose(got, [np.linalg.norm(x.astype(np.float64).ravel()) for x in xs], rtol=2e-6)

@@ -136,8 +136,8 @@ def test_steps_take_few_launches(where: str) -> None:
     # Fifteen products, two ops after each pair, and ten ops around them, for all matrices of one shape.
     matrices = SHAPES[::2]
     assert max(_launches(ph.Device(where), "Muon", {}, matrices)) <= (31 if where.startswith("opencl") else 50)
-    if where.startswith("opencl"):  # two groups, norms, and the quotients of a vector of norms
-        assert max(_launches(ph.Device(where), "LAMB", {})) <= 12
+    # Updates, sums of squares, and the difference from the parameters; PoCL has a smaller limit for kernel parameters.
+    assert max(_launches(ph.Device(where), "LAMB", {})) <= (8 if where.startswith("opencl") else 20)
 
 
 @pytest.mark.parametrize("where", [d for d in PARITY_DEVICES if d.startswith(("opencl", "wgpu"))])

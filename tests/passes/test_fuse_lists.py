@@ -45,12 +45,12 @@ def test_casts_of_inputs_and_of_results() -> None:
         %2: float32[2, 5]
         %3: float32[]
         on it
-        %4, %5, %6, %7 = foreach_elementwise(%0, %1, %2, %3, lists=1, count=4, steps=(('cast', (0,), (polyhal.bfloat16,)),), results=(1,)): bfloat16[2], bfloat16[3], bfloat16[2, 5], bfloat16[]
+        %4, %5, %6, %7 = foreach_elementwise(%0, %1, %2, %3, lists=1, count=4, steps=(('cast', (0,), (polyhal.bfloat16,)),), results=(1,), sums=()): bfloat16[2], bfloat16[3], bfloat16[2, 5], bfloat16[]
         %8 = sum(%4, axis=(0,), keepdims=False): bfloat16[]
         %9 = sum(%5, axis=(0,), keepdims=False): bfloat16[]
         %10 = sum(%6, axis=(0, 1), keepdims=False): bfloat16[]
         %11 = sum(%7, axis=(), keepdims=False): bfloat16[]
-        %12, %13, %14, %15 = foreach_elementwise(%8, %9, %10, %11, lists=1, count=4, steps=(('cast', (0,), (polyhal.float32,)),), results=(1,)): float32[], float32[], float32[], float32[]
+        %12, %13, %14, %15 = foreach_elementwise(%8, %9, %10, %11, lists=1, count=4, steps=(('cast', (0,), (polyhal.float32,)),), results=(1,), sums=()): float32[], float32[], float32[], float32[]
         %16 = reshape(%12, shape=(1,)): float32[1]
         return %16, %13, %14, %15
         """,  # noqa: E501
@@ -87,8 +87,8 @@ def test_groups_share_tensors_without_axes_and_numbers() -> None:
     )
     found = ", ".join(f"float32[{i + 2}]" for i in rows)
     after = (
-        f"        %5, %6, %7, %8 = foreach_elementwise(%0, %1, %2, %3, %4, lists=1, count=4, steps={steps}, results=(3,)): "
-        f"{found}\n"
+        f"        %5, %6, %7, %8 = foreach_elementwise(%0, %1, %2, %3, %4, lists=1, count=4, steps={steps}, results=(3,), "
+        f"sums=()): {found}\n"
     )
     end = "        return %5, %6, %7, %8\n"
     check(fuse_lists, inputs + before + end, inputs + after + end, rich_device())

@@ -74,3 +74,6 @@ def test_optimizer_steps(found: discovery.WGPUAdapter, rng: Any) -> None:
     p, g, m, v = (rng.uniform(0.1, 1, (3, 20011)) for _ in range(4))
     check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, **{**FLAGS, "count": 1})
     check(device, "sum_of_squares", [p, g[0]], ulps=16)
+    check(device, "norms", [g[0], p, g[1, :7]], ulps=16)
+    steps = (("multiply", (0, 0), ()),)
+    check(device, "foreach_elementwise", [g[0], p, g[1, :7]], ulps=64, count=3, steps=steps, results=(1,), sums=(1, 0))

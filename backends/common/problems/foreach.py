@@ -12,7 +12,7 @@ from polyhal.backends.common.codegen.expressions import RELAXED
 from polyhal.backends.common.launching.launch import Scalar, Tensor
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, SlotSteps, TensorSlot, too_large
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.pointwise.foreach_elementwise import rows, single_lists
+from polyhal.hal.ops.pointwise.foreach_elementwise import rows, single_lists, sums_of
 from polyhal.hal.protocol import Declined, InputSpec
 
 
@@ -27,10 +27,16 @@ def slots_of(
     first = next(rows(inputs, lists, count))
     single = single_lists(tuple(inputs), lists, count)
     read = [SlotOperand(f"q{i}", s.dtype, True, i in single) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
-    written = [SlotOperand(f"q{len(first) + i}", s.dtype) for i, s in enumerate(outputs[::count])]
+    lists_written = len(params["results"])
+    written = [SlotOperand(f"q{len(first) + i}", outputs[i * count].dtype) for i in range(lists_written)]
+    end = len(inputs) + len(outputs)
     shared = [Tensor(i) if isinstance(inputs[i], Spec) else Scalar(i) for i in range(lists * count, len(inputs))]
     writes = tuple((lists + i, value) for i, value in enumerate(params["results"]))
-    steps = SlotSteps((*read, *written), first, tuple(shared), params["steps"], writes)
+    sums = sums_of(params)
+    vectors = tuple(map(Tensor, range(end - len(sums), end)))
+    steps = SlotSteps(
+        (*read, *written), first, tuple(shared), params["steps"], writes, sums, vectors, first_workspace=end
+    )
     return steps, [_slot(inputs, outputs, params, i, single) for i in range(count)]
 
 
@@ -40,7 +46,7 @@ def _slot(
     """Return the tensors at index `i` of the lists, then of the results."""
     lists, count = params["lists"], params["count"]
     read = range(i, lists * count, count)
-    written = range(i, len(outputs), count)
+    written = range(i, count * len(params["results"]), count)
     of_elements = (inputs[k] for k in read if k // count not in single)
     specs = [s for s in (*of_elements, *(outputs[k] for k in written)) if isinstance(s, Spec)]
     arguments = (*map(Tensor, read), *(Tensor(len(inputs) + k) for k in written))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Arguments, Scalar, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Scalar, ScalarType, Tensor, Workspace
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
@@ -66,8 +66,19 @@ class SlotSteps:
     steps: tuple[GroupStep, ...]
     writes: tuple[tuple[int, int], ...]
     """Pairs of an operand and the value written to it, cast to its dtype."""
+    sums: tuple[int, ...] = ()
+    """Values that are summed over the elements of each slot."""
+    vectors: tuple[Tensor, ...] = ()
+    """Outputs of the sums, with an element for each slot."""
+    first_workspace: int = 0
+    """Index of the first argument that is workspace for sums of chunks."""
     relaxed: bool = False
     """True if compilers may round a product and the sum that takes it once, and quotients and roots as the device does."""
+
+    @property
+    def real(self) -> ScalarType:
+        """Type of the computation: double if an operand has 64 bits."""
+        return "double" if any(o.dtype.itemsize == 8 for o in self.operands) else "float"
 
     @property
     def reads(self) -> int:
@@ -77,6 +88,30 @@ class SlotSteps:
     def position(self, operand: int) -> int:
         """Return the number of an operand in generated text: the input's, or a number after all inputs."""
         return operand if operand < self.reads else operand + len(self.shared)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSums:
+    """Destinations of the sums of chunks: the outputs if every slot is one chunk, in order; else workspace."""
+
+    targets: tuple[Tensor | Workspace, ...]
+    workspace: tuple[int, ...]
+    """Sizes in bytes; empty if the destinations are the outputs."""
+
+    def arguments(self, chunks: int) -> Arguments:
+        """Return the arguments of a launch that follows `chunks` chunks of earlier launches."""
+        if not self.targets:
+            return {}
+        return {"first_chunk": chunks, **{f"sums{k}": target for k, target in enumerate(self.targets)}}
+
+
+def sums_of_chunks(group: SlotSteps, ranges: Sequence[tuple[int, int]]) -> SlotSums:
+    """Return the destinations of sums; `ranges` are the first chunk and the number of chunks of each slot."""
+    if all(found == (i, 1) for i, found in enumerate(ranges)):
+        return SlotSums(group.vectors, ())
+    nbytes = sum(chunks for _, chunks in ranges) * (8 if group.real == "double" else 4)
+    indices = range(group.first_workspace, group.first_workspace + len(group.sums))
+    return SlotSums(tuple(map(Workspace, indices)), (nbytes,) * len(group.sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +126,14 @@ class MultiTensorBuilders:
     """Builder (runtime, partial sums in float32, output, count)."""
     fill: Callable[[Any, Spec], Launch] | None = None
     """Builder (runtime, target); absent if the kernel `scale_all` has no variant CHECK, which reports infinities and NaN."""
-    chunk_ranges: Callable[[Any, Sequence[TensorSlot]], list[tuple[int, int]]] | None = None
-    """Function (runtime, slots) that returns the first chunk of each slot, counted as in `over_slots`, and its number
+    chunk_ranges: Callable[[Any, Sequence[SlotOperand], Sequence[TensorSlot]], list[tuple[int, int]]] | None = None
+    """Function (runtime, operands, slots) that returns the first chunk of each slot, counted as in `over_slots`, and its number
     of chunks."""
     norms: Callable[[Any, Workspace, Tensor, Sequence[tuple[int, int]]], Launch] | None = None
     """Builder (runtime, partial sums in float32, output, chunks of each tensor): the root of each sum. Requires
     `chunk_ranges`."""
-    elementwise: Callable[[Any, SlotSteps, Sequence[TensorSlot]], list[Launch] | Declined] | None = None
-    """Builder (runtime, steps, slots); absent if no kernel computes groups of steps."""
+    elementwise: Callable[[Any, SlotSteps, Sequence[TensorSlot]], LaunchSequence | Declined] | None = None
+    """Builder (runtime, steps, slots) of launches and workspace for sums; absent if no kernel computes groups of steps."""
 
 
 def copy_unless_aliased(

@@ -145,7 +145,7 @@ def _squares(builders: MultiTensorBuilders, runtime: Any, inputs: Inputs) -> _Sq
         kernel = MultiTensorKernel("squares_of_chunks", (operand,), {"DTYPE": dtype.name}, _real(dtype))
         slots = [_slot(contiguous.arguments[i], tensors[i]) for i in members]
         if builders.chunk_ranges is not None:
-            for i, (first, count) in zip(members, builders.chunk_ranges(runtime, slots), strict=True):
+            for i, (first, count) in zip(members, builders.chunk_ranges(runtime, (operand,), slots), strict=True):
                 ranges[i] = (chunks + first, count)
         launches, launch_chunks = builders.over_slots(runtime, kernel, slots, _partial_sums(partial, chunks))
         steps += launches

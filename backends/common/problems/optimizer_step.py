@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, Tensor, Workspace, joint_name
+from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, Tensor, Workspace
 from polyhal.backends.common.problems.multi_tensor import (
     Inputs,
     LaunchStep,
@@ -125,12 +125,10 @@ class _Call:
         return program, SlotSteps(tuple(operands), tuple(inputs), tuple(shared), program.steps, writes, relaxed=True)
 
 
-def _with_numbers(program: RuleProgram, launches: Sequence[Launch], first: int, end: int, total: int) -> SimpleLaunch:
-    """Run `launches` with the host's numbers appended to the `total` arguments; the rule's own are `first` to `end`."""
+def _with_numbers(program: RuleProgram, launch: Launch, first: int, end: int, total: int) -> SimpleLaunch:
+    """Run `launch` with the host's numbers appended to the `total` arguments; the rule's own are `first` to `end`."""
 
     def run(*args: Any) -> None:
-        extended = (*args[:total], *derive(program.numbers, args[first:end], program.count))
-        for launch in launches:
-            launch(*extended)
+        launch(*args[:total], *derive(program.numbers, args[first:end], program.count))
 
-    return SimpleLaunch(joint_name(launches), run)
+    return SimpleLaunch(launch.name, run)

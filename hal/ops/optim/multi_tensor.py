@@ -56,7 +56,7 @@ def multi_tensor(
     tolerance: Tolerance | None = None,
     autocast: Autocast = Autocast.INHERIT,
     schema: Schema | None = None,
-    without_empty: Callable[[Specs, Params], PartOfCall] | None = None,
+    without_empty: Callable[[Specs, Params], PartOfCall | None] | None = None,
 ) -> OpFunction:
     """Declare an op over a list of tensors. `mutates`: the outputs replace the tensors in place."""
     return declare(

@@ -161,6 +161,29 @@ def trace_rule(
     return _program(new, [*lists, *([] if step is None else [t])], given, wide)
 
 
+def trace_formula(
+    formula: Callable[..., Sequence[Any]],
+    kinds: Sequence[DType],
+    singles: int,
+    names: Sequence[str],
+    results: Sequence[DType],
+) -> RuleProgram:
+    """Trace a formula of one element of lists of tensors of the dtypes `kinds`, and of numbers `names` of the host.
+
+    The last `singles` lists have one number for each tensor. Values are cast to `results`; further ones stay in `wide`.
+    """
+    trace = _Trace()
+    wide = dtypes.float64 if dtypes.float64 in kinds else dtypes.float32
+    lists = [
+        trace.symbol(_ELEMENT if i < len(kinds) - singles else _SHARED, "list", (), (i,)) for i in range(len(kinds))
+    ]
+    tensors = [trace.cast(x, kind, wide) for x, kind in zip(lists, kinds, strict=True)]
+    numbers = [trace.symbol(_NUMBER, "number", (), (name,)) for name in names]
+    new = formula(trace.ops, *tensors, **dict(zip(names, numbers, strict=True)))
+    cast = [trace.cast(x, wide, kind) for x, kind in zip(new, results, strict=False)]
+    return _program([*cast, *new[len(results) :]], lists, numbers, wide)
+
+
 def _program(new: Sequence[_Symbol], tensors: Sequence[_Symbol], given: Sequence[_Symbol], wide: DType) -> RuleProgram:
     used: dict[_Symbol, None] = {}
 

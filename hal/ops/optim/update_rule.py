@@ -149,7 +149,8 @@ def _decomposed(found: UpdateRule) -> Callable[..., Any]:
             own = [broadcast_scalar(v, (), program.wide) for v in (*(() if counted else steps), *values)]
             shared = (*(steps[first : first + 1] if counted else ()), *program.numbers(*own, functions=vars(ops)))
             lists = [rows[i][k] for k in range(len(groups)) for i in members]
-            called = foreach_elementwise([*lists, *shared], len(groups), len(members), program.steps, program.results)
+            sizes = len(groups), len(members)
+            called = foreach_elementwise([*lists, *shared], *sizes, program.steps, program.results, ())
             columns = groups_of(called, len(members), len(program.results))
             for i, row in zip(members, zip(*columns, strict=True), strict=True):
                 kept = (rows[i][0], *rows[i][2:])

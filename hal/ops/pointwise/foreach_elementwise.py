@@ -2,6 +2,7 @@
 
 Optimizers and graph passes make it of ops on tensors so small that a launch takes longer than the work. Steps are those of
 `fused_elementwise`: values are numbered from 0, first the lists, then the shared values, then the results of the steps.
+Values may also be summed over the elements of each tensor.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Decompose,
@@ -24,7 +26,12 @@ from polyhal.hal.ops.declare import (
     Trait,
     declare,
 )
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, fused_elementwise, reference_steps, values_of
+from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.schema import tensors
 
 
 def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
@@ -51,8 +58,10 @@ def filled_rows(specs: Specs, lists: int, count: int) -> tuple[list[int], tuple[
     return filled, (*(k * count + i for k in range(lists) for i in filled), *range(lists * count, len(specs)))
 
 
-def _without_empty(specs: Specs, params: Params) -> PartOfCall:
+def _without_empty(specs: Specs, params: Params) -> PartOfCall | None:
     count = params["count"]
+    if sums_of(params):
+        return None  # vectors of sums have an element for each tensor
     filled, inputs = filled_rows(specs, params["lists"], count)
     outputs = tuple(r * count + i for r in range(len(params["results"])) for i in filled)
     return PartOfCall(inputs, outputs, {**params, "count": len(filled)})
@@ -60,7 +69,7 @@ def _without_empty(specs: Specs, params: Params) -> PartOfCall:
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     lists, count, results = params["lists"], params["count"], params["results"]
-    if lists < 1 or count < 1 or not results or len(specs) < lists * count:
+    if lists < 1 or count < 1 or not (results or sums_of(params)) or len(specs) < lists * count:
         raise ValueError(f"{len(specs)} inputs for {lists} lists of {count}, and results {results}")
     if any(s.shape != () for s in specs[lists * count :] if isinstance(s, Spec)):
         raise ValueError("what all tensors share are numbers and tensors without axes")
@@ -74,27 +83,51 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
         if not columns:
             values, expected = values_of(row, params["steps"]), kinds
             found = [values[r].dtype for r in results]
-            if any(values[r].shape != first.shape for r in results):
-                raise ValueError(f"results {results} do not depend on the elements of the tensors")
+            vectors = [(sum_dtype(values[r].dtype), (count,)) for r in sums_of(params)]
+            of_elements = (*results, *sums_of(params))
+            if any(values[r].shape != first.shape for r in of_elements):
+                raise ValueError(f"results {of_elements} do not depend on the elements of the tensors")
         elif kinds != expected:
             raise ValueError(f"dtypes {kinds} at one position and {expected} at another")
         columns.append([(dtype, first.shape) for dtype in found])
-    return [column[r] for r in range(len(results)) for column in columns]
+    return [*(column[r] for r in range(len(results)) for column in columns), *vectors]
 
 
-def _foreach_elementwise(*xs: Any, lists: int = 1, count: int = 1, steps: Any = (), results: Any = ()) -> Any:
-    """The values `results` of pointwise `steps` on the tensors at each position of the lists; result by result."""
+def sums_of(params: Params) -> tuple[int, ...]:
+    """Return the summed values. A call that was recorded before the parameter existed has none."""
+    return tuple(params.get("sums", ()))
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """Return the dtype of the sum of values."""
+    return dtype if dtype is dtypes.float64 else dtypes.float32
+
+
+def _foreach_elementwise(
+    *xs: Any, lists: int = 1, count: int = 1, steps: Any = (), results: Any = (), sums: Any = ()
+) -> Any:
+    """The values `results` of pointwise `steps` on the tensors at each position of the lists; result by result.
+
+    Then a vector for each of `sums`: the sum of that value over the elements of each tensor.
+    """
     found = [reference_steps(row, steps) for row in rows(xs, lists, count)]
-    return tuple(values[r] for r in results for values in found)
+    vectors = (np.array([np.sum(values[r], dtype=np.float64) for values in found]) for r in sums)
+    return (*(values[r] for r in results for values in found), *vectors)
 
 
-def _decomposed(*xs: Any, lists: int, count: int, steps: Any, results: Any) -> Any:
-    found = [fused_elementwise([*row], steps, results) for row in rows(xs, lists, count)]
-    return tuple(values[r] for r in range(len(results)) for values in found)
+def _decomposed(*xs: Any, lists: int, count: int, steps: Any, results: Any, sums: Any = ()) -> Any:
+    found = [fused_elementwise([*row], steps, (*results, *sums)) for row in rows(xs, lists, count)]
+    vectors = [concat([_sum(values[r]) for values in found], 0) for r in range(len(results), len(results) + len(sums))]
+    return (*(values[r] for r in range(len(results)) for values in found), *vectors)
+
+
+def _sum(x: Any) -> Any:
+    return reshape(sum_(in_dtype(x, sum_dtype(x.dtype))), (1,))
 
 
 _LERP: tuple[GroupStep, ...] = (("subtract", (1, 0), ()), ("multiply", (3, 2), ()), ("add", (0, 4), ()))
 _SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()))
+_HALF: tuple[GroupStep, ...] = (("multiply", (0, 1), ()),)
 _CAST: tuple[GroupStep, ...] = (("cast", (0,), (dtypes.float32,)),)
 _ROOT: tuple[GroupStep, ...] = (
     ("sqrt", (0,), ()),
@@ -121,7 +154,14 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         Sample((*draw(many[:3]), np.array(0.7), 0.5), group(1, 3, _ROOT, 6), differentiable=False),
         Sample((*draw(few), *draw([()] * 4), *draw(few)), group(3, 4, _SCALED, 4, 3), differentiable=False),
         Sample((*special, 2.0), group(1, 2, (("multiply", (0, 1), ()),), 2), special=True),
+        Sample((*draw(few), *draw(few), np.array(0.3)), {**group(2, 4, _LERP, 5), "sums": (4, 0)}, differentiable=False),
+        Sample((*draw([(), (0, 2), (5,)]), 0.3), {**group(1, 3, _HALF, 2), "sums": (2,)}, differentiable=False),
     ]
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    """The number of elements of the largest sum."""
+    return max((s.size for s in tensors(specs)), default=0) if sums_of(params) else 0
 
 
 def _flops(inputs: Specs, outputs: Sequence[Spec], params: Params) -> int:
@@ -139,7 +179,7 @@ foreach_elementwise = declare(
     public=False,
     samples=_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(8.0, floor=1.0),
+    tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
     flops=_flops,
     without_empty=_without_empty,
 )

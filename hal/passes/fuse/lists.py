@@ -198,7 +198,7 @@ class _Grouping:
         rewriter, op, first = self._rewriter, OPS["foreach_elementwise"], members[0].node
         columns = [x for column in zip(*(m.lists for m in members), strict=True) for x in column]
         inputs = [rewriter.operand(x) for x in (*columns, *self._shared[call])]
-        params = (len(call.kinds), len(members), call.steps, call.results)
+        params = (len(call.kinds), len(members), call.steps, call.results, ())
         if len(members) < _FEWEST or not rewriter.has_kernel(op, inputs, params, first.place):
             for m in members:
                 rewriter.keep(m.node)

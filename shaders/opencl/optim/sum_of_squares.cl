@@ -1,7 +1,5 @@
 // The sum of the squares of all elements of several tensors, in two stages of fixed order: squares_of_chunks writes one
-// partial sum per chunk, beginning at partial[first]; one group of total_of_chunks adds them up. Alternatively
-// norms_of_tensors computes the norm of each tensor with one group per tensor: it adds up the tensor's chunks and takes
-// the root. `ranges` has the first chunk and the number of chunks of each tensor.
+// partial sum per chunk, beginning at partial[first]; one group of total_of_chunks adds them up.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -45,15 +43,4 @@ __kernel void total_of_chunks(__global const float *partial, __global float *out
     for (uint i = LANE_ID; i < chunks; i += GROUP) sum += partial[i];
     GROUP_SUM(sum)
     if (LANE_ID == 0) out[out_offset] = (float)sum;
-}
-
-__kernel void norms_of_tensors(__global const float *partial, __global const int *ranges, __global float *out,
-                               const ulong out_offset) {
-    GROUP_SCRATCH(REAL)
-    const uint tensor = get_group_id(0);
-    const uint first = ranges[2 * tensor], end = first + ranges[2 * tensor + 1];
-    REAL sum = 0;
-    for (uint i = first + LANE_ID; i < end; i += GROUP) sum += partial[i];
-    GROUP_SUM(sum)
-    if (LANE_ID == 0) out[out_offset + tensor] = sqrt((float)sum);
 }

@@ -27,6 +27,36 @@
 #define SHARED
 #endif
 
+// SUM_PARAMETERS declares the destinations of sums of the registers t0, t1 ... over the elements of each chunk: the sum of
+// chunk n is element first_chunk + n.
+#ifndef SUM_PARAMETERS
+#define SUM_PARAMETERS
+#define SUM_SCRATCH
+#define SUM_BEGIN
+#define SUM_FULL
+#define SUM_PART
+#define SUM_END
+#else
+#define SUM_SCRATCH GROUP_SCRATCH(REAL)
+#define SUM_BEGIN_OF(n) V s##n = (V)(0);
+#define SUM_FULL_OF(n) s##n += t##n;
+#define SUM_PART_OF(n) SCATTER_SUM(s##n, t##n)
+#define SCATTER_SUM(sum, value) \
+    { \
+        V part = value; \
+        V summed = sum; \
+        EACH_LEFT LANE(REAL, summed, j) += LANE(REAL, part, j); \
+        sum = summed; \
+    }
+#define SUM_END_OF(n) \
+    { \
+        REAL total = 0; \
+        EACH total += LANE(REAL, s##n, j); \
+        GROUP_SUM(total) \
+        if (LANE_ID == 0) sums##n[sums##n##_offset + first_chunk + chunk] = total; \
+    }
+#endif
+
 #ifdef NUMBERS
 typedef struct {
     NUMBERS
@@ -37,17 +67,20 @@ typedef struct {
 #define UNPACK_NUMBERS
 #endif
 
-__kernel void pointwise_foreach(SLOT_PARAMETERS, const SlotTable slots SHARED NUMBERS_PARAMETER) {
+__kernel void pointwise_foreach(SLOT_PARAMETERS, const SlotTable slots SHARED NUMBERS_PARAMETER SUM_PARAMETERS) {
+    SUM_SCRATCH
     const uint chunk = get_group_id(0);
     UNPACK_NUMBERS
     FIND_SLOT
     CHUNK_BOUNDS
     LOCATE
+    SUM_BEGIN
     for (uint at = begin + LANE_ID * WIDTH; at < whole; at += GROUP * WIDTH) {
         REGISTERS
         LOAD_FULL
         COMPUTE_ALL
         STORE_FULL
+        SUM_FULL
     }
 #if WIDTH > 1
     if (LANE_ID == 0 && whole < end) {
@@ -56,6 +89,8 @@ __kernel void pointwise_foreach(SLOT_PARAMETERS, const SlotTable slots SHARED NU
         LOAD_PART
         COMPUTE_ALL
         STORE_PART
+        SUM_PART
     }
 #endif
+    SUM_END
 }

@@ -1,7 +1,8 @@
 {#- A group of elementwise ops on each of several contiguous tensors (lib/multi_tensor.wgsl). SHARED lists tensors of one element and NUMBERS
     declares numbers that all slots use; PROLOGUE computes values that are the same for all elements. READS lists registers and the operands
-    whose elements they hold, COMPUTE evaluates one element, WRITES lists operands and the expressions of their new elements. Operands that
-    are `single` have one element per slot. The defaults copy. -#}
+    whose elements they hold, COMPUTE evaluates one element, WRITES lists operands and the expressions of their new elements, SUMS
+    expressions that are summed over the elements of each chunk: sum k of chunk n goes to sums<k>[first_chunk + n]. Operands that are `single`
+    have one element per slot. The defaults copy. -#}
 {% set OPERANDS = OPERANDS | default([
   {"name": "q0", "dtype": "float32", "read_only": true}, {"name": "q1", "dtype": "float32"}]) %}
 {% set GROUP = GROUP | default(64) %}
@@ -11,8 +12,11 @@
 {% set COMPUTE = COMPUTE | default([]) %}
 {% set READS = READS | default([("r_a0", "q0")]) %}
 {% set WRITES = WRITES | default([("q1", "r_a0")]) %}
+{% set SUMS = SUMS | default([]) %}
+{% set SLOTS = SLOTS | default(2) %}
 {% set SINGLE = OPERANDS | selectattr("single", "defined") | selectattr("single") | map(attribute="name") | list %}
 {% import "lib/storage.wgsl" as storage with context %}
+{% import "lib/group_reduce.wgsl" as groups with context %}
 {% import "lib/multi_tensor.wgsl" as slots with context %}
 {{ storage.enable() }}
 {% include "lib/float_functions.wgsl" %}
@@ -22,9 +26,22 @@
 {% for o in SHARED %}
 {{ storage.input(slots.buffers + loop.index0, o.name, o.dtype) }}
 {% endfor %}
-{% set members %}{{ slots.members() }}{% for o in SHARED %}o_{{ o.name }}: u32, {% endfor %}{{ NUMBERS }}{% endset %}
+{% for _ in SUMS %}
+{{ storage.output(slots.buffers + SHARED | length + loop.index0, "sums" ~ loop.index0, "float32") }}
+{% endfor %}
+{% set members %}{{ slots.members() }}{% for o in SHARED %}o_{{ o.name }}: u32, {% endfor %}{% for _ in SUMS %}o_sums{{ loop.index0 }}: u32, {% endfor %}{% if SUMS %}first_chunk: u32, {% endif %}{{ NUMBERS }}{% endset %}
 {{ storage.parameters(members) }}
+{% if SUMS %}
+{{ groups.declarations() }}
+{{ groups.reduction("group_sum", "f32", "a + b") }}
+{{ storage.main(GROUP, groups.builtins()) }}
+{{ groups.begin() }}
+{% for _ in SUMS %}
+    var s{{ loop.index0 }} = 0.0;
+{% endfor %}
+{% else %}
 {{ storage.main(GROUP) }}
+{% endif %}
 {% for line in PROLOGUE %}
     {{ line }}
 {% endfor %}
@@ -46,10 +63,17 @@
 {% for name, expression in WRITES %}
                 w_{{ name }}[{{ k }}] = {{ expression }};
 {% endfor %}
+{% for expression in SUMS %}
+                s{{ loop.index0 }} += select(0.0, {{ expression }}, remaining > {{ k }}u);
+{% endfor %}
             }
 {% endfor %}
 {% for name, expression in WRITES %}
 {{ slots.store(name, s, "w_" ~ name) }}
 {% endfor %}
 {% endcall %}
+{% for _ in SUMS %}
+    let total{{ loop.index0 }} = group_sum(s{{ loop.index0 }});
+    if (local_id == 0u && group_id < end{{ SLOTS - 1 }}) { sums{{ loop.index0 }}_set(p.o_sums{{ loop.index0 }} + p.first_chunk + group_id, total{{ loop.index0 }}); }
+{% endfor %}
 }

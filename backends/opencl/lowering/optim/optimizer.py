@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
-from polyhal.backends.common.launching.launch import Table, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.common.problems import optim
 from polyhal.backends.common.problems.multi_tensor import (
     ExtraArguments,
@@ -55,12 +55,7 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
 
 
 def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[tuple[int, int]]) -> Launch:
-    group = 1 if runtime.features.cpu else runtime.features.group_size
-    return runtime.launch(
-        "optim/sum_of_squares", definitions(runtime, (), "float", group=group),
-        {"partial": partial, "ranges": Table(tuple(n for pair in ranges for n in pair)), "out": out},
-        (len(ranges) * group,), (group,), kernel="norms_of_tensors",
-    )  # fmt: skip
+    return foreach.sums_of_tensors(runtime, partial, out, ranges, root=True)
 
 
 LOWERINGS = optim.lowerings(

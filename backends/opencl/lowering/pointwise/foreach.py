@@ -7,14 +7,15 @@ from typing import Any
 
 from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, scalars_in_precision, translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
-from polyhal.backends.common.launching.launch import LaunchSequence, Scalar
+from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
-from polyhal.backends.common.problems.multi_tensor import SlotSteps, TensorSlot
+from polyhal.backends.common.problems.multi_tensor import SlotSteps, TensorSlot, sums_of_chunks
 from polyhal.backends.opencl.lowering.pointwise.elementwise import division_options
 from polyhal.backends.opencl.lowering.pointwise.kernel_text import KernelText
-from polyhal.backends.opencl.lowering.support.multi_tensor import batches, by_alignment, definitions
+from polyhal.backends.opencl.lowering.support.multi_tensor import batches, by_alignment, chunk_ranges, definitions
 from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -26,37 +27,72 @@ def _foreach(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     found = slots_of(inputs, outputs, params)
-    launches = found if isinstance(found, Declined) else over_slots(runtime, *found)
-    return launches if isinstance(launches, Declined) else LaunchSequence(launches)
+    return found if isinstance(found, Declined) else over_slots(runtime, *found)
 
 
-def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> list[Launch] | Declined:
+def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> LaunchSequence | Declined:
     """Return launches that run a group of steps on the tensors of all slots."""
     if max(group.position(i) for i in range(len(group.operands))) > _LAST_POSITION:
         return Declined("too many lists, or too many shared numbers and tensors")
     text = _text(runtime, group)
     if isinstance(text, Declined):
         return text
-    real = "double" if any(o.dtype.itemsize == 8 for o in group.operands) else "float"
     generated: dict[str, str | int | bool] = {
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
         **dict.fromkeys(sorted(text.dialect.headers), 1),
         **({"NUMBERS": text.members(), "UNPACK_NUMBERS": text.unpack("numbers")} if text.numbers else {}),
         "SHARED": "".join(f", {p}" for p in text.parameters),
         **text.body(),
+        **_sum_definitions(len(group.sums)),
     }
+    ranges = chunk_ranges(runtime, group.operands, slots)
+    sums = sums_of_chunks(group, ranges)
     launches: list[Launch] = []
+    chunks = 0
+    others = 16 * (len(text.parameters) + len(sums.arguments(0)))
     for aligned, part in by_alignment(runtime, slots):
-        for batch in batches(runtime, group.operands, part, len(text.parameters) * 16):
-            sizes = definitions(runtime, group.operands, real, slots=batch.slots, aligned=aligned)
+        for batch in batches(runtime, group.operands, part, others):
+            sizes = definitions(runtime, group.operands, group.real, slots=batch.slots, aligned=aligned)
             width = int(sizes["GROUP"])
             launches.append(
                 runtime.launch(
-                    "pointwise/foreach", {**sizes, **generated}, {**batch.args, **text.args}, (batch.chunks * width,),
-                    (width,), options=[] if group.relaxed else division_options(runtime),
+                    "pointwise/foreach", {**sizes, **generated}, {**batch.args, **text.args, **sums.arguments(chunks)},
+                    (batch.chunks * width,), (width,), options=[] if group.relaxed else division_options(runtime),
                 )
             )  # fmt: skip
-    return launches
+            chunks += batch.chunks
+    if sums.workspace:
+        launches += [
+            sums_of_tensors(runtime, partial, vector, ranges, real=group.real)
+            for partial, vector in zip(sums.targets, group.vectors, strict=True)
+        ]
+    return LaunchSequence(launches, sums.workspace)
+
+
+def sums_of_tensors(
+    runtime: Runtime, partial: Tensor | Workspace, out: Tensor, ranges: Sequence[tuple[int, int]], *,
+    real: ScalarType = "float", root: bool = False,
+) -> Launch:  # fmt: skip
+    """Return a launch that adds up the sums of chunks of each tensor; `root` takes the square root of each result."""
+    group = 1 if runtime.features.cpu else runtime.features.group_size
+    sizes = definitions(runtime, (), real, group=group)
+    table = Table(tuple(n for pair in ranges for n in pair))
+    return runtime.launch(
+        "pointwise/sums_of_tensors", {**sizes, "ROOT": root}, {"partial": partial, "ranges": table, "out": out},
+        (len(ranges) * group,), (group,),
+    )  # fmt: skip
+
+
+def _sum_definitions(count: int) -> dict[str, str | int | bool]:
+    """Return the definitions of the kernel's sums; the registers t0, t1 ... hold the summed values."""
+    if not count:
+        return {}
+    numbers = range(count)
+    parameters = "".join(f", __global REAL *sums{k}, const ulong sums{k}_offset" for k in numbers)
+    return {
+        "SUM_PARAMETERS": f"{parameters}, const uint first_chunk",
+        **{f"SUM_{step}": " ".join(f"SUM_{step}_OF({k})" for k in numbers) for step in ("BEGIN", "FULL", "PART", "END")},
+    }
 
 
 def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
@@ -71,7 +107,8 @@ def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
     values = [_input(text, group, position, spec) for position, spec in enumerate(specs)]
     first = leading(steps, [i for i in range(group.reads) if not group.operands[i].single])
     written = [renumbered[value] for _, value in group.writes]
-    within = products_in_sums(steps, len(specs), written) if group.relaxed else set()
+    kept = [*written, *(renumbered[value] for value in group.sums)]
+    within = products_in_sums(steps, len(specs), kept) if group.relaxed else set()
     values = evaluate(text, steps[:first], values, within)
     text.locate += text.compute
     text.compute = []
@@ -80,6 +117,9 @@ def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
         operand = group.operands[index]
         target = ElementwiseOperand(group.position(index), operand.dtype, (1,), "contiguous", False)
         text.write(target, cast(text, values[value], operand.dtype))
+    for number, summed in enumerate(group.sums):
+        wide = dtypes.float64 if group.real == "double" else dtypes.float32
+        text.compute.append(f"VEC(REAL) t{number} = {cast(text, values[renumbered[summed]], wide)};")
     return text
 
 

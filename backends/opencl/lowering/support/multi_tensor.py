@@ -116,7 +116,9 @@ def batches(
     return [_batch(runtime, operands, part, per_launch) for part in parts]
 
 
-def chunk_ranges(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[int, int]]:
+def chunk_ranges(
+    runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot]
+) -> list[tuple[int, int]]:
     """Return the first chunk of each slot, in the numbering of launches by alignment, and its number of chunks."""
     ranges = [(0, 0)] * len(slots)
     first = 0

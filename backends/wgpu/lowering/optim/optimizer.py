@@ -18,7 +18,7 @@ from polyhal.backends.common.problems.multi_tensor import (
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.wgpu.lowering.pointwise import copy, foreach
 from polyhal.backends.wgpu.lowering.reduction import single_pass
-from polyhal.backends.wgpu.lowering.support.multi_tensor import over_slots
+from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, over_slots
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
@@ -39,4 +39,12 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     return single_pass.reduce(runtime, "sum", single_pass.Operand(partial, dtypes.float32), axes, target)
 
 
-LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total, elementwise=foreach.over_tensors))
+def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[tuple[int, int]]) -> Launch:
+    return foreach.sums_of_tensors(runtime, partial, out, ranges, root=True)
+
+
+LOWERINGS = optim.lowerings(
+    MultiTensorBuilders(
+        copy.copy, _over_slots, _total, chunk_ranges=chunk_ranges, norms=_norms, elementwise=foreach.over_tensors
+    )
+)

@@ -10,12 +10,14 @@ from typing import Any
 
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
-from polyhal.backends.common.launching.launch import LaunchSequence, Scalar
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Scalar, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
-from polyhal.backends.common.problems.multi_tensor import MultiTensorKernel, SlotSteps, TensorSlot, always
+from polyhal.backends.common.problems.multi_tensor import MultiTensorKernel, SlotSteps, TensorSlot, sums_of_chunks
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody, load_input
-from polyhal.backends.wgpu.lowering.support.multi_tensor import over_slots, slots_per_launch
+from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, over_slots, slots_per_launch
 from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -24,11 +26,10 @@ def _foreach(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     found = slots_of(inputs, outputs, params)
-    launches = found if isinstance(found, Declined) else over_tensors(runtime, *found)
-    return launches if isinstance(launches, Declined) else LaunchSequence(launches)
+    return found if isinstance(found, Declined) else over_tensors(runtime, *found)
 
 
-def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> list[Launch] | Declined:
+def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> LaunchSequence | Declined:
     """Return launches that run a group of steps on the tensors of all slots."""
     tensors = [s for s in group.inputs if isinstance(s, Spec)]
     if not all(s.dtype.is_floating_point for s in tensors) or not all(o.dtype.is_floating_point for o in group.operands):
@@ -41,15 +42,19 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     body = ElementBody()
     values = [_input(body, group, i, s, runtime.features.int64) for i, s in enumerate(group.inputs)]
     written = [renumbered[value] for _, value in group.writes]
-    within = products_in_sums(steps, len(values), written) if group.relaxed else set()
+    kept = [*written, *(renumbered[value] for value in group.sums)]
+    within = products_in_sums(steps, len(values), kept) if group.relaxed else set()
     first = leading(steps, range(group.reads))
     values = evaluate(body, steps[:first], values, within)
     prologue, body.compute = [*body.prepare, *body.compute], []
     values = evaluate(body, steps[first:], values, within)
-    arguments = {
+    arguments: dict[str, Argument] = {
         (f"x{i}" if isinstance(x, Scalar) else f"a{i}"): x for i, x in enumerate(group.shared, group.reads)
     }
-    if slots_per_launch(runtime, len(group.operands), arguments) < 1:
+    ranges = chunk_ranges(runtime, group.operands, slots)
+    sums = sums_of_chunks(group, ranges)
+    arguments |= {f"o_{name}": 0 for name, x in sums.arguments(0).items() if isinstance(x, Workspace)}
+    if slots_per_launch(runtime, len(group.operands), {**arguments, **sums.arguments(0)}) < 1:
         return Declined(f"{len(group.operands)} tensors and {len(arguments)} numbers per slot do not fit in a launch")
     definitions: dict[str, Any] = {
         "SHARED": [
@@ -64,10 +69,28 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
             (group.operands[index].name, cast(body, values[value], group.operands[index].dtype))
             for (index, _), value in zip(group.writes, written, strict=True)
         ],
+        "SUMS": [cast(body, values[value], dtypes.float32) for value in kept[len(written) :]],
     }  # fmt: skip
     kernel = MultiTensorKernel("foreach", group.operands, definitions)
     filled = [s for s in slots if s.size]
-    return over_slots(runtime, "pointwise/foreach", kernel, filled, always({**arguments, **body.args}))[0]
+    numbers = {**arguments, **body.args}
+    launches, _ = over_slots(
+        runtime, "pointwise/foreach", kernel, filled, lambda chunks: {**numbers, **sums.arguments(chunks)}
+    )
+    if sums.workspace:
+        pairs = zip(sums.targets, group.vectors, strict=True)
+        launches += [sums_of_tensors(runtime, partial, vector, ranges) for partial, vector in pairs]
+    return LaunchSequence(launches, sums.workspace)
+
+
+def sums_of_tensors(
+    runtime: Runtime, partial: Tensor | Workspace, out: Tensor, ranges: Sequence[tuple[int, int]], root: bool = False
+) -> Launch:
+    """Return a launch that adds up the sums of chunks of each tensor; `root` takes the square root of each result."""
+    size = runtime.features.group_size
+    arguments = {"partial": partial, "out": out, "ranges": Table(tuple(n for pair in ranges for n in pair))}
+    definitions = {**group_reduce.definitions(runtime, size, size), "ROOT": root}
+    return runtime.launch("pointwise/sums_of_tensors", definitions, arguments, len(ranges))
 
 
 def _input(body: ElementBody, group: SlotSteps, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
-from polyhal.backends.common.problems.multi_tensor import ExtraArguments, MultiTensorKernel, TensorSlot
+from polyhal.backends.common.problems.multi_tensor import ExtraArguments, MultiTensorKernel, SlotOperand, TensorSlot
 from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
@@ -28,7 +28,7 @@ def over_slots(
     """
     launches: list[Launch] = []
     chunks = 0
-    max_elements = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
+    max_elements = _max_elements(runtime, kernel.operands)
     for aligned in (True, False):
         bindable = [s for s in slots if s.aligned is aligned and s.size <= max_elements]
         per_launch = slots_per_launch(runtime, len(kernel.operands), extra(0))
@@ -36,8 +36,8 @@ def over_slots(
             launch, groups = _launch(runtime, file, kernel, bindable[start : start + per_launch], extra(chunks))
             launches.append(launch)
             chunks += groups
+    step = max_elements // ALIGNMENT * ALIGNMENT
     for slot in slots:
-        step = max_elements // ALIGNMENT * ALIGNMENT
         for start in range(0, slot.size if slot.size > max_elements else 0, step):
             window = TensorSlot(
                 tuple(Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
@@ -48,11 +48,34 @@ def over_slots(
     return launches, chunks
 
 
+def chunk_ranges(
+    runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot]
+) -> list[tuple[int, int]]:
+    """Return the first chunk of each slot, in the order of the launches of `over_slots`, and its number of chunks."""
+    max_elements = _max_elements(runtime, operands)
+    step = max_elements // ALIGNMENT * ALIGNMENT
+    ranges, first = [(0, 0)] * len(slots), 0
+    for i in sorted(range(len(slots)), key=lambda i: 2 if slots[i].size > max_elements else not slots[i].aligned):
+        whole, rest = divmod(slots[i].size, step) if slots[i].size > max_elements else (0, slots[i].size)
+        count = whole * ceil_div(step, _chunk(runtime)) + ceil_div(rest, _chunk(runtime))
+        ranges[i], first = (first, count), first + count
+    return ranges
+
+
+def _max_elements(runtime: Runtime, operands: Sequence[SlotOperand]) -> int:
+    """Return the maximum number of elements of a tensor that is bound whole."""
+    return (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in operands)
+
+
+def _chunk(runtime: Runtime) -> int:
+    return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
+
+
 def _launch(
     runtime: Runtime, file: str, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: Arguments
 ) -> tuple[Launch, int]:
     """Return one launch over slots of equal alignment, and its number of workgroups."""
-    chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
+    chunk = _chunk(runtime)
     groups = sum(ceil_div(s.size, chunk) for s in slots)
     args: dict[str, Argument] = {f"size{i}": slot.size for i, slot in enumerate(slots)}
     for i, slot in enumerate(slots):
