@@ -7,7 +7,7 @@ from typing import Any
 
 from polyhal.creation import empty_like
 from polyhal.hal import dispatch
-from polyhal.optim.formula import Formula
+from polyhal.optim.formula import ElementFormula
 from polyhal.optim.optimizer import Group, Params, setting
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
 from polyhal.tensor import Tensor
@@ -223,4 +223,4 @@ def _scaled(ops: Any, p: Any, update: Any, size: Any, change: Any, *, lr: Any) -
     return (p - update * (ratio * lr),)
 
 
-_SQUARES, _SCALED = Formula(_squares), Formula(_scaled, singles=2)
+_SQUARES, _SCALED = ElementFormula(_squares), ElementFormula(_scaled, singles=2)

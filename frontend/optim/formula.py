@@ -16,7 +16,7 @@ _OP = OPS["foreach_elementwise"]
 Lists = Sequence[Sequence[Tensor]]
 
 
-class Formula:
+class ElementFormula:
     """A formula `function(ops, *elements, **numbers)` of one element of each list (see hal/ops/optim/update_rule.py).
 
     The last `singles` lists have one number for each tensor. Values of the formula are written to the targets; further ones
