@@ -77,6 +77,11 @@ class Harness:
         return all(kind in self.backend.capabilities.storage for kind in kinds)
 
     @property
+    def uses_cpu_kernels(self) -> bool:
+        """Return whether the backend has kernels for CPUs and uses them on this device."""
+        return bool(getattr(getattr(self.backend, "features", None), "cpu", False))
+
+    @property
     def index_dtype(self) -> type:
         """Return the NumPy dtype of indices: int64 if the device stores it."""
         return np.int64 if self.stores(dtypes.int64) else np.int32

@@ -75,7 +75,7 @@ SCATTERED = [(9, 33, 200), (5, 1, 3000), (300, 64, 50), (4, 7, 1), (70, 384, 300
 )
 @pytest.mark.parametrize(("rows", "width", "count"), SCATTERED)
 def test_scatter_rows(device: Any, rng: Any, dtype: dtypes.DType, rows: int, width: int, count: int) -> None:
-    if device.backend.features.cpu and dtype.kind == "float" and dtype.itemsize < 4:
+    if device.uses_cpu_kernels and dtype.kind == "float" and dtype.itemsize < 4:
         pytest.skip("composed from sums in single precision")
     src = rng.integers(-9, 9, (count, width)).astype(dtype.numpy)
     index = rng.integers(-2, rows + 2, count).astype(device.index_dtype)

@@ -35,17 +35,3 @@ def test_views(device: Any, rng: Any, axis: int) -> None:
     x = rng.uniform(-4, 4, (6, 40, 8))[::2, :, ::-1].transpose(1, 2, 0)
     check(device, "softmax", [x], axis=axis)
     check(device, "log_softmax", [rng.uniform(-4, 4, (5, 3, 70))[:, :, 3:67]], axis=axis)
-
-
-@pytest.mark.parametrize("length", [33, 6000, 40_000])
-def test_special_values(device: Any, length: int) -> None:
-    inf, nan = np.inf, np.nan
-    x = np.zeros((5, length))
-    x[0, :-3], x[1, 5], x[2, 0], x[3] = -inf, nan, inf, -inf
-    check(device, "softmax", [x], axis=1)
-    check(device, "log_softmax", [x], axis=1)
-
-
-def test_large_logits_do_not_overflow(device: Any, rng: Any) -> None:
-    check(device, "softmax", [rng.uniform(-1e4, 1e4, (9, 70))], ulps=16, axis=1)
-    check(device, "log_softmax", [-np.linspace(0, 1e4, 40_000).reshape(1, -1)], axis=1)

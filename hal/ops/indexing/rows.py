@@ -166,8 +166,11 @@ scatter_rows: OpFunction = declare(
     public=False,
     gradient=lambda g, index: (embedding(g, index), None),
     samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, (*shape, width)), rng.integers(0, rows, shape)), {"rows": rows})
-        for rows, width, shape in [(5, 3, (7,)), (9, 33, (2, 3)), (4, 1, ()), (3, 4, (0,)), (2, 64, (65,))]
+        Sample((rng.uniform(-1, 1, (*shape, width)), rng.integers(0, rows, shape)), {"rows": rows}, note=note)
+        for rows, width, shape, note in [
+            (5, 3, (7,), ""), (9, 33, (2, 3), ""), (4, 1, (), ""), (3, 4, (0,), ""), (2, 64, (65,), ""),
+            (5, 1, (3000,), "many sums into few rows"),
+        ]
     ],
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=index_size),

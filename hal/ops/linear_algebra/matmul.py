@@ -119,6 +119,12 @@ def _matmul_samples(rng: np.random.Generator) -> list[Sample]:
         ((70, 40), (40, 130)),
     ]
     plain = [Sample((rng.uniform(-1, 1, a), rng.uniform(-1, 1, b))) for a, b in shapes]
+    for m, k, n in ((2, 5000, 2), (48, 3000, 40), (1, 600, 70)):
+        operands = rng.uniform(-1, 1, (m, k)), rng.uniform(-1, 1, (k, n))
+        plain.append(Sample(operands, differentiable=False, note="few results of many terms"))
+    x, y = rng.uniform(-1, 1, (40, 45)), rng.uniform(-1, 1, (45, 70))
+    x[3, 7], y[11, 20] = np.nan, np.inf
+    plain.append(Sample((x, y), special=True, note="NaN and infinity reach only sums with them"))
     return [*plain, *(_wide_sample(rng, *case) for case in _WIDE_CASES)]
 
 

@@ -194,6 +194,11 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     masked[1] = False
     q, k, v = rng.uniform(-2, 2, (3, 5)), rng.uniform(-2, 2, (4, 5)), rng.uniform(-1, 1, (4, 5))
     out.append(Sample((q, k, v, masked), {}, special=True, note="a fully masked row"))
+    q, k, v = (rng.uniform(-1, 1, (2, n, 16)) for n in (20, 9, 9))
+    note = "more queries than keys: the first ones precede every key"
+    out.append(Sample((q, k, v, None), {"causal": True}, special=True, note=note))
+    mask = np.where(np.arange(20)[:, None] % 3 == 0, -1e9, rng.choice([0.0, -1e9], (20, 9)))
+    out.append(Sample((q * 0, k, v, mask), {}, special=True, note="rows with one large number added"))
     return out
 
 

@@ -164,6 +164,10 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         out.append(Sample((rng.uniform(-4, 4, (n, c)), target), {}))
         ignored = np.where(np.arange(n) % 2, target, 1)
         out.append(Sample((rng.uniform(-40, 40, (n, c)), ignored), {"ignore_index": 1, "label_smoothing": 0.1}))
+    outside = np.resize([-100, 3000, -1, 5], 9)
+    params = {"ignore_index": -100, "label_smoothing": 0.1}
+    note = "long rows, with targets that are ignored or out of range"
+    out.append(Sample((rng.uniform(-20, 20, (9, 3000)), outside), params, differentiable=False, note=note))
     return out
 
 
@@ -176,7 +180,8 @@ def _grad_samples(rng: np.random.Generator) -> list[Sample]:
         )
         for s in _samples(rng)
     ]
-    return [*out, Sample(out[-1].inputs, {**out[-1].params, "columns": 320}, differentiable=False)]
+    padded = out[-2]
+    return [*out, Sample(padded.inputs, {**padded.params, "columns": 320}, differentiable=False)]
 
 
 cross_entropy_rows_grad = declare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,8 @@ def _norm_samples(rng: np.random.Generator) -> list[Sample]:
         out.append(Sample((x, rng.uniform(0.5, 1.5, tail), rng.uniform(-1, 1, tail)), {"axes": axes, "eps": 1e-5}))
         out.append(Sample((x, rng.uniform(0.5, 1.5, tail), None), {"axes": axes, "eps": 1e-3}))
         out.append(Sample((x, None, None), {"axes": axes, "eps": 1e-5}))
+    x, scale = rng.uniform(-2, 2, (2, 8192)) + 0.5, rng.uniform(0.5, 1.5, 8192)
+    out.append(Sample((x, scale, None), {"axes": 1, "eps": 1e-5}, differentiable=False, note="long rows"))
     return out
 
 
@@ -201,6 +204,10 @@ def _norm_grad_samples(rng: np.random.Generator) -> list[Sample]:
         g = rng.uniform(-1, 1, shape)
         out.append(Sample((g, x, rng.uniform(0.5, 1.5, tail), mu, r), {"axes": axes}, differentiable=False))
         out.append(Sample((g, x, None, mu, r), {"axes": axes}, differentiable=False))
+    x = rng.uniform(-2, 2, (2, 8192)) + 0.5
+    _, mu, r = _layer_norm(x, axes=1)
+    inputs = (rng.uniform(-1, 1, x.shape), x, rng.uniform(0.5, 1.5, 8192), mu, r)
+    out.append(Sample(inputs, {"axes": 1}, differentiable=False, note="long rows"))
     return out
 
 
@@ -342,6 +349,6 @@ rms_norm = declare(
     fuses=Pattern(_rms_norm_calls),
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
-    samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],
+    samples=lambda rng: [replace(s, inputs=s.inputs[:2]) for s in _norm_samples(rng) if s.inputs[2] is None],
     autocast=Autocast.FLOAT32,
 )

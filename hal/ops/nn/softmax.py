@@ -23,8 +23,6 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.pointwise.exponential import exp, log
-from polyhal.hal.ops.pointwise.rounding import isfinite
-from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import sum_
 
@@ -68,9 +66,23 @@ def _samples(count: int) -> Callable[[np.random.Generator], list[Sample]]:
         if count == 1:
             rows = np.array([[0.0, -np.inf, 1.0], [np.nan, 0.0, 0.0], [1.0, 2.0, 3.0]])
             out.append(Sample((rows,), {"axis": 1}, special=True, note="masked and NaN entries"))
+            falling = -np.linspace(0, 1e4, 40_000).reshape(1, -1)
+            out.append(Sample((falling,), {"axis": 1}, differentiable=False, note="a long row of large logits"))
+            out += [_long_special_rows(length) for length in (6000, 40_000)]
+        else:
+            x = rng.uniform(-4, 4, (2, 5000))
+            probabilities = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+            inputs = rng.uniform(-1, 1, x.shape), probabilities
+            out.append(Sample(inputs, {"axis": 1}, differentiable=False, note="long rows"))
         return out
 
     return samples
+
+
+def _long_special_rows(length: int) -> Sample:
+    x = np.zeros((5, length))
+    x[0, :-3], x[1, 5], x[2, 0], x[3] = -np.inf, np.nan, np.inf, -np.inf
+    return Sample((x,), {"axis": 1}, special=True, note="long rows with masked, NaN and infinite entries")
 
 
 def _softmax(x: Any, *, axis: int = -1) -> Any:
@@ -133,13 +145,6 @@ def _log_softmax(x: Any, *, axis: int = -1) -> Any:
 
 
 def _log_softmax_decomposed(x: Any, *, axis: int) -> Any:
-    top = max_(x, axis, True)
-    shifted = x - where(isfinite(top), top, 0.0)
-    return shifted - log(sum_(exp(shifted), axis, True))
-
-
-def _plain_log_softmax(x: Any, *, axis: int) -> Any:
-    """Without the care for rows of infinities."""
     shifted = x - max_(x, axis, True)
     return shifted - log(sum_(exp(shifted), axis, True))
 
@@ -169,7 +174,6 @@ log_softmax = declare_along_axis(
     errors=_ERRORS,
     decompose=_log_softmax_decomposed,
     gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
-    spellings=[_plain_log_softmax],
     fuses=Pattern(_calls),
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
     casts=True,

@@ -32,7 +32,15 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         for s, a in cases
         for k in (False, True)
     ]
-    return [*integers, Sample((np.array([1.0, np.nan, np.inf, np.nan]),), {"axis": 0}, special=True)]
+    ties = rng.integers(-5, 5, (2, 20_000)).astype(np.float64)
+    poisoned = ties[:, :300].copy()
+    poisoned.reshape(-1)[[200, 300]] = np.nan
+    return [
+        *integers,
+        Sample((np.array([1.0, np.nan, np.inf, np.nan]),), {"axis": 0}, special=True),
+        Sample((ties,), {"axis": 1}, note="long rows with equal elements"),
+        Sample((poisoned,), {"axis": 0}, special=True, note="NaN among equal elements"),
+    ]
 
 
 def _decompose(extremum: OpFunction) -> Callable[..., Any]:

@@ -170,4 +170,15 @@ def _samples(low: float, high: float, empty: bool) -> Samples:
     ]
     if empty:
         cases += [((0,), None, False), ((0, 3), 0, False), ((3, 0), 0, False)]
-    return lambda rng: [Sample((rng.uniform(low, high, s),), {"axis": a, "keepdims": k}) for s, a, k in cases]
+
+    def samples(rng: np.random.Generator) -> list[Sample]:
+        found = [Sample((rng.uniform(low, high, s),), {"axis": a, "keepdims": k}) for s, a, k in cases]
+        for shape, axis in (((2, 20_000), 1), ((9000, 5), 0), ((8, 16, 9, 9), (0, 2, 3))):
+            x = rng.uniform(low, high, shape)
+            found.append(Sample((x,), {"axis": axis}, differentiable=False, note="many terms"))
+        special = rng.uniform(low, high, (33, 70))
+        special[3, 5], special[:, 66], special[20] = np.nan, np.inf, -np.inf
+        note = "NaN and infinities among finite elements"
+        return [*found, *(Sample((special,), {"axis": axis}, special=True, note=note) for axis in (0, 1))]
+
+    return samples

@@ -53,7 +53,13 @@ def _samples(low: float, high: float) -> Callable[[np.random.Generator], list[Sa
             ((1,), 0),
             ((3, 0), 1),
         ]
-        return [Sample((rng.uniform(low, high, shape),), {"axis": axis}) for shape, axis in cases]
+        plain = [Sample((rng.uniform(low, high, shape),), {"axis": axis}) for shape, axis in cases]
+        for shape, axis in (((20_003,), 0), ((2, 50, 33), 1)):
+            x = rng.uniform(low, high, shape)
+            plain.append(Sample((x,), {"axis": axis}, differentiable=False, note="several blocks"))
+        special = rng.uniform(0.5, 1, (300, 17))
+        special[1, 1], special[150, 4], special[200, 1], special[7, 9] = np.inf, -np.inf, -np.inf, np.nan
+        return [*plain, Sample((special,), {"axis": 0}, special=True, note="infinities stay in running sums")]
 
     return samples
 

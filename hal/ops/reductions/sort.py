@@ -162,7 +162,9 @@ _SPECIAL = np.array([[1.0, np.nan, -np.inf, 0.0, -0.0, np.inf, np.nan], [0.0] * 
 
 def _sort_samples(rng: np.random.Generator) -> list[Sample]:
     plain = [Sample((_distinct(rng, s),), {"axis": a, "descending": d}) for s, a in _SHAPES for d in (False, True)]
-    return plain + [Sample((_SPECIAL,), {"axis": 1, "descending": d}, special=True) for d in (False, True)]
+    ties = rng.integers(-5, 5, (2, 5000)).astype(np.float64)
+    long = Sample((ties,), {"axis": 1}, differentiable=False, note="long rows with equal elements")
+    return [*plain, *(Sample((_SPECIAL,), {"axis": 1, "descending": d}, special=True) for d in (False, True)), long]
 
 
 sort_pairs: OpFunction = declare_along_axis(
@@ -230,7 +232,9 @@ def _decomposed_topk(x: Any, *, k: int, axis: int, largest: bool, sorted: bool) 
 def _topk_samples(rng: np.random.Generator) -> list[Sample]:
     cases = [((7,), 0, 3), ((3, 5), 0, 3), ((3, 5), -1, 1), ((2, 3, 4), 1, 2), ((2, 70), 1, 5), ((3, 4), 1, 0)]
     plain = [Sample((_distinct(rng, s),), {"k": k, "axis": a, "largest": k != 2}) for s, a, k in cases]
-    return [*plain, Sample((_SPECIAL,), {"k": 4, "axis": 1}, special=True)]
+    ties = rng.integers(-50, 50, (4, 3000)).astype(np.float64)
+    long = Sample((ties,), {"k": 70, "axis": 1}, differentiable=False, note="long rows with equal elements")
+    return [*plain, Sample((_SPECIAL,), {"k": 4, "axis": 1}, special=True), long]
 
 
 topk: OpFunction = declare_along_axis(
