@@ -65,14 +65,16 @@ def _unknown(name: str) -> str:
 
 
 def _largest_sample(op: OpDef, kind: DType) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return inputs and parameters of the largest sample, preferably with operands of that dtype.
+    """Return inputs and parameters of the largest plain sample, preferably with operands of that dtype.
 
     Raises ValueError if the op has no sample.
     """
     if op.tests.samples is None:
         raise ValueError(f"{op.name} has no sample to plan for; give shapes")
     samples = op.tests.samples(np.random.default_rng(0))
-    sample = max(samples, key=lambda s: (_takes(s.inputs, kind), sum(np.size(x) for x in s.inputs if x is not None)))
+    sample = max(
+        samples, key=lambda s: (_takes(s.inputs, kind), not s.note, sum(np.size(x) for x in s.inputs if x is not None))
+    )
     return sample.inputs, sample.params
 
 

@@ -25,6 +25,7 @@ class Sample:
     """Holds NaN, infinities or boundary values: checked forward only."""
     differentiable: bool = True
     note: str = ""
+    """Description of a hard case, such as long rows, ties or special values: native kernels run it alone, too."""
 
 
 class ErrorSample(NamedTuple):
