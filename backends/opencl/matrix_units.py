@@ -8,17 +8,19 @@ and have separate kernels.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.opencl.raw_info import raw_info
+from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.kernels import certified_units
 from polyhal.hal.kernels.certified_units import Units
 from polyhal.hal.kernels.library import KernelOverrides, digest
+from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.capabilities import OpenCLFeatures
@@ -78,8 +80,34 @@ class MatrixUnit:
         return {"UNIT": f"UNIT_{self.name.upper()}", "LANES": self.lanes}
 
 
+def _has_whole_waves(tile: list[int]) -> bool:
+    return len(tile) == len(fields(UnitTile)) and not tile[0] % tile[2] and not tile[1] % tile[3]
+
+
+_TILE = Key(
+    int,
+    many=True,
+    rule=Rule(_has_whole_waves, "rows and columns of a tile, and rows and columns of a wave that divide them"),
+)
+_NAMED = Rule(bool, "a list with a name or more")
+SCHEMA = TableSchema(
+    {
+        **dict.fromkeys(("name", "description", "source"), Key(str)),
+        "dtypes": Key(str, many=True, choices=tuple(d.name for d in dtypes.ALL)),
+        "lanes": Key(int),
+        "large": _TILE,
+        "small": _TILE,
+        "devices": Key(str, many=True, optional=True, rule=_NAMED),
+        "extension": Key(str, optional=True),
+    },
+    many=True,
+    optional=True,
+)
+"""Matrix units in a vendor profile."""
+
+
 def parse(facts: Mapping[str, Any]) -> MatrixUnit:
-    """Parse an entry of a profile. Raises TypeError if fields are missing or unknown, ValueError for invalid values."""
+    """Return the unit of a valid entry of a profile. Raises ValueError for a unit that every device would have."""
     given = {
         **facts, "dtypes": tuple(as_dtype(d) for d in facts["dtypes"]), "devices": tuple(facts.get("devices", ())),
         **{size: UnitTile(*facts[size]) for size in ("large", "small")},
@@ -87,10 +115,6 @@ def parse(facts: Mapping[str, Any]) -> MatrixUnit:
     unit = MatrixUnit(**given)
     if not unit.devices and not unit.extension:
         raise ValueError(f"the unit {unit.name} is on every device; expected devices or an extension")
-    for tile in (unit.large, unit.small):
-        sizes: Sequence[Any] = [getattr(tile, f.name) for f in fields(tile)]
-        if any(type(n) is not int or n <= 0 for n in sizes) or tile.rows % tile.wave_rows or tile.columns % tile.wave_columns:
-            raise ValueError(f"the tile {sizes} of the unit {unit.name} does not consist of whole waves")
     return unit
 
 

@@ -8,11 +8,12 @@ needs. NVIDIA's devices have no occupancy model: their tiles were measured.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.hal.settings.toml_schema import Key, TableSchema
 
 T = TypeVar("T")
 
@@ -66,6 +67,24 @@ class Architecture:
         groups = local_memory // max(1, usage.local_memory)
         by_memory = groups * ceil_div(usage.items, self.lanes) // self.simds
         return min(self.most_waves, by_registers, by_memory)
+
+
+_NUMBERS = ("lanes", "most_registers", "register_file", "granularity", "simds", "most_waves", "aim")
+SCHEMA = TableSchema(
+    {
+        **dict.fromkeys(("name", "source"), Key(str)),
+        "devices": Key(str, many=True, optional=True),
+        **dict.fromkeys(_NUMBERS, Key(int)),
+    },
+    many=True,
+    optional=True,
+)
+"""Architectures in a vendor profile."""
+
+
+def parse(facts: Mapping[str, Any]) -> Architecture:
+    """Return the architecture of a valid entry of a profile."""
+    return Architecture(**{**facts, "devices": tuple(facts.get("devices", ()))})
 
 
 def match(architectures: Iterable[Architecture], device: str) -> Architecture | None:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyhal.hal.settings import toml
+from polyhal.hal.settings import toml_schema
+from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
 
 
 class FaultKind(enum.StrEnum):
@@ -122,12 +123,28 @@ class FaultPlan:
             return fault
 
 
+_NUMBER = Key(float, optional=True, zero=True)
+_SCHEMA = TableSchema(
+    {
+        "fault": TableSchema(
+            {
+                "kind": Key(str, choices=tuple(FaultKind)),
+                "name": Key(str, optional=True),
+                **dict.fromkeys(("at", "times"), Key(int, optional=True)),
+                "seed": Key(int, optional=True, zero=True),
+                "probability": Key(float, optional=True, zero=True, rule=Rule(lambda p: p <= 1, "a number from 0 to 1")),
+                **dict.fromkeys(("factor", "seconds"), _NUMBER),
+            },
+            many=True,
+            optional=True,
+        )
+    }
+)
+
+
 def load_faults(path: str) -> FaultPlan:
-    """Read a plan from a TOML file. Raises ValueError for an invalid entry, and OSError."""
+    """Read a plan from a TOML file. Raises ValueError with all faults of the file, and OSError."""
     plan = FaultPlan()
-    for entry in toml.parse(Path(path).read_text(encoding="utf-8")).get("fault", []):
-        try:
-            plan.inject(**entry)
-        except TypeError as error:
-            raise ValueError(f"{path}: {entry} is not a valid fault: {error}") from None
+    for entry in toml_schema.parse(path, Path(path).read_text(encoding="utf-8"), _SCHEMA).get("fault", []):
+        plan.inject(**entry)
     return plan

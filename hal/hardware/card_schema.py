@@ -27,17 +27,17 @@ from __future__ import annotations
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.hardware.driver_schemas import DRIVERS
 from polyhal.hal.hardware.links import standard_tables
-from polyhal.hal.hardware.schema import Key, TableSchema
+from polyhal.hal.settings.toml_schema import Key, TableSchema
 
 _NUMBER, _TIME, _TEXT, _COUNT = Key(float), Key(float, zero=True), Key(str), Key(int)
 _BY_NAME = TableSchema(others=_NUMBER, optional=True)
-_LINK = {
+_LINK: dict[str, Key | TableSchema] = {
     "standard": Key(str, optional=True, choices=tuple(standard_tables())),
     "kind": _TEXT,
     "bandwidth_gb_s": _NUMBER,
     "latency_us": _TIME,
 }
-_PERFORMANCE = {
+_PERFORMANCE: dict[str, Key | TableSchema] = {
     "compute_units": _COUNT,
     "clock_mhz": Key(int, zero=True),
     "memory_gib": _NUMBER,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -12,9 +11,9 @@ from typing import Any
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.errors import message
-from polyhal.hal.hardware import links, schema
+from polyhal.hal.hardware import links
 from polyhal.hal.hardware.card_schema import CARD
-from polyhal.hal.settings import toml
+from polyhal.hal.settings import toml_schema
 
 SUFFIX = ".toml"
 _PACKAGE = "polyhal.hal.hardware.cards"
@@ -97,14 +96,11 @@ def canonical(name: str, sections: Iterable[str] = ()) -> str:
 
 def parse(name: str, text: str) -> Card:
     """Parse the text of a card. Raises FaultyFileError, a ValueError, with all faults."""
-    try:
-        tables = toml.parse(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name} is not a TOML file: {error}") from error
+    tables = toml_schema.parse_toml(name, text)
     if isinstance(tables.get("device"), dict):
         raise ValueError(f"{name} is not a card; {_OLD_LAYOUT}")
     tables = _with_standard_links(tables)
-    schema.check(name, tables, CARD)
+    toml_schema.check(name, tables, CARD)
     about = {key: tables.get(key, "") for key in ("title", "vendor", "family")}
     return Card(name, type=DeviceType(tables["type"]), aliases=tuple(tables.get("aliases", ())), tables=tables, **about)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polyhal.hal.hardware.schema import Key, TableSchema
+from polyhal.hal.settings.toml_schema import Key, TableSchema
 
 _TEXT, _COUNT, _SIZE = Key(str), Key(int), Key(int, zero=True)
 _FLOAT_FLAGS = Key(

@@ -15,6 +15,7 @@ from polyhal.backends.opencl.capabilities import features
 from polyhal.backends.opencl.profiles import vendor_profile as profiles
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
+from polyhal.hal.settings.toml_schema import FaultyFileError
 from polyhal.hal.testing.tuning.kernel_check import ops_by_kernel
 
 pytestmark = pytest.mark.slow
@@ -138,6 +139,31 @@ def test_shipped_profiles_only_set_permitted_fields() -> None:
 def test_an_invalid_profile_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="profile mine"):
         profiles.parse("mine", text)
+
+
+def test_all_faults_of_a_profile_are_reported_at_once() -> None:
+    text = """
+        [match]
+        kinds = ["gpu", "toaster"]
+        [features]
+        group_size = "64"
+        [choices.matmul]
+        depth = 1.5
+        [[matrix_units]]
+        name = "mine"
+        description = ""
+        source = ""
+        devices = ["x"]
+        dtypes = ["float16"]
+        large = [128, 100, 64, 32]
+        small = [64, 64, 32, 32]
+    """
+    with pytest.raises(FaultyFileError) as error:
+        profiles.parse("mine", text)
+    assert [(fault.section, fault.key) for fault in error.value.faults] == [
+        ("match", "kinds"), ("features", "group_size"), ("choices.matmul", "depth"), ("matrix_units.1", "lanes"),
+        ("matrix_units.1", "large"),
+    ]  # fmt: skip
 
 
 def test_an_unknown_vendor_has_the_general_profile() -> None:

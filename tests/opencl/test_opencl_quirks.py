@@ -164,7 +164,7 @@ def test_a_profile_switches_quirks() -> None:
     assert not quirks.builtin_prefetch
     assert not quirks.polynomial_exp
     assert quirks.pin_workers
-    with pytest.raises(ValueError, match="profile mine: polynomial_exponential cannot be used"):
+    with pytest.raises(ValueError, match=r"profile mine has a fault: \[quirks\] has an unknown polynomial_exponential"):
         vendor_profile.parse("mine", text.replace("polynomial_exp ", "polynomial_exponential "))
 
 

@@ -3,13 +3,13 @@
     [match]
     vendors = ["arm"]               # prefixes of words in the vendor's or platform's name, in lower case; absent: every vendor
     kinds = ["gpu"]                 # values of DeviceType
-    [features]                      # fields of `OpenCLFeatures` that the profile overrides; the driver reports the
-    others group_size = 64
+    [features]                      # fields of `OpenCLFeatures`; for absent ones the driver's values count
+    group_size = 64
     vector_width = 4
     local_memory_is_real = false
-    units_per_processor = 16        # compute units, as the driver counts them, that share local memory and run one
-    group [choices.NAME]                  # fields of the choice of the kernel family NAME (see
-    `polyhal.hal.kernels.tuning`) depth = 16
+    units_per_processor = 16        # compute units, as the driver counts them, that share local memory and run one group
+    [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.kernels.tuning`)
+    depth = 16
     [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
     builtin_prefetch = false
     [[architectures]]               # fields of `polyhal.backends.opencl.occupancy.Architecture`; the first that fits
@@ -24,24 +24,43 @@ capabilities.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
 
 from polyhal.backends.common.quirks import declared
-from polyhal.backends.opencl import matrix_units
+from polyhal.backends.opencl import matrix_units, occupancy
 from polyhal.backends.opencl.matrix_units import MatrixUnit
 from polyhal.backends.opencl.occupancy import Architecture
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.settings import toml
+from polyhal.hal.settings import toml_schema
+from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
 
 _PACKAGE = "polyhal.backends.opencl.profiles"
-_FEATURES: dict[str, type[int]] = {
-    "group_size": int, "vector_width": int, "units_per_processor": int, "local_memory_is_real": bool,
-}  # fmt: skip
+_NAMES = Rule(lambda names: all(n == n.lower() for n in names), "names in lower case")
+_SIZE = Key(int, optional=True)
+_SCHEMA = TableSchema(
+    {
+        "match": TableSchema(
+            {
+                "kinds": Key(str, many=True, choices=tuple(DeviceType)),
+                "vendors": Key(str, many=True, optional=True, rule=_NAMES),
+            }
+        ),
+        "features": TableSchema(
+            {
+                **dict.fromkeys(("group_size", "vector_width", "units_per_processor"), _SIZE),
+                "local_memory_is_real": Key(bool, optional=True),
+            },
+            optional=True,
+        ),
+        "choices": TableSchema(others=TableSchema(others=Key(int, zero=True)), optional=True),
+        "quirks": TableSchema(dict.fromkeys(declared(OpenCLQuirks), Key(bool, optional=True)), optional=True),
+        "architectures": occupancy.SCHEMA,
+        "matrix_units": matrix_units.SCHEMA,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,36 +100,16 @@ def choose(profiles: Iterable[VendorProfile], vendor: str, platform: str, kind: 
 
 
 def parse(name: str, text: str) -> VendorProfile:
-    """Parse a profile from TOML. Raises ValueError with the names of all invalid entries."""
-    try:
-        data = toml.parse(text)
-        match, features, choices = data.pop("match"), data.pop("features", {}), data.pop("choices", {})
-        quirks = data.pop("quirks", {})
-        kinds = frozenset(DeviceType(k) for k in match.pop("kinds"))
-        vendors = tuple(match.pop("vendors", ()))
-        architectures = tuple(_architecture(a) for a in data.pop("architectures", ()))
-        units = tuple(matrix_units.parse(u) for u in data.pop("matrix_units", ()))
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"profile {name}: {type(error).__name__}: {error}") from error
-    unknown = [*data, *match, *(set(features) - set(_FEATURES)), *(set(quirks) - set(declared(OpenCLQuirks)))]
-    wrong = [k for k, v in features.items() if k not in unknown and (type(v) is not _FEATURES[k] or int(v) < 0)]
-    wrong += [f"{f}.{k}" for f, values in choices.items() for k, v in values.items() if type(v) is not int]
-    wrong += [k for k, v in quirks.items() if k not in unknown and type(v) not in (bool, int)]
-    if unknown or wrong or any(v != v.lower() for v in vendors):
-        raise ValueError(f"profile {name}: {', '.join(map(str, [*unknown, *wrong])) or 'vendors'} cannot be used")
+    """Parse a profile from TOML. Raises ValueError with all faults."""
+    data = toml_schema.parse(f"profile {name}", text, _SCHEMA)
+    match = data["match"]
     return VendorProfile(
-        name, kinds, vendors, choices=choices, quirks=quirks, architectures=architectures, matrix_units=units, **features
+        name,
+        frozenset(map(DeviceType, match["kinds"])),
+        tuple(match.get("vendors", ())),
+        choices=data.get("choices", {}),
+        quirks=data.get("quirks", {}),
+        architectures=tuple(occupancy.parse(a) for a in data.get("architectures", ())),
+        matrix_units=tuple(matrix_units.parse(u) for u in data.get("matrix_units", ())),
+        **data.get("features", {}),
     )
-
-
-def _architecture(facts: dict[str, Any]) -> Architecture:
-    """Parse an architecture. Raises TypeError for missing or unknown fields, ValueError unless numbers are positive."""
-    found = Architecture(**{**facts, "devices": tuple(facts.get("devices", ()))})
-    wrong = [f.name for f in fields(Architecture) if f.type == "int" and not _is_positive(getattr(found, f.name))]
-    if wrong:
-        raise ValueError(f"expected positive integers: {', '.join(wrong)}")
-    return found
-
-
-def _is_positive(value: Any) -> bool:
-    return type(value) is int and value > 0

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from polyhal.hal.settings import toml
+from polyhal.hal.settings import toml_schema
+from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +40,14 @@ def _find(patterns: Mapping[str, str], case: str) -> str | None:
     return next((reason for pattern, reason in patterns.items() if fnmatchcase(case, pattern)), None)
 
 
+_REASONS = TableSchema(others=Key(str, rule=Rule(bool, "a reason in quotes")), optional=True)
+_SCHEMA = TableSchema({"unsupported": _REASONS, "expected_failure": _REASONS})
+
+
 def read(path: Path) -> Expectations:
     """Read a TOML file with the tables `unsupported` and `expected_failure` of pattern = reason.
 
-    Raises ValueError for other tables and for reasons that are not text.
+    Raises ValueError with all other tables and all reasons that are not text.
     """
-    tables = toml.parse(path.read_text(encoding="utf-8"))
-    known = {"unsupported", "expected_failure"}
-    if set(tables) - known:
-        raise ValueError(
-            f"{path} has {', '.join(sorted(set(tables) - known))}; expected the tables unsupported and expected_failure"
-        )
-    for name, table in tables.items():
-        if not isinstance(table, dict) or not all(isinstance(r, str) and r for r in table.values()):
-            raise ValueError(f"{path}: {name} must map patterns to reasons")
+    tables = toml_schema.parse(str(path), path.read_text(encoding="utf-8"), _SCHEMA)
     return Expectations(tables.get("unsupported", {}), tables.get("expected_failure", {}))

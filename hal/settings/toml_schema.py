@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from polyhal.hal.settings import toml
+
+_LARGEST = 1 << 64
+"""Bound of numbers. Larger ones could overflow once they are converted to other units."""
 _TYPES = {str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+class Rule(NamedTuple):
+    """A condition on a value of the right type."""
+
+    holds: Callable[[Any], bool]
+    expected: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +32,33 @@ class Key:
     """True for a list of values."""
     optional: bool = False
     zero: bool = False
-    """True if a number may be 0. Negative, infinite and NaN values are always faults."""
+    """True if a number may be 0. Negative, infinite and NaN values, and values of 2^64 or more, are always faults."""
     choices: tuple[str, ...] = ()
     """Permitted texts; empty for any text."""
+    rule: Rule | None = None
 
     @property
     def expected(self) -> str:
         """Description of a valid value."""
+        if self.rule is not None:
+            return self.rule.expected
         one = f"one of {', '.join(self.choices)}" if self.choices else _TYPES[self.type]
         if self.type in (int, float):
             one += ", 0 or more" if self.zero else " above 0"
         return f"a list, each {one}" if self.many else one
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value has the type and is in the range."""
-        if self.many:
-            return isinstance(value, list) and all(self._accepts_one(v) for v in value)
-        return self._accepts_one(value)
+        """Return whether a value has the type, is in the range, and satisfies the rule."""
+        typed = isinstance(value, list) and all(map(self._accepts_one, value)) if self.many else self._accepts_one(value)
+        return typed and (self.rule is None or self.rule.holds(value))
 
     def _accepts_one(self, value: Any) -> bool:
         types = (int, float) if self.type is float else self.type
         if not isinstance(value, types) or (isinstance(value, bool) and self.type is not bool):
             return False
+        number: Any = value
         if self.type in (int, float):
-            return math.isfinite(value) and (value > 0 or (self.zero and value == 0))
+            return bool(0 < number < _LARGEST or (self.zero and number == 0))
         return not self.choices or value in self.choices
 
 
@@ -54,7 +68,7 @@ class TableSchema:
 
     keys: Mapping[str, Key | TableSchema] = field(default_factory=dict)
     optional: bool = False
-    others: Key | None = None
+    others: Key | TableSchema | None = None
     """Values of keys with any other name; None if other names are faults."""
     many: bool = False
     """True for a list of such tables."""
@@ -89,6 +103,21 @@ class FaultyFileError(ValueError):
         super().__init__(f"{file} has {count}: {'; '.join(map(str, self.faults))}")
 
 
+def parse(file: str, text: str, schema: TableSchema) -> dict[str, Any]:
+    """Return the tables of a file. Raises ValueError if its text is not TOML, and FaultyFileError with all faults."""
+    tables = parse_toml(file, text)
+    check(file, tables, schema)
+    return tables
+
+
+def parse_toml(file: str, text: str) -> dict[str, Any]:
+    """Return the unchecked tables of a file. Raises ValueError if its text is not TOML."""
+    try:
+        return toml.parse(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file} is not a TOML file: {error}") from error
+
+
 def check(file: str, tables: Mapping[str, Any], schema: TableSchema) -> None:
     """Raise FaultyFileError with all faults of a file's tables."""
     if found := list(faults(tables, schema)):
@@ -102,8 +131,8 @@ def faults(tables: Mapping[str, Any], schema: TableSchema, section: str = "") ->
             continue
         if schema.others is None:
             yield Fault(section, name, value, _closest(name, schema), "has an unknown")
-        elif not schema.others.accepts(value):
-            yield Fault(section, name, value, schema.others.expected, "has")
+        else:
+            yield from _faults_of(section, name, value, schema.others)
     for name, expected in schema.keys.items():
         if name in tables:
             yield from _faults_of(section, name, tables[name], expected)
@@ -116,11 +145,12 @@ def _faults_of(section: str, name: str, value: Any, expected: Key | TableSchema)
     """Yield the faults of a value."""
     if isinstance(expected, Key):
         if not expected.accepts(value):
-            yield Fault(section, name, value, expected.expected, "has")
+            is_large = isinstance(value, (int, float)) and value >= _LARGEST
+            yield Fault(section, name, value, f"{expected.expected}{' and below 2^64' if is_large else ''}", "has")
         return
     path = f"{section}.{name}" if section else name
     if expected.many and isinstance(value, list) and all(isinstance(v, dict) for v in value):
-        for number, table in enumerate(value):
+        for number, table in enumerate(value, 1):
             yield from faults(table, expected, f"{path}.{number}")
     elif not expected.many and isinstance(value, dict):
         yield from faults(value, expected, path)
