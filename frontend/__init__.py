@@ -31,15 +31,10 @@ from polyhal.tensor import Tensor, as_tensor
 
 from polyhal import binding  # isort: skip  # noqa: F401
 from polyhal.functions import *  # isort: skip  # noqa: F403
-from polyhal.autograd import (  # isort: skip
-    checkpoint,
-    enable_grad,
-    grad,
-    inference_mode,
-    is_grad_enabled,
-    no_grad,
-    set_grad_enabled,
-)
+from polyhal.tape.checkpoint import checkpoint
+from polyhal.tape.engine import grad
+from polyhal.tape.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+
 from polyhal.creation import (  # isort: skip
     arange,
     empty,
@@ -80,6 +75,7 @@ einops_backend.install()
 if TYPE_CHECKING:
     from polyhal import (
         amp,
+        autograd,
         data,
         distributed,
         distributions,
@@ -96,8 +92,6 @@ if TYPE_CHECKING:
         text,
         utils,
     )  # fmt: skip
-    from polyhal.amp.autocast import autocast
-    from polyhal.copying import unpickling_on
     from polyhal.default_device import get_default_device, set_default_device
     from polyhal.dtype_queries import (
         asarray,
@@ -134,6 +128,7 @@ if TYPE_CHECKING:
     from polyhal.interchange import is_same_size, to_dlpack
     from polyhal.linalg.low_rank import pca_lowrank, svd_lowrank
     from polyhal.memory_format import channels_last, channels_last_3d, contiguous_format, preserve_format
+    from polyhal.mixed_precision import autocast
     from polyhal.nn.functional import (
         adaptive_avg_pool1d,
         avg_pool1d,
@@ -195,6 +190,7 @@ if TYPE_CHECKING:
     from polyhal.steps.block import capture
     from polyhal.steps.fit import Fit, fit
     from polyhal.steps.jit import jit
+    from polyhal.tensor.copying import unpickling_on
 
 newaxis = None
 """Inserts an axis in an index, as `None` does."""
@@ -202,7 +198,7 @@ newaxis = None
 __version__ = "0.1.0"
 
 _PACKAGES = (
-    "amp", "data", "distributed", "distributions", "fft", "func", "linalg", "models", "nn",
+    "amp", "autograd", "data", "distributed", "distributions", "fft", "func", "linalg", "models", "nn",
     "ops", "optim", "parallel", "signal", "special", "text", "utils",
 )  # fmt: skip
 _DTYPES = {
@@ -233,7 +229,7 @@ __all__ = [
     "allclose", "alpha_dropout", "amax", "amin", "aminmax", "amp", "angle", "any", "arange", "arccos", "arccosh",
     "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "are_deterministic_algorithms_enabled", "argmax", "argmin",
     "argsort", "argwhere", "as_tensor", "asarray", "asin", "asinh", "atan", "atan2", "atanh", "atleast_1d",
-    "atleast_2d", "atleast_3d", "autocast", "avg_pool1d", "avg_pool2d", "baddbmm", "bartlett_window", "batch_norm",
+    "atleast_2d", "atleast_3d", "autocast", "autograd", "avg_pool1d", "avg_pool2d", "baddbmm", "bartlett_window", "batch_norm",
     "bernoulli", "bfloat16", "bilinear", "binary_cross_entropy_with_logits", "bincount", "binomial", "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     "blackman_window", "block_diag", "bmm", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_tensors",

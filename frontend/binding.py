@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.autograd.rebase import note_view
-from polyhal.autograd.tape import record
-from polyhal.complex_tensor import join
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.settings import env
+from polyhal.tape.rebase import note_view
+from polyhal.tape.tape import record
 from polyhal.tensor import Tensor, make_tensor, wrap
+from polyhal.tensor.complex_tensor import join
 
 
 def _convert(data: Any, device: Device) -> Tensor:

@@ -23,7 +23,7 @@ def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
     Raises BufferError for bfloat16 in host memory, which NumPy cannot export, and if the device has no such memory.
     """
     if device:
-        from polyhal.device_export import DeviceExport
+        from polyhal.tensor.device_export import DeviceExport
 
         return DeviceExport(tensor)
     return tensor.__dlpack__()

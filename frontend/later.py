@@ -8,7 +8,7 @@ LATER: dict[str, str] = {
     "adaptive_max_pool1d": "nn.functional.positional",
     "alpha_dropout": "nn.functional.positional",
     "asarray": "dtype_queries",
-    "autocast": "amp.autocast",
+    "autocast": "mixed_precision",
     "avg_pool1d": "nn.functional",
     "bartlett_window": "signal.windows",
     "batch_norm": "nn.functional.positional",
@@ -95,7 +95,7 @@ LATER: dict[str, str] = {
     "threshold_": "nn.functional",
     "to_dlpack": "interchange",
     "triplet_margin_loss": "nn.functional.positional",
-    "unpickling_on": "copying",
+    "unpickling_on": "tensor.copying",
     "vmap": "func",
     "watchdog": "hal.checks.watchdog",
 }

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from polyhal import functions as ops
-from polyhal.complex_tensor import join
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch.number_range import require_fit
@@ -28,6 +27,7 @@ from polyhal.hal.ops import OPS
 from polyhal.random_words import remainders
 from polyhal.shapes import Shape, lengths_of
 from polyhal.tensor import Tensor
+from polyhal.tensor.complex_tensor import join
 
 _WORDS = 4
 """32-bit words in a counter block."""

@@ -50,7 +50,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
     files = {
         "hal/ops/methods.pyi": methods_stub(),
         "frontend/functions.pyi": functions_stub(),
-        "frontend/inplace_ops.pyi": in_place_stub(),
+        "frontend/tensor/inplace_ops.pyi": in_place_stub(),
         "frontend/special/__init__.pyi": functions_stub(SPECIAL),
     }
     for generator in (_contract, _benchmarks, _reliability, _kernels_index, _quirks, _cards):

@@ -14,7 +14,7 @@ from polyhal.hal.ops.methods import COMPARISONS, OPERATORS, UNARY
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.results import NAMED
 from polyhal.hal.ops.returns import declared_returns
-from polyhal.inplace_ops import IN_PLACE
+from polyhal.tensor.inplace_ops import IN_PLACE
 
 _HEADER = '"""Generated from the op declarations by `make generate`; do not edit."""\n'
 _LINE_LENGTH = 120
@@ -48,7 +48,7 @@ def functions_stub(functions: Mapping[str, Callable[..., Any]] = PUBLIC) -> str:
 
 
 def in_place_stub() -> str:
-    """Return the text of frontend/inplace_ops.pyi."""
+    """Return the text of frontend/tensor/inplace_ops.pyi."""
     head = [
         _HEADER,
         "from collections.abc import Callable\nfrom typing import Any, Self\n",

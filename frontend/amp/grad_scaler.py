@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops import OPS
 from polyhal.nn.utils import chunks
 from polyhal.optim import Optimizer
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _FUSED = OPS["fused_elementwise"]

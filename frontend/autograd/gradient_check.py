@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.autograd.engine import differentiate
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.tape.engine import differentiate
 from polyhal.tensor import Tensor
 
 

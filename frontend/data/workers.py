@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.copying import unpickle_always_on
 from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.hal.errors import message
 from polyhal.hal.settings.processes import signal_text
+from polyhal.tensor.copying import unpickle_always_on
 
 _POLL = 0.2
 """Interval in seconds at which a waiting process checks whether it should end."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.autograd import no_grad
 from polyhal.distributed.half_sums import narrow, widened
 from polyhal.distributed.job import process_group
 from polyhal.hal import dtypes
@@ -15,6 +14,7 @@ from polyhal.hal.collectives.collective import divided
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import UnsupportedDTypeError, message
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.creation import zeros, zeros_like
 from polyhal.distributed.compression import rounded_with_feedback
 from polyhal.hal.collectives.collective import divided
@@ -25,6 +24,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.nn.utils import clip_grads_with_norm_, get_total_norm
 from polyhal.optim import Optimizer
 from polyhal.parallel.group import Group
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

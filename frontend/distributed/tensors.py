@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.autograd import no_grad
 from polyhal.distributed.job import process_group
 from polyhal.hal.collectives.collective import divided
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 CHUNK = 8 << 20

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.distributions.constraints import Constraint
 from polyhal.distributions.parameters import DerivedParameter, expanded
 from polyhal.hal import dispatch
 from polyhal.hal.errors import CaptureError, message
 from polyhal.random import Generator
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

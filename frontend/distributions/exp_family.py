@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from polyhal import functions as ops
-from polyhal.autograd import enable_grad, grad
 from polyhal.distributions.distribution import Distribution
+from polyhal.tape.engine import grad
+from polyhal.tape.modes import enable_grad
 from polyhal.tensor import Tensor
 
 

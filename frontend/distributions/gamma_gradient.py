@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from polyhal import functions as ops
-from polyhal.autograd.function import Context, Function
 from polyhal.distributions.gamma_sampling import log_gamma_sample
 from polyhal.functions import digamma
 from polyhal.random import Generator
+from polyhal.tape.function import Context, Function
 from polyhal.tensor import Tensor
 
 _PLACES = np.linspace(-3.0, 3.7, 48)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.distributions import constraints
 from polyhal.distributions.counting import poisson_sample
 from polyhal.distributions.gamma_sampling import gamma_sample
 from polyhal.distributions.trials import TrialDistribution
 from polyhal.functions import lgamma, logsigmoid
 from polyhal.random import Generator
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

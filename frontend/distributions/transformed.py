@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.distributions import constraints
 from polyhal.distributions.constraints import Constraint
 from polyhal.distributions.distribution import Distribution
@@ -19,6 +18,7 @@ from polyhal.distributions.transform import ComposeTransform, Transform
 from polyhal.distributions.transforms import ExpTransform
 from polyhal.hal.errors import message
 from polyhal.random import Generator
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

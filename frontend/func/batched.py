@@ -27,6 +27,7 @@ class BatchedTensor(Tensor):
 
     level: Level
     physical: Tensor
+    is_batched = True
 
     @property
     def ref(self) -> Ref:  # type: ignore[override]

@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
-from polyhal.autograd.engine import differentiate
-from polyhal.autograd.modes import enable_grad
-from polyhal.autograd.rules import zeros_like
-from polyhal.autograd.tape import GradNode
 from polyhal.func.batched import BatchedTensor, Level, active_levels, batched, levels
 from polyhal.func.batching import BatchingExecutor
 from polyhal.hal import dispatch
@@ -17,6 +13,10 @@ from polyhal.hal.dispatch import executing
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.steps.tree import map_tree
+from polyhal.tape.engine import differentiate
+from polyhal.tape.modes import enable_grad
+from polyhal.tape.rules import zeros_like
+from polyhal.tape.tape import GradNode
 from polyhal.tensor import Tensor
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from polyhal.autograd.rules import zeros_like
 from polyhal.func.batched import active_levels
 from polyhal.func.derivatives import jvp, tensors_of, vjp
 from polyhal.func.vectorize import vmap
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.steps.tree import map_tree
+from polyhal.tape.rules import zeros_like
 from polyhal.tensor import Tensor
 
 Argnums = int | tuple[int, ...]

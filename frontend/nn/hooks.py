@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from polyhal.autograd.function import Context, Function
 from polyhal.hal import dispatch
+from polyhal.tape.function import Context, Function
 from polyhal.tensor import Tensor
 
 _numbers = itertools.count()

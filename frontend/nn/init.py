@@ -9,10 +9,10 @@ import numpy as np
 
 from polyhal import functions as ops
 from polyhal import random
-from polyhal.autograd import no_grad
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.random import Generator
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 Fan = Literal["fan_in", "fan_out"]

@@ -7,9 +7,6 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
-from polyhal.autograd import no_grad
-from polyhal.complex_tensor import ComplexTensor
-from polyhal.copying import place_of
 from polyhal.creation import empty
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
@@ -17,7 +14,10 @@ from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, as_dtype, component
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.layout import Ref
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor, make_tensor
+from polyhal.tensor.complex_tensor import ComplexTensor
+from polyhal.tensor.copying import place_of
 
 
 class UninitializedError(PolyhalError, RuntimeError):

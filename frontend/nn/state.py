@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.nn.parameter import Parameter, is_uninitialized
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor, make_tensor
 
 if TYPE_CHECKING:

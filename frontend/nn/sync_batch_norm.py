@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.creation import tensor, zeros
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import accumulator
@@ -12,6 +11,7 @@ from polyhal.nn.batch_norm import BatchNorm
 from polyhal.nn.functional.norm import move_average, per_channel
 from polyhal.nn.module import Module
 from polyhal.nn.replica import Replica, current_replica
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

@@ -11,10 +11,10 @@ from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import message
-from polyhal.inplace import overwrite
 from polyhal.optim.optimizer import Group, Optimizer, Params, count_step, setting, state_dtype, zero_state
 from polyhal.optim.rule_optimizer import check_settings, gradient
 from polyhal.tensor import Tensor
+from polyhal.tensor.inplace import overwrite
 
 
 class _PerParameter(Optimizer):

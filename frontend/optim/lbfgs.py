@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 from polyhal import functions as ops
-from polyhal.autograd import enable_grad
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
-from polyhal.inplace import overwrite
 from polyhal.nn.state import adopt
 from polyhal.optim.line_search import Trial, strong_wolfe
 from polyhal.optim.optimizer import Optimizer, Params, state_dtype
 from polyhal.optim.rule_optimizer import check_settings
+from polyhal.tape.modes import enable_grad
 from polyhal.tensor import Tensor
+from polyhal.tensor.inplace import overwrite
 
 
 class LBFGS(Optimizer):

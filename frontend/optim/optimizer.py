@@ -8,8 +8,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
-from polyhal.autograd import enable_grad, no_grad
-from polyhal.complex_tensor import join, real_parts, real_parts_of
 from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
@@ -19,7 +17,9 @@ from polyhal.hal.ops import OPS
 from polyhal.nn.parameter import is_uninitialized
 from polyhal.nn.state import StateDictError, adopt, shape_of
 from polyhal.nn.utils import CHUNK
+from polyhal.tape.modes import enable_grad, no_grad
 from polyhal.tensor import Tensor
+from polyhal.tensor.complex_tensor import join, real_parts, real_parts_of
 
 _ADD = OPS["add"]
 _INTERRUPTED = (

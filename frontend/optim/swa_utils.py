@@ -8,15 +8,15 @@ from copy import deepcopy
 from typing import Any, Literal
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.inplace import overwrite
 from polyhal.nn.module import Module
 from polyhal.optim.cyclic_schedules import Rates
 from polyhal.optim.optimizer import Optimizer
 from polyhal.optim.schedule import Scheduler
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
+from polyhal.tensor.inplace import overwrite
 
 Average = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From an averaged parameter, the model's, and how many were averaged to the new average."""

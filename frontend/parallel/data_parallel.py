@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from polyhal.autograd import no_grad
 from polyhal.func.stateless import replaced
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
@@ -24,6 +23,7 @@ from polyhal.parallel.processes import start_alike, sum_of_parts
 from polyhal.parallel.replication import Replication
 from polyhal.parallel.shards import Sharding, Shards, divide
 from polyhal.steps.tree import map_tree
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

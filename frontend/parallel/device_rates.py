@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.creation import ones
 from polyhal.hal.device import Device
 from polyhal.hal.protocol import SupportsProfiling
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _LONG_ENOUGH = 1e-3

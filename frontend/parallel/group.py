@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal import functions as ops
-from polyhal.autograd.function import Rule, attach, opaque
-from polyhal.autograd.rules import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided, reduction_of
 from polyhal.hal.collectives.process_group import ProcessGroup
@@ -16,6 +14,8 @@ from polyhal.hal.communicators.open import open_communicator
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.hal.errors import AutogradError, DeviceMismatchError, ShapeError, UnsupportedDTypeError, message
+from polyhal.tape.function import Rule, attach, opaque
+from polyhal.tape.rules import zeros
 from polyhal.tensor import Tensor
 
 _ADJOINTS = {

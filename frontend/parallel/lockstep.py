@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from polyhal import functions as ops
-from polyhal.autograd import set_grad_enabled
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.nn.replica import running
 from polyhal.parallel.group import Group
 from polyhal.parallel.resumable import ResumableCall
+from polyhal.tape.modes import set_grad_enabled
 from polyhal.tensor import Tensor
 
 _NONE = -1

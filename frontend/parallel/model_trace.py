@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyhal import functions as ops
-from polyhal.autograd import enable_grad
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.layout import Spec
@@ -20,6 +19,7 @@ from polyhal.hal.ops.traits import Trait
 from polyhal.hal.recording import Recording
 from polyhal.nn.module import Module
 from polyhal.steps.tree import map_tree
+from polyhal.tape.modes import enable_grad
 from polyhal.tensor import Tensor
 
 

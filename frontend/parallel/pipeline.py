@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from polyhal import functions as ops
-from polyhal.amp.autocast import autocast, autocast_dtype
-from polyhal.autograd import enable_grad, no_grad
-from polyhal.autograd.engine import backward_to
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, message
+from polyhal.mixed_precision import autocast, autocast_dtype
 from polyhal.nn.container import Sequential
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter, relocate
@@ -22,6 +20,8 @@ from polyhal.parallel.resumable import ResumableCall
 from polyhal.parallel.schedule import PipelineTask, ScheduleName, stage_tasks, timeline
 from polyhal.parallel.sharded_module import ShardedModule
 from polyhal.parallel.stage_executor import SharedTensors, StageExecutor, StageLayout, layout_of
+from polyhal.tape.engine import backward_to
+from polyhal.tape.modes import enable_grad, no_grad
 from polyhal.tensor import Tensor
 
 LossFunction = Callable[[Any, Any], Tensor]

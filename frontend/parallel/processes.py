@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
-from polyhal.autograd.function import Rule, attach, opaque
-from polyhal.autograd.rules import zeros
 from polyhal.creation import empty
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.device import Device
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.parallel.group import Group
+from polyhal.tape.function import Rule, attach, opaque
+from polyhal.tape.modes import no_grad
+from polyhal.tape.rules import zeros
 from polyhal.tensor import Tensor
 
 

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from polyhal.autograd import no_grad
-from polyhal.autograd.function import attach, opaque
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.nn.parameter import Parameter, relocate
 from polyhal.parallel.group import Group
 from polyhal.parallel.processes import divided_like, joined, joined_gradients, new_copies, shared_copies, start_alike
+from polyhal.tape.function import attach, opaque
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _TEMPORARY_BYTES = 100 * 2**20

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.autograd.engine import backward_to
-from polyhal.autograd.tape import position
 from polyhal.hal import dispatch
 from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.parallel.crossing import Crossing
 from polyhal.steps.tree import map_tree
+from polyhal.tape.engine import backward_to
+from polyhal.tape.tape import position
 from polyhal.tensor import Tensor, wrap
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from polyhal.complex_tensor import join
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.tensor import Tensor
+from polyhal.tensor.complex_tensor import join
 
 _DEEPEST = 200
 """Maximum levels of nesting. Python's stack needs several frames per level."""

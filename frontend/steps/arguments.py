@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.rebase import TapePlace
-from polyhal.autograd.tape import position
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.recording import Recording
 from polyhal.steps.signature import CallArguments
+from polyhal.tape.function import attach, opaque
+from polyhal.tape.rebase import TapePlace
+from polyhal.tape.tape import position
 from polyhal.tensor import Tensor
 
 _ARGUMENT = opaque("argument", 1)

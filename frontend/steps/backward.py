@@ -13,10 +13,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyhal.autograd import no_grad
-from polyhal.autograd.engine import differentiate
-from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.absent_gradients import without_absent
 from polyhal.hal.capture.lru_cache import LRUCache
@@ -30,6 +26,10 @@ from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.outer_tape import OuterTape
+from polyhal.tape.engine import differentiate
+from polyhal.tape.function import attach, opaque
+from polyhal.tape.modes import no_grad
+from polyhal.tape.tape import GradNode, SavedInput
 from polyhal.tensor import Tensor
 
 

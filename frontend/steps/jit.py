@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
-from polyhal.amp.autocast import autocast_dtype
 from polyhal.hal import dispatch
 from polyhal.hal.capture.replay_cache import Pending
 from polyhal.hal.recording import Recording
@@ -17,6 +16,7 @@ from polyhal.hal.replayed_function import ReplayedFunction
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.report import MemoryReport, report
 from polyhal.hal.settings.state import settings
+from polyhal.mixed_precision import autocast_dtype
 from polyhal.steps.record import RecordedCall, record_call
 from polyhal.steps.signature import CallArguments
 from polyhal.steps.step import CapturedStep

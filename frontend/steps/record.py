@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from polyhal.amp.autocast import autocast, autocast_dtype
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.recording import Recording
+from polyhal.mixed_precision import autocast, autocast_dtype
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.given import GivenTensor
 from polyhal.steps.result_tape import ResultTape

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.rebase import TapePlace
-from polyhal.autograd.tape import GradNode
 from polyhal.hal.recording import Recording
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.backward import CapturedBackward
 from polyhal.steps.given import GivenTensor
 from polyhal.steps.outer_tape import OuterTape
 from polyhal.steps.written import WrittenMemory, written_by
+from polyhal.tape.function import attach, opaque
+from polyhal.tape.rebase import TapePlace
+from polyhal.tape.tape import GradNode
 from polyhal.tensor import Tensor
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.complex_tensor import ComplexTensor, paired
 from polyhal.hal.capture.tree import NodeKind, Tree
 from polyhal.tensor import Tensor
+from polyhal.tensor.complex_tensor import ComplexTensor, paired
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from polyhal.autograd.rebase import History, TapePlace, base_of, history_of, rebase
 from polyhal.hal.layout import Ref, Spec
+from polyhal.tape.rebase import History, TapePlace, base_of, history_of, rebase
 from polyhal.tensor import Tensor, wrap
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from polyhal.complex_tensor import ComplexTensor, paired
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
+from polyhal.tensor.complex_tensor import ComplexTensor, paired
 
 PARTS: dict[torch.dtype, DType] = {torch.complex64: dtypes.float32, torch.complex128: dtypes.float64}
 """Dtype of the real and imaginary parts."""

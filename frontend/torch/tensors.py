@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from polyhal.complex_tensor import ComplexTensor
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch.bounds import is_debug
@@ -25,6 +24,7 @@ from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_stri
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
+from polyhal.tensor.complex_tensor import ComplexTensor
 from polyhal.torch import complex_parts, private
 from polyhal.torch.device import NAME, current
 from polyhal.torch.storages import attach

@@ -1,5 +1,5 @@
 """PyTorch's place for gradient checkpointing: `polyhal.utils.checkpoint.checkpoint` is `polyhal.checkpoint`."""
 
-from polyhal.autograd.checkpoint import checkpoint
+from polyhal.tape.checkpoint import checkpoint
 
 __all__ = ["checkpoint"]

@@ -36,7 +36,7 @@ class Buffer:
     history: Any
     """History of writes in place for the tape; unset until the first write, because most buffers have none."""
     hold: int
-    """TAKEN or SHARED (see `frontend/autograd/ownership.py`); unset while a single op or edge of the tape owns it."""
+    """TAKEN or SHARED (see `frontend/tape/ownership.py`); unset while a single op or edge of the tape owns it."""
     reshapes: set[int]
     """Versions that only changed the shape of a tensor, not its elements; unset until there is one."""
     savers: tuple[Any, ...]

@@ -58,8 +58,21 @@ UPWARD = {
     ("polyhal.hal.device", "polyhal.hal.planning.planner"): (
         "`Device.opened` is part of the contract and returns a device that plans its ops: the planner is loaded with it"
     ),
+    ("polyhal.tensor.arrangement", "polyhal.creation"): (
+        "methods of tensors are functions of `creation`, which makes tensors; the class cannot wait for them"
+    ),
+    ("polyhal.tensor.random_methods", "polyhal.random"): "methods of tensors draw numbers that are tensors",
+    ("polyhal.tensor.random_methods", "polyhal.sampling"): "methods of tensors draw numbers that are tensors",
 }
-"""Imports inside of functions from a lower layer to a higher one, with the reason of each."""
+"""Imports inside of functions from a lower package to a higher one, with the reason of each."""
+
+OTHER_FOLDERS = ("hal", "backends", "shaders")
+"""Packages of `polyhal` that are not part of the frontend."""
+
+
+def clients(tree: Tree) -> set[str]:
+    """Return the packages of `polyhal` in the folder of applications, which use the library's public names only."""
+    return {p.name for p in (tree.root / "apps").iterdir() if p.is_dir()}
 
 
 def package_of(module: str, parent: str) -> str:
@@ -112,8 +125,8 @@ def _closure(edges: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
 def main(arguments: list[str]) -> None:
     """Print the graph of a package."""
     parent = arguments[0] if arguments else "polyhal.hal"
-    leave_out = () if parent != "polyhal" else ("hal", "backends", "shaders")
-    found = arrows(this_tree(), parent, leave_out=leave_out)
+    tree = this_tree()
+    found = arrows(tree, parent, leave_out=(*OTHER_FOLDERS, *clients(tree)) if parent == "polyhal" else ())
     layers = HAL if parent == "polyhal.hal" else (Layer("", "", tuple(sorted({a for a, _ in found}))),)
     for layer in layers:
         print(f"{layer.name}: {layer.contents}" if layer.name else parent)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal import Device, Tensor
-from polyhal.autograd import sinks
 from polyhal.hal.errors import AutogradError
+from polyhal.tape import sinks
 
 Term = Callable[[Any, Any, Any], Any]
 """Takes a library and the leaves `x` of shape (3, 4) and `w` of shape (4, 4); returns a tensor of shape (3, 4)."""
@@ -275,7 +275,7 @@ def test_a_gradient_that_is_written_while_a_step_is_recorded_is_found(monkeypatc
     from polyhal.hal.checks import gradients
 
     check = gradients.GradientCheck()
-    monkeypatch.setattr("polyhal.autograd.engine.watched_gradients", check.watch)
+    monkeypatch.setattr("polyhal.tape.engine.watched_gradients", check.watch)
     monkeypatch.setattr(sinks, "is_exclusive", lambda total: True)
     monkeypatch.setattr(sinks, "take", lambda g: True)
     x = ph.ones((3,), device="numpy", requires_grad=True)

@@ -11,7 +11,6 @@ import pytest
 
 from polyhal import Device, Tensor
 from polyhal.autograd import backward
-from polyhal.autograd.tape import SavedInput, SavedOutput
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import float64
 from polyhal.hal.errors import LinAlgError
@@ -19,6 +18,7 @@ from polyhal.hal.ops import OPS
 from polyhal.hal.reference.op_calls import OpCall
 from polyhal.hal.testing.kit.gradients import differentiable_calls, is_differentiable
 from polyhal.hal.testing.kit.scope import Scope
+from polyhal.tape.tape import SavedInput, SavedOutput
 
 DEVICE = Device("numpy")
 DIFFERENTIABLE = [op.name for op in OPS if is_differentiable(DEVICE, op, Scope(small=True))]

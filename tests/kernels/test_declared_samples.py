@@ -16,9 +16,9 @@ from native_ops import lower, upload
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import Declined
+from polyhal.hal.reference.tolerances import check_close
 from polyhal.hal.testing.kit.op_calls import OpCall, expected_results, sample_calls
 from polyhal.hal.testing.kit.scope import primary
-from polyhal.hal.testing.kit.tolerances import check_close
 
 NAMES = sorted({name for native in (*opencl_devices(), *wgpu_devices()) for name in native.ops or ()} & set(OPS.names()))
 CALLS = {

@@ -44,7 +44,7 @@ def _module(name: str) -> Any:
 
 
 def _first_gradient_kept(stack: contextlib.ExitStack) -> None:
-    sinks = _module("autograd.sinks")
+    sinks = _module("tape.sinks")
     _replace(stack, sinks, "take", lambda g: True)
     _replace(stack, sinks, "is_exclusive", lambda total: True)
 
@@ -72,11 +72,11 @@ def _write_before_copy(stack: contextlib.ExitStack) -> None:
 
 
 def _no_version_check(stack: contextlib.ExitStack) -> None:
-    _replace(stack, _module("autograd.tape").GradNode, "_check", lambda self, buffer, version, name: None)
+    _replace(stack, _module("tape.tape").GradNode, "_check", lambda self, buffer, version, name: None)
 
 
 def _wrong_sum_over_broadcast(stack: contextlib.ExitStack) -> None:
-    rules = _module("autograd.rules")
+    rules = _module("tape.rules")
     original = rules._sum_to
 
     def sum_to(g: Any, shape: Any) -> Any:
@@ -118,7 +118,7 @@ def _nothing_before_replays(stack: contextlib.ExitStack) -> None:
 
 
 def _hook_twice(stack: contextlib.ExitStack) -> None:
-    engine = [m for m in (_module("autograd.sinks"), _module("autograd.engine")) if hasattr(m, "run_hooks")]
+    engine = [m for m in (_module("tape.sinks"), _module("tape.engine")) if hasattr(m, "run_hooks")]
     for module in engine:
         original = module.run_hooks
         _replace(stack, module, "run_hooks", lambda hooks, g, run=original: run(hooks, run(hooks, g)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from polyhal import functions as ops
-from polyhal.amp.autocast import is_autocast_enabled
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.mixed_precision import is_autocast_enabled
 from polyhal.nn.functional.activation import log_softmax
 from polyhal.nn.functional.linear import linear
 from polyhal.nn.functional.reduction import Reduction, chosen_reduction, reduce_loss, same_shape

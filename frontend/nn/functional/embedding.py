@@ -6,12 +6,12 @@ import math
 from typing import Any, Literal
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
-from polyhal.autograd.function import Context, Function
 from polyhal.creation import ones
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.tape.function import Context, Function
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _scatter_rows, _sum_bags = FUNCTIONS["scatter_rows"], FUNCTIONS["sum_bags"]

@@ -6,10 +6,10 @@ gradient may need. The form `F.relu(x, inplace=True)` returns a new tensor inste
 
 from __future__ import annotations
 
-from polyhal.inplace import overwrite
 from polyhal.nn.functional import activation, smooth_activation
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
+from polyhal.tensor.inplace import overwrite
 
 
 def _overwritten(x: Tensor, value: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _layer_norm, _rms_norm, _batch_norm = FUNCTIONS["layer_norm"], FUNCTIONS["rms_norm"], FUNCTIONS["batch_norm"]

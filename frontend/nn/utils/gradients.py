@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
-from polyhal.complex_tensor import real_parts_of
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.communicators.open import shared_communicator
 from polyhal.hal.device import Device
 from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
+from polyhal.tensor.complex_tensor import real_parts_of
 
 _sum_of_squares = FUNCTIONS["sum_of_squares"]
 

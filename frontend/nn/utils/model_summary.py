@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.autograd import no_grad
 from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.diagnostics.profiler import flops_of
 from polyhal.hal.execution.forwarding import ForwardingExecutor
 from polyhal.nn.module import Module
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

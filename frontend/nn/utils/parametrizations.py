@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from polyhal import functions as ops
 from polyhal import random
-from polyhal.autograd import no_grad
 from polyhal.nn.functional import normalize
 from polyhal.nn.module import Module
 from polyhal.nn.utils.orthogonal import Orthogonal, orthogonal
 from polyhal.nn.utils.parametrize import register_parametrization
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 __all__ = ["Orthogonal", "SpectralNorm", "WeightNorm", "orthogonal", "spectral_norm", "weight_norm"]

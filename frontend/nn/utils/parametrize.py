@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from polyhal.autograd import no_grad
 from polyhal.nn.container import ModuleDict, ModuleList
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _CACHE: ContextVar[dict[tuple[int, str], Any] | None] = ContextVar("parametrized values", default=None)

@@ -10,12 +10,12 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal import random
-from polyhal.autograd import no_grad
 from polyhal.nn.functional import normalize
 from polyhal.nn.hooks import HookHandle
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
 from polyhal.nn.utils.parametrizations import length
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.recording import Recording
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors

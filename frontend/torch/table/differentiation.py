@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from polyhal.autograd import enable_grad, grad
+from polyhal.tape.engine import grad
+from polyhal.tape.modes import enable_grad
 
 
 def gradients_of(

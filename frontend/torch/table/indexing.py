@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.inplace_ops import IN_PLACE
+from polyhal.tensor.inplace_ops import IN_PLACE
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, arange, cast, pulled_back
 from polyhal.torch.table.pointwise import masked_fill

@@ -9,7 +9,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.inplace import overwrite
+from polyhal.tensor.inplace import overwrite
 
 if TYPE_CHECKING:
     from polyhal.random import Generator

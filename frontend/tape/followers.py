@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.function import attach, opaque
+from polyhal.tape.function import attach, opaque
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import Edge, GradNode
     from polyhal.hal.layout import Spec
+    from polyhal.tape.tape import Edge, GradNode
     from polyhal.tensor import Tensor
 
 _FOLLOW = opaque("follow", 1)
@@ -20,7 +20,7 @@ _FOLLOW = opaque("follow", 1)
 
 def following(g: Tensor, edge: Edge, spec: Spec, *, zeros: bool) -> Tensor:
     """Return `g` with an edge to the input, whose gradient is zeros, or None without `zeros`."""
-    from polyhal.autograd.rules import zeros as zeros_of
+    from polyhal.tape.rules import zeros as zeros_of
 
     def rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Any, ...]:
         return grads[0], zeros_of(spec, node.device) if zeros and needs[1] else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.modes import no_grad
-from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.schema import Schema
+from polyhal.tape.modes import no_grad
+from polyhal.tape.tape import GradNode, SavedInput
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -78,7 +78,7 @@ class Function:
         """Return the gradient rule of one call."""
 
         def rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
-            from polyhal.autograd.rules import zeros
+            from polyhal.tape.rules import zeros
 
             filled = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
             result = cls.backward(context, *filled)

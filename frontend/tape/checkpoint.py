@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from polyhal.autograd.modes import enable_grad
-from polyhal.autograd.tape import GradNode, holds_memory
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
+from polyhal.mixed_precision import autocast, autocast_dtype
+from polyhal.tape.modes import enable_grad
+from polyhal.tape.tape import GradNode, holds_memory
 
 if TYPE_CHECKING:
-    from polyhal.amp.autocast import autocast
     from polyhal.hal.ops.opdef import OpDef
 
 P = ParamSpec("P")
@@ -55,8 +55,6 @@ class Region(Generic[R]):
     """One checkpointed call: the function to run again, and the saved values of its nodes in the last run."""
 
     def __init__(self, call: Callable[[], R]) -> None:
-        from polyhal.amp.autocast import autocast_dtype
-
         self._call = call
         self._parent: dispatch.CheckpointRegion | None = None
         self._autocast_dtype = autocast_dtype()
@@ -140,8 +138,6 @@ class Region(Generic[R]):
 
     def _autocast(self) -> autocast:
         """Return the autocast mode of the first run."""
-        from polyhal.amp.autocast import autocast
-
         return autocast(enabled=False) if self._autocast_dtype is None else autocast(self._autocast_dtype)
 
     def _name(self, position: int) -> str:

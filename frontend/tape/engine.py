@@ -6,23 +6,23 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.amp.autocast import autocast
-from polyhal.autograd.complex_parts import joined_gradients, parts_of, seeded_parts
-from polyhal.autograd.hooks import run_hooks
-from polyhal.autograd.modes import GradMode
-from polyhal.autograd.ownership import share
-from polyhal.autograd.paths import Paths
-from polyhal.autograd.rules import input_gradients
-from polyhal.autograd.sinks import GradientCollector, LeafAccumulator, PartialCollector
-from polyhal.autograd.slices import Gradient, SliceSum, add_gradients
-from polyhal.autograd.tape import Edge, GradNode, edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.checks.gradients import watched_gradients
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.mixed_precision import autocast
+from polyhal.tape.complex_parts import joined_gradients, parts_of, seeded_parts
+from polyhal.tape.hooks import run_hooks
+from polyhal.tape.modes import GradMode
+from polyhal.tape.ownership import share
+from polyhal.tape.paths import Paths
+from polyhal.tape.rules import input_gradients
+from polyhal.tape.sinks import GradientCollector, LeafAccumulator, PartialCollector
+from polyhal.tape.slices import Gradient, SliceSum, add_gradients
+from polyhal.tape.tape import Edge, GradNode, edge_of
 
 if TYPE_CHECKING:
-    from polyhal.autograd.checkpoint import Region
+    from polyhal.tape.checkpoint import Region
     from polyhal.tensor import Tensor
 
 _full, _copy = FUNCTIONS["full"], FUNCTIONS["copy"]

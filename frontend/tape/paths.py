@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from polyhal.autograd.tape import Edge, GradNode
+from polyhal.tape.tape import Edge, GradNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection

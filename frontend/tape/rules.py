@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.ownership import share, share_repeated
-from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.gradient_rule import GradientRule, RuleArgument, RuleArgumentKind, RulePart
+from polyhal.tape.ownership import share, share_repeated
+from polyhal.tape.slices import Gradient, SliceSum
 
 if TYPE_CHECKING:
-    from polyhal.autograd.paths import Paths
-    from polyhal.autograd.tape import Edge, GradNode
     from polyhal.hal.device import Device
+    from polyhal.tape.paths import Paths
+    from polyhal.tape.tape import Edge, GradNode
     from polyhal.tensor import Tensor
 
 _cast, _full, _sum_to = (FUNCTIONS[n] for n in ("cast", "full", "sum_to"))
@@ -67,7 +67,7 @@ def input_gradients(
 
 
 def _following(gradients: Gradients, node: GradNode, rule: GradientRule, parents: Parents) -> Gradients:
-    from polyhal.autograd.followers import following  # most programs differentiate once
+    from polyhal.tape.followers import following  # most programs differentiate once
 
     made = list(gradients)
     joint = next((i for i in rule.linear if node.parents[i] is not None), None)
@@ -101,7 +101,7 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None], parents: Parents) ->
     if rule is None or (
         rule.unnamed_outputs and op.decompose is not None and any(grads[i] is not None for i in rule.unnamed_outputs)
     ):
-        from polyhal.autograd.derived import derived_gradients  # most programs need none
+        from polyhal.tape.derived import derived_gradients  # most programs need none
 
         return derived_gradients(node, grads, _needs(parents))
     if node.freed:

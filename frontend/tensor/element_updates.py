@@ -17,7 +17,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate
 from polyhal.index_items import check_numbers, indexed_axes, is_basic, is_mask
-from polyhal.indexing import cast_to
+from polyhal.tensor.indexing import cast_to
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor

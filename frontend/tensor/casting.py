@@ -166,7 +166,7 @@ def _converted(x: Any, target: Any, non_blocking: bool) -> Any:
         device = Device(target)
         if device is x.device:
             return x
-        from polyhal.autograd.function import transfer
+        from polyhal.tape.function import transfer
 
         return transfer(x, device, non_blocking)
     kind: DType = as_dtype(target)

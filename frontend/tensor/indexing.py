@@ -17,7 +17,7 @@ from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.returns import own
 from polyhal.index_items import axes_of, check_numbers, indexed_axes, is_basic, is_mask, truths_as_masks
-from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
+from polyhal.tensor.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -65,7 +65,7 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
 
 def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
     """Assign to the elements that index tensors and masks name, in the memory of `x` where it is dense."""
-    from polyhal.element_updates import element_update
+    from polyhal.tensor.element_updates import element_update
 
     mask = _mask_of_rows(x, items, value)
     if mask is not None and not x.dtype.is_complex:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from polyhal.element_updates import element_update
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import is_dense
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.hits import values_by_rank
 from polyhal.hal.ops.indexing.row_masks import mask_of_rows
-from polyhal.indexing import cast_to
-from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
-from polyhal.inplace_ops import InPlaceOps
+from polyhal.tensor.element_updates import element_update
+from polyhal.tensor.indexing import cast_to
+from polyhal.tensor.inplace import apply_in_place, function_in_place, overwrite, update_in_place
+from polyhal.tensor.inplace_ops import InPlaceOps
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -92,7 +92,7 @@ class InPlaceMethods(InPlaceOps):
 
     def detach_(self: Any) -> Any:
         """Take the tensor itself off the tape. Raises AutogradError for views."""
-        from polyhal.autograd.reshape import detach_in_place
+        from polyhal.tape.reshape import detach_in_place
 
         return detach_in_place(self)
 

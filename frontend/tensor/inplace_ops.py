@@ -16,7 +16,7 @@ from polyhal.hal.ops.methods import OPERATORS
 from polyhal.hal.ops.names import Names
 from polyhal.hal.ops.opdef import OpDef, compile_function
 from polyhal.hal.ops.returns import Returns, declared_returns
-from polyhal.inplace import apply_in_place, function_in_place, update_in_place
+from polyhal.tensor.inplace import apply_in_place, function_in_place, update_in_place
 
 
 class InPlaceOps:
@@ -71,7 +71,7 @@ def _general_method(name: str, function: Callable[..., Any]) -> Callable[..., An
 
 def _reshaping_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
-        from polyhal.autograd.reshape import reshape_in_place
+        from polyhal.tape.reshape import reshape_in_place
 
         return reshape_in_place(name, self, lambda x: function(x, *args, **keywords))
 

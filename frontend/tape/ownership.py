@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.autograd.slices import SliceSum
 from polyhal.hal.layout import extent
 from polyhal.hal.memory.buffer import SHARED, TAKEN
+from polyhal.tape.slices import SliceSum
 
 if TYPE_CHECKING:
-    from polyhal.autograd.slices import Gradient
-    from polyhal.autograd.tape import Edge
     from polyhal.hal.layout import Ref
+    from polyhal.tape.slices import Gradient
+    from polyhal.tape.tape import Edge
     from polyhal.tensor import Tensor
 
 

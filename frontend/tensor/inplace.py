@@ -2,7 +2,7 @@
 
 There is one mechanism. Off the tape, an op writes its result over its operand (`dispatch.apply_into`). On the tape it does so
 if its gradient needs nothing that the write destroys, and makes its result elsewhere otherwise; then the memory is overwritten.
-In both cases the tensor is rebound to the result (frontend/autograd/rebase.py).
+In both cases the tensor is rebound to the result (frontend/tape/rebase.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.rebase import History, base_of, rebase
-from polyhal.autograd.saved_copies import copy_saved
-from polyhal.autograd.tape import keeps_memory, position, record
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dispatch.operands import NUMBERS
@@ -22,6 +19,9 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.complex_numbers.rules import real
 from polyhal.hal.ops.layout.window import overlaps
+from polyhal.tape.rebase import History, base_of, rebase
+from polyhal.tape.saved_copies import copy_saved
+from polyhal.tape.tape import keeps_memory, position, record
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from polyhal.arrangement import Rearrangements
-from polyhal.autograd.rebase import detached_index
-from polyhal.casting import Conversions
 from polyhal.conversion import to_numpy
-from polyhal.copying import Copies
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import Array
@@ -22,13 +18,17 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.returns import Returns, returns
-from polyhal.inplace_methods import InPlaceMethods
 from polyhal.numpy_protocols import NumPyProtocols
-from polyhal.random_methods import RandomMethods
 from polyhal.shapes import ElementCount, element_count
+from polyhal.tape.rebase import detached_index
+from polyhal.tensor.arrangement import Rearrangements
+from polyhal.tensor.casting import Conversions
+from polyhal.tensor.copying import Copies
+from polyhal.tensor.inplace_methods import InPlaceMethods
+from polyhal.tensor.random_methods import RandomMethods
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import GradNode
+    from polyhal.tape.tape import GradNode
 
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
@@ -54,6 +54,8 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
     index: int
     """Which output of `node` the tensor is."""
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None
+    is_batched: ClassVar[bool] = False
+    """True if the tensor stands for a batch inside `vmap`."""
 
     def __init__(
         self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
@@ -195,7 +197,7 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
 
     def __dlpack__(self, **options: Any) -> Any:
         """Return the elements in host memory as a capsule: the device's own memory if that is the host's, else a copy."""
-        from polyhal.device_export import host_capsule
+        from polyhal.tensor.device_export import host_capsule
 
         return host_capsule(self, options)
 
@@ -301,7 +303,7 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
         `gradient` has this tensor's shape; a tensor of one element needs none. The tape is freed unless `retain_graph`; with
         `create_graph` the gradients can be differentiated again. Raises AutogradError.
         """
-        from polyhal.autograd.engine import backward
+        from polyhal.tape.engine import backward
 
         backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
 
@@ -311,38 +313,38 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
         """Call `hook` with the gradient of this tensor, once per pass; a tensor it returns replaces it. Returns the remover."""
-        from polyhal.autograd.hooks import add_hook
+        from polyhal.tape.hooks import add_hook
 
         return add_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Callable[[], None]:
         """Call `hook(tensor)` at the end of each backward pass that added to the gradient of this leaf. Returns the remover."""
-        from polyhal.autograd.hooks import add_accumulation_hook
+        from polyhal.tape.hooks import add_accumulation_hook
 
         return add_accumulation_hook(self, hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this result of an op in `grad` as well; leaves keep theirs anyway."""
-        from polyhal.autograd.hooks import retain_gradient
+        from polyhal.tape.hooks import retain_gradient
 
         retain_gradient(self)
 
     @property
     def retains_grad(self) -> bool:
         """True if `retain_grad` was called for this result of an op."""
-        from polyhal.autograd.hooks import retains_gradient
+        from polyhal.tape.hooks import retains_gradient
 
         return retains_gradient(self)
 
     # --- indexing ---------------------------------------------------------------------------------------------------
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        from polyhal.indexing import assign
+        from polyhal.tensor.indexing import assign
 
         assign(self, index, value)
 
     def __getitem__(self, index: Any) -> Tensor:
-        from polyhal.indexing import select
+        from polyhal.tensor.indexing import select
 
         return select(self, index)
 
@@ -384,7 +386,7 @@ def make_tensor(data: Any, dtype: object = None, device: Device | str | None = N
         return copied if kind is None else copied.to(kind)
     array, kind = to_numpy(data, kind)
     if kind.kind == "complex":
-        from polyhal.complex_tensor import uploaded
+        from polyhal.tensor.complex_tensor import uploaded
 
         return uploaded(array, kind, dispatch.target_device(device))
     return Tensor(array, dtype=kind, device=device)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.rebase import detached_index
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, ShapeError, message
+from polyhal.tape.rebase import detached_index
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -57,9 +57,7 @@ def detach_in_place(x: Tensor) -> Tensor:
 
 
 def _check(method: str, x: Any) -> None:
-    from polyhal.func.batched import BatchedTensor
-
-    if isinstance(x, BatchedTensor):
+    if x.is_batched:
         problem = "the shape of a tensor inside vmap cannot be changed in place"
         raise AutogradError(message(method, problem, fix="use the function without the underscore"))
     dispatch.thread.executor.require_execution(method, _NO_RECORD, fix="use the function without the underscore")

@@ -18,12 +18,12 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.autograd.hooks import retain_gradient, retaining, stop_retaining
-from polyhal.autograd.tape import GradNode, record
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec, contiguous, extent
 from polyhal.hal.ops import OPS
+from polyhal.tape.hooks import retain_gradient, retaining, stop_retaining
+from polyhal.tape.tape import GradNode, record
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor

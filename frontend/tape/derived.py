@@ -10,20 +10,20 @@ from functools import lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.tape import may_use_decomposition
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ir.graph import Value
 from polyhal.hal.ir.trace import trace
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.planning.decompose import decomposition
+from polyhal.tape.tape import may_use_decomposition
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import GradNode
     from polyhal.hal.device import Device
     from polyhal.hal.ir.graph import Graph, Node
     from polyhal.hal.layout import Spec
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.tape.tape import GradNode
     from polyhal.tensor import Tensor
 
 _broadcast_to, _full, _reshape = (FUNCTIONS[n] for n in ("broadcast_to", "full", "reshape"))
@@ -77,7 +77,7 @@ def _saved_values(graph: Graph, node: Node, mask: int) -> list[int]:
 
 def derived_gradients(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Any, ...]:
     """Run the decomposition again on the saved inputs, with a tape, and differentiate that."""
-    from polyhal.autograd.engine import differentiate
+    from polyhal.tape.engine import differentiate
 
     if node.op.decompose is None:
         problem = "has neither a gradient rule nor a decomposition to derive one from"

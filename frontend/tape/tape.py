@@ -6,20 +6,20 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from polyhal.autograd.hooks import Hook
-from polyhal.autograd.ownership import share
-from polyhal.autograd.saved_copies import copy_before_write
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.execution.location import UNKNOWN, SourceLocation
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.gradient_rule import DECOMPOSED, NOTHING
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.tape.hooks import Hook
+from polyhal.tape.ownership import share
+from polyhal.tape.saved_copies import copy_before_write
 
 if TYPE_CHECKING:
-    from polyhal.autograd.checkpoint import Region
     from polyhal.hal.device import Device
     from polyhal.hal.memory.buffer import Buffer
+    from polyhal.tape.checkpoint import Region
     from polyhal.tensor import Tensor
 
 Edge: TypeAlias = "tuple[GradNode, int] | Tensor"
@@ -267,7 +267,7 @@ def edge_of(x: Any) -> Edge:
         return leaf
     if x.buffer.version:
         # Rare, except for parameters, which are leaves.
-        from polyhal.autograd.rebase import refreshed
+        from polyhal.tape.rebase import refreshed
 
         x = refreshed(x)
     return (x.node, x.index)
@@ -277,7 +277,7 @@ def _saved_for_decomposition(
     op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: Sequence[Spec], mask: int
 ) -> tuple[Any, ...]:
     """Return the inputs that the gradients of the op's decomposition read; `UNSAVED` in place of the others."""
-    from polyhal.autograd.derived import UNSAVED, inputs_read
+    from polyhal.tape.derived import UNSAVED, inputs_read
 
     specs = tuple(dispatch.inference_spec(x) for x in inputs)
     read = inputs_read(op, specs, dispatch.freeze(params), tuple(outs), mask)

@@ -12,8 +12,8 @@ from polyhal.hal import dispatch
 from polyhal.hal.ops import FUNCTIONS
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import GradNode
     from polyhal.hal.memory.buffer import Buffer
+    from polyhal.tape.tape import GradNode
 
 _copy = FUNCTIONS["copy"]
 

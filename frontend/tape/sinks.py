@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.autograd.hooks import after_accumulation, has_gradient_hooks, run_hooks
-from polyhal.autograd.ownership import is_exclusive, share, take
-from polyhal.autograd.paths import edge_key
-from polyhal.autograd.tape import edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.layout import extent
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.tape.hooks import after_accumulation, has_gradient_hooks, run_hooks
+from polyhal.tape.ownership import is_exclusive, share, take
+from polyhal.tape.paths import edge_key
+from polyhal.tape.tape import edge_of
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import GradNode
+    from polyhal.tape.tape import GradNode
     from polyhal.tensor import Tensor
 
 _add, _copy = FUNCTIONS["add"], FUNCTIONS["copy"]

@@ -7,11 +7,11 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.autograd.ownership import share
 from polyhal.hal.errors import AutogradError, message
+from polyhal.tape.ownership import share
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import GradNode
+    from polyhal.tape.tape import GradNode
     from polyhal.tensor import Tensor
 
 Hook = Callable[["Tensor"], "Tensor | None"]
@@ -48,7 +48,7 @@ def add_hook(tensor: Tensor, hook: Hook) -> Callable[[], None]:
         tensor.hooks = tensor.hooks or {}
         hooks = tensor.hooks
     else:
-        from polyhal.autograd.rebase import refreshed
+        from polyhal.tape.rebase import refreshed
 
         refreshed(tensor)
         tensor.node.hooks = tensor.node.hooks or {}

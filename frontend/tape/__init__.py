@@ -1,0 +1,1 @@
+"""The tape of reverse-mode differentiation: nodes, gradient rules, the backward pass, and modes."""
