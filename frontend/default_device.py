@@ -5,13 +5,16 @@ from __future__ import annotations
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
+from polyhal.hal.ops.top_level import top_level
 
 
+@top_level
 def get_default_device() -> Device:
     """Return the device of tensors that name none: the device of the thread's `with` block, else `Device.default()`."""
     return dispatch.target_device(None)
 
 
+@top_level
 def set_default_device(device: Device | str | None) -> None:
     """Set the device of new tensors without an explicit device, for the whole process.
 

@@ -12,6 +12,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.ops.returns import Returns, returns
+from polyhal.hal.ops.top_level import top_level
 from polyhal.tensor import Tensor, as_tensor, make_tensor
 
 NUMBERS = (builtins.bool, builtins.int, builtins.float, builtins.complex)
@@ -21,11 +22,13 @@ def _dtype_of(value: Any) -> DType:
     return value.dtype if isinstance(value, Tensor) else as_dtype(value)
 
 
+@top_level
 def promote_types(type1: Any, type2: Any) -> DType:
     """Return the dtype of results of an operation on two dtypes."""
     return dtypes.promote(as_dtype(type1), as_dtype(type2))
 
 
+@top_level
 def result_type(*values: Any) -> DType:
     """Return the dtype of results of an operation on tensors, dtypes and Python numbers; numbers only raise the kind.
 
@@ -43,42 +46,50 @@ def result_type(*values: Any) -> DType:
     return result
 
 
+@top_level
 def can_cast(from_: Any, to: Any) -> builtins.bool:
     """Return whether promotion converts a dtype, or the dtype of a tensor, to another without loss, as in the Array API."""
     target = as_dtype(to)
     return dtypes.promote(_dtype_of(from_), target) is target
 
 
+@top_level
 def is_floating_point(x: Tensor) -> builtins.bool:
     """Return whether the elements are floating point."""
     return x.dtype.is_floating_point
 
 
+@top_level
 def is_complex(x: Tensor) -> builtins.bool:
     """Return whether the elements are complex."""
     return x.dtype.is_complex
 
 
+@top_level
 def is_signed(x: Tensor) -> builtins.bool:
     """Return whether the elements can be negative."""
     return x.dtype.is_signed
 
 
+@top_level
 def is_nonzero(x: Tensor) -> builtins.bool:
     """Return whether the only element is not 0. Raises ValueError for other sizes."""
     return builtins.bool(x)
 
 
+@top_level
 def numel(x: Tensor) -> builtins.int:
     """Return the number of elements."""
     return x.size
 
 
+@top_level
 def get_default_dtype() -> DType:
     """Return the dtype of tensors made of Python's floats: float32."""
     return dtypes.DEFAULT_FLOAT
 
 
+@top_level
 def set_default_dtype(dtype: Any) -> None:
     """Accept float32, the one default. Raises ValueError for others: write `dtype=` where tensors are made."""
     if as_dtype(dtype) is not dtypes.DEFAULT_FLOAT:
@@ -86,11 +97,13 @@ def set_default_dtype(dtype: Any) -> None:
         raise ValueError(message("set_default_dtype", problem, fix="give dtype=... where tensors are made"))
 
 
+@top_level
 def broadcast_shapes(*shapes: builtins.int | tuple[builtins.int, ...] | list[builtins.int]) -> tuple[builtins.int, ...]:
     """Return the common shape under NumPy's broadcasting rules; a number is a shape of one axis. Raises ValueError."""
     return layout.broadcast_shapes(*((s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes))
 
 
+@top_level
 @returns(Returns.EITHER)
 def asarray(
     obj: Any,
@@ -115,6 +128,7 @@ def asarray(
     return out.requires_grad_() if requires_grad else out
 
 
+@top_level
 def frombuffer(
     buffer: Any,
     *,
@@ -133,6 +147,7 @@ def frombuffer(
     return out.requires_grad_() if requires_grad else out
 
 
+@top_level
 def from_numpy(array: np.ndarray) -> Tensor:
     """Make a tensor of a copy of a NumPy array, on the default device. Raises TypeError for anything else.
 
@@ -143,6 +158,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return make_tensor(array)
 
 
+@top_level
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
     """Make a tensor of an array in host memory of another library, in its memory if the device works there, unless `copy`.
 

@@ -10,9 +10,11 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
 from polyhal.hal.memory.imports import import_memory
+from polyhal.hal.ops.top_level import top_level
 from polyhal.tensor import Tensor, wrap
 
 
+@top_level
 def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
     """Return a capsule with a copy of the elements in host memory, which one library can take over.
 
@@ -29,6 +31,7 @@ def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
     return tensor.__dlpack__()
 
 
+@top_level
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Return whether two tensors have the same shape."""
     return input.shape == other.shape

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from polyhal.hal.ops.top_level import top_level
+
 
 class MemoryFormat(enum.Enum):
     """Name of a memory format. Arguments called `memory_format` are no-ops, because the device chooses strides."""
@@ -17,7 +19,7 @@ class MemoryFormat(enum.Enum):
         return f"polyhal.{self.value}"
 
 
-contiguous_format = MemoryFormat.CONTIGUOUS
-preserve_format = MemoryFormat.PRESERVE
-channels_last = MemoryFormat.CHANNELS_LAST
-channels_last_3d = MemoryFormat.CHANNELS_LAST_3D
+contiguous_format = top_level(MemoryFormat.CONTIGUOUS)
+preserve_format = top_level(MemoryFormat.PRESERVE)
+channels_last = top_level(MemoryFormat.CHANNELS_LAST)
+channels_last_3d = top_level(MemoryFormat.CHANNELS_LAST_3D)

@@ -15,6 +15,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, bfloat16, float16, float32
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.ops.traits import Autocast
 
 _CASTABLE = frozenset({float16, bfloat16, float32})
@@ -44,6 +45,7 @@ class _AutocastExecutor(dispatch.ForwardingExecutor):
         return self.base.apply(_CAST, (x,), (target,))
 
 
+@top_level
 class autocast(contextlib.ContextDecorator):  # noqa: N801 - as PyTorch spells it
     """Run products in `dtype` inside the block: matmul, linear, convolution and attention, whose sums stay float32.
 

@@ -11,6 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level
 from polyhal.memory_format import MemoryFormat
 from polyhal.random import Generator, default_generator, rand, randint, randn, unsigned_words
 from polyhal.random_words import as_float32
@@ -20,6 +21,7 @@ _arange = FUNCTIONS["arange"]
 Target = Device | str | None
 
 
+@top_level
 def rand_like(
     x: Tensor,
     *,
@@ -34,6 +36,7 @@ def rand_like(
     return rand(x.shape, dtype=kind, device=target, requires_grad=requires_grad, generator=generator)
 
 
+@top_level
 def randn_like(
     x: Tensor,
     *,
@@ -48,6 +51,7 @@ def randn_like(
     return randn(x.shape, dtype=kind, device=target, requires_grad=requires_grad, generator=generator)
 
 
+@top_level
 def randint_like(
     x: Tensor,
     low: int = 0,
@@ -67,6 +71,7 @@ def randint_like(
 # --- weighted choices -----------------------------------------------------------------------------------------------
 
 
+@top_level
 def multinomial(
     x: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -125,6 +130,7 @@ def _on_host(generator: Generator | None) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=words[:2] << np.uint64(32) | words[2:]))
 
 
+@top_level
 def poisson(rates: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw from the Poisson distributions of the given rates, in their dtype.
 
@@ -137,6 +143,7 @@ def poisson(rates: Tensor, generator: Generator | None = None) -> Tensor:
     return Tensor(_on_host(generator).poisson(mean), dtype=rates.dtype, device=rates.device)
 
 
+@top_level
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw the number of successes in `count` trials of probability `prob`, broadcast, in the dtype of `prob`.
 

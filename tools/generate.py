@@ -32,6 +32,7 @@ from tools.coverage import columns_folder, read_columns
 from tools.coverage_columns import Column, listed_ops, resolve_ops
 from tools.coverage_page import render
 from tools.stubs import functions_stub, in_place_stub, methods_stub
+from tools.top_level_names import names_module, package_stub
 
 Files = dict[str, str]
 """Texts of files by path, relative to the root of the checkout."""
@@ -53,7 +54,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         "frontend/tensor/inplace_ops.pyi": in_place_stub(),
         "frontend/special/__init__.pyi": functions_stub(SPECIAL),
     }
-    for generator in (_contract, _benchmarks, _reliability, _kernels_index, _quirks, _cards):
+    for generator in (_contract, _names, _benchmarks, _reliability, _kernels_index, _quirks, _cards):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
 
@@ -65,6 +66,10 @@ def _contract(root: Path) -> Files:
         if breaking:
             raise ValueError("\n".join([f"{path}: contract change: raise API_VERSION", *breaking]))
     return {path: text}
+
+
+def _names(root: Path) -> Files:
+    return {"frontend/lazy_names.py": names_module(root), "frontend/__init__.pyi": package_stub(root)}
 
 
 def _benchmarks(root: Path) -> Files:

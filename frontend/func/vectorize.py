@@ -13,12 +13,14 @@ from polyhal.hal.dispatch import executing
 from polyhal.hal.errors import message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
 
 InDims = int | None | tuple[Any, ...] | list[Any] | dict[str, Any]
 
 
+@top_level
 def vmap(
     func: Callable[..., Any],
     in_dims: InDims = 0,

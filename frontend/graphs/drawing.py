@@ -11,10 +11,12 @@ from polyhal.hal.diagnostics import graph_dot, graph_page
 from polyhal.hal.diagnostics.graph_picture import boxes
 from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.settings.atomic import replacing
 
 
+@top_level
 def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | None = None) -> Path:
     """Draw a step as it runs, or a `Graph`: as an HTML page (`.html`), or in Graphviz's language (`.dot`, `.gv`).
 

@@ -19,6 +19,7 @@ from polyhal.hal.execution.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.hal.scheduler.profile import StepProfile
@@ -30,6 +31,7 @@ from polyhal.steps.results import OutputIndex, fill_results
 from polyhal.tensor import Tensor, wrap
 
 
+@top_level
 def load_graph(path: str | os.PathLike[str], device: Device | str | None = None) -> LoadedGraph:
     """Load a step of `save_graph`, ready to run on `device`.
 

@@ -19,6 +19,7 @@ from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant
 from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
+from polyhal.hal.ops.top_level import top_level
 from polyhal.serialize import save
 from polyhal.steps.block import CapturedBlock
 from polyhal.steps.given import GivenTensor, NewLeaf
@@ -30,6 +31,7 @@ SCHEMA = 1
 """The version written. A reader takes files of its own version only."""
 
 
+@top_level
 def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
     """Save a captured step: ops, weights and other state with their present values, numbers, and random states.
 

@@ -6,10 +6,12 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.linear_algebra.factors import qr
 from polyhal.hal.ops.linear_algebra.results import LowRankResult
 from polyhal.hal.ops.linear_algebra.spectra import svd
+from polyhal.hal.ops.top_level import top_level
 from polyhal.random import randn
 from polyhal.tensor import Tensor
 
 
+@top_level
 def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) -> LowRankResult:
     """U (..., m, q), S (..., q) and V (..., n, q) of `A`, or of `A - M`: about its `q` largest singular values.
 
@@ -25,6 +27,7 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) 
     return LowRankResult(*_tall(x, q, niter))
 
 
+@top_level
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> LowRankResult:
     """The `q` largest principal components of rows: `svd_lowrank` of `A`, less its mean over rows if `center`.
 

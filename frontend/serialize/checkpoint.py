@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import IncompatibleFileError, message
+from polyhal.hal.ops.top_level import top_level
 from polyhal.nn.module import Module
 from polyhal.random import default_generator
 from polyhal.serialize.files import load, save
@@ -27,6 +28,7 @@ class Stateful(Protocol):
         """Restore a state that `state_dict` returned."""
 
 
+@top_level
 def save_checkpoint(
     path: str | os.PathLike[str],
     model: Module | None = None,
@@ -44,6 +46,7 @@ def save_checkpoint(
     return save({**state, "random": default_generator.get_state(), "extra": dict(extra or {})}, path)
 
 
+@top_level
 def load_checkpoint(
     path: str | os.PathLike[str],
     model: Module | None = None,

@@ -18,6 +18,7 @@ import numpy as np
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.settings import json_store
 from polyhal.hal.settings.atomic import new_folder, replacing, sync_folder
 from polyhal.hal.settings.file_lock import exclusive
@@ -48,6 +49,7 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Pat
 def save(state: Mapping[str, Any] | Module, path: BinaryIO) -> BinaryIO: ...
 
 
+@top_level
 def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str] | BinaryIO) -> Path | BinaryIO:
     """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None, or a whole model.
 
@@ -140,6 +142,7 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
+@top_level
 def load(
     path: str | os.PathLike[str] | BinaryIO,
     device: Device | str | None = None,

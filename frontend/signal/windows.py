@@ -15,6 +15,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.memory.host_memory import check_host_memory
+from polyhal.hal.ops.top_level import top_level
 from polyhal.tensor import Tensor
 
 Target = Device | str | None
@@ -214,6 +215,7 @@ def kaiser(
 # --- PyTorch's older names, at top level ----------------------------------------------------------------------------
 
 
+@top_level
 def hann_window(
     window_length: int,
     periodic: bool = True,
@@ -230,6 +232,7 @@ def hann_window(
     return hann(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@top_level
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -245,6 +248,7 @@ def hamming_window(
     return _made("hamming_window", values, dtype, device, requires_grad)
 
 
+@top_level
 def blackman_window(
     window_length: int,
     periodic: bool = True,
@@ -257,6 +261,7 @@ def blackman_window(
     return blackman(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@top_level
 def bartlett_window(
     window_length: int,
     periodic: bool = True,
@@ -269,6 +274,7 @@ def bartlett_window(
     return bartlett(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@top_level
 def kaiser_window(
     window_length: int,
     periodic: bool = True,

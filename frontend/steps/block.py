@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.step import CapturedStep
 
 
+@top_level
 @contextmanager
 def capture() -> Iterator[CapturedBlock]:
     """Record the block and run it once at its end: `with capture() as step: ...`, then `step.replay()` any number of times.

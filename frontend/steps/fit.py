@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.jit import Jitted
@@ -15,6 +16,7 @@ _PRECISION = 32
 """With rematerialization, planning takes longer: the search ends when the size is known to one part in so many."""
 
 
+@top_level
 @dataclass(frozen=True, slots=True)
 class Fit:
     """The result of `fit`."""
@@ -31,6 +33,7 @@ class Fit:
         return f"batch size {self.batch_size}{how}\n{self.report}"
 
 
+@top_level
 def fit(
     step: Callable[..., Any],
     budget: int,

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from polyhal.hal import dispatch
 from polyhal.hal.capture.replay_cache import Pending
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.recording import Recording
 from polyhal.hal.replayed_function import ReplayedFunction
 from polyhal.hal.scheduler.budget import plan_within
@@ -79,6 +80,7 @@ def jit(
 def jit(
     *, max_graphs: int = ..., warm_up: bool = ..., budget: int | None = ...
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+@top_level
 def jit(
     function: Callable[P, R] | None = None,
     *,

@@ -19,6 +19,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, DeviceUnavailableError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.returns import Returns, returns
+from polyhal.hal.ops.top_level import top_level
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
@@ -71,6 +72,7 @@ class Copies:
         _replace_memory(self, value)
 
 
+@top_level
 @contextmanager
 def unpickling_on(device: Device | str) -> Iterator[None]:
     """Put every tensor that is unpickled in a `with` statement on `device` instead of the device that it was pickled on.

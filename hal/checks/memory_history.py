@@ -11,6 +11,7 @@ from polyhal.hal.checks.modes import observing
 from polyhal.hal.checks.scoped import scoped
 from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.memory.pool import bucket
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def _name(location: SourceLocation) -> str:
     return f"{name}, gradient" if location.gradient_of else name
 
 
+@top_level
 @contextmanager
 def record_memory_history() -> Iterator[None]:
     """Record inside the block which module produced each tensor, for `polyhal.memory_summary`.

@@ -14,10 +14,12 @@ from polyhal.hal.checks.watchdog import started
 from polyhal.hal.dispatch.bounds import BOUNDS
 from polyhal.hal.dispatch.observer import Observer
 from polyhal.hal.errors import message
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
 
 
+@top_level
 def check(*modes: str) -> AbstractContextManager[None]:
     """Check every launch inside the block: `with polyhal.check("nan", "reference"): step(x, y)`.
 

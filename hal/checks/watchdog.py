@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from polyhal.hal.dispatch.observer import ObservedCall
 from polyhal.hal.errors import message
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import Event
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@top_level
 @contextmanager
 def watchdog(seconds: float, report: Callable[[str], None] | None = None) -> Iterator[None]:
     """Report by name each op that has not ended after `seconds` inside the block: `with polyhal.watchdog(30): train()`.

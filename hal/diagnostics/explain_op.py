@@ -15,9 +15,11 @@ from polyhal.hal.layout import contiguous
 from polyhal.hal.op_plugins import declared, op_plugins
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef, OpFunction
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import Number
 
 
+@top_level
 def explain(
     op: str | OpFunction,
     device: Device | str | None = None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from polyhal.hal.checks.memory_history import history
 from polyhal.hal.device import Device
+from polyhal.hal.ops.top_level import top_level
 
 _SHOWN = 20
 """Maximum number of listed modules."""
@@ -64,6 +65,7 @@ class MemorySummary:
         return "\n".join(lines)
 
 
+@top_level
 def memory_summary(device: Device | str | None = None) -> MemorySummary:
     """Summarize the memory of a device, by default the default device: `print(polyhal.memory_summary(device))`.
 

@@ -17,6 +17,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dispatch.host_work import HOST_WORK, HostCalls
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import SupportsProfiling
 
 
@@ -201,6 +202,7 @@ def _table(kind: str, unit: str, rows: Iterable[Row], limit: int) -> list[str]:
     return lines
 
 
+@top_level
 def profile(*devices: Device) -> Profile:
     """Profile the ops of this thread inside a `with` block. Devices used inside the block are added to `devices`."""
     return Profile(list(devices))

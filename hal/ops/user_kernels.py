@@ -23,6 +23,7 @@ from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import Output, Params, Schema, Specs, tensors
+from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.ops.user_gradients import checked
 from polyhal.hal.protocol import Number, UserKernel
 
@@ -30,6 +31,7 @@ _MAX_AXES = 3
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
+@top_level
 def kernel(
     name: str,
     *,

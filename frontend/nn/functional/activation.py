@@ -9,6 +9,7 @@ from polyhal import functions as ops
 from polyhal import random
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
@@ -40,6 +41,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return ops.prelu(input, weight)
 
 
+@top_level
 def rrelu(
     input: Tensor,
     lower: float = 1 / 8,

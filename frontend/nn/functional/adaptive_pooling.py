@@ -15,6 +15,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.nn.resample_tables import Method
+from polyhal.hal.ops.top_level import top_level, top_level_as
 from polyhal.nn.functional.pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_windows
 from polyhal.nn.functional.spatial import on_batch
 from polyhal.tensor import Tensor
@@ -26,6 +27,7 @@ Sizes = int | Sequence[int | None] | None
 """The length of each axis of the result; None keeps an axis."""
 
 
+@top_level
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     """Means over an even division of sequences (N, C, L) into `output_size` parts."""
     return _means("adaptive_avg_pool1d", 1, input, output_size)
@@ -45,6 +47,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
     return _means("adaptive_avg_pool3d", 3, input, output_size)
 
 
+@top_level_as(lambda f: lambda input, output_size: f(input, output_size, True))
 def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Return maxima over an even division of sequences (N, C, L), as `adaptive_max_pool2d`."""
     return _maxima("adaptive_max_pool1d", 1, input, output_size, return_indices)

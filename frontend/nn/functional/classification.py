@@ -8,10 +8,11 @@ from polyhal import functions as ops
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level_as
 from polyhal.mixed_precision import is_autocast_enabled
 from polyhal.nn.functional.activation import log_softmax
 from polyhal.nn.functional.linear import linear
-from polyhal.nn.functional.reduction import Reduction, chosen_reduction, reduce_loss, same_shape
+from polyhal.nn.functional.reduction import Reduction, by_number, chosen_reduction, reduce_loss, same_shape
 from polyhal.tensor import Tensor
 
 _binary_cross_entropy = FUNCTIONS["binary_cross_entropy"]
@@ -44,6 +45,13 @@ def binary_cross_entropy(
     return reduce_loss(loss if weight is None else loss * weight, chosen_reduction(size_average, reduce, reduction))
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, target, weight=None, pos_weight=None, reduction="mean": f(
+            input, target, weight, reduction=by_number(reduction), pos_weight=pos_weight
+        )
+    )
+)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,

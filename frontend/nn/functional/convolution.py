@@ -12,6 +12,7 @@ from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.top_level import top_level
 from polyhal.nn.functional.padding import padded
 from polyhal.nn.functional.spatial import Numbers, on_batch, per_axis
 from polyhal.tensor import Tensor
@@ -21,6 +22,7 @@ Padding = Numbers | Literal["same", "valid"]
 Axes = tuple[int, ...]
 
 
+@top_level
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -51,6 +53,7 @@ def conv2d(
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@top_level
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -137,6 +140,7 @@ def _conv3d(
     return ops.contiguous(ops.permute(out.reshape((n, slices, *out.shape[1:])), (0, 2, 1, 3, 4)))
 
 
+@top_level
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -151,6 +155,7 @@ def conv_transpose1d(
     return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@top_level
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -170,6 +175,7 @@ def conv_transpose2d(
     return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@top_level
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

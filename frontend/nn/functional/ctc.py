@@ -9,12 +9,20 @@ from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.nn.functional.reduction import Reduction, reduce_loss
+from polyhal.hal.ops.top_level import top_level_as
+from polyhal.nn.functional.reduction import Reduction, by_number, reduce_loss
 from polyhal.tensor import Tensor, as_tensor
 
 _ctc = FUNCTIONS["ctc_losses"]
 
 
+@top_level_as(
+    lambda f: (
+        lambda log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False: f(
+            log_probs, targets, input_lengths, target_lengths, blank, by_number(reduction), zero_infinity
+        )
+    )
+)
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

@@ -12,6 +12,7 @@ from polyhal.creation import ones
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.returns import Returns, returns
+from polyhal.hal.ops.top_level import top_level, top_level_as
 from polyhal.random import Generator, default_generator
 from polyhal.tensor import Tensor
 
@@ -27,6 +28,7 @@ def _drops(op: str, p: float, training: bool) -> bool:
     return training and p > 0
 
 
+@top_level_as(lambda f: lambda input, p, train: f(input, p, train))
 @returns(Returns.EITHER)
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, generator: Generator | None = None
@@ -42,6 +44,14 @@ def dropout(
     seed, offset = (generator or default_generator).take(input.size)
     out: Tensor = _dropout(input, seed, offset, p)
     return out
+
+
+@top_level
+@returns(Returns.EITHER)
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Set whole channels (N, C, ...) to 0 with probability `p`."""
+    flat = input.reshape((*input.shape[:2], -1))
+    return dropout1d(flat, p, train).reshape(input.shape)
 
 
 def _drop_channels(
@@ -96,6 +106,7 @@ def _alpha(x: Tensor, keep_shape: tuple[int, ...], p: float, generator: Generato
     return ops.where(keep, x, _SELU_LIMIT) * scale - scale * _SELU_LIMIT * p
 
 
+@top_level_as(lambda f: lambda input, p, train: f(input, p, train))
 @returns(Returns.EITHER)
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, generator: Generator | None = None
@@ -107,6 +118,7 @@ def alpha_dropout(
     return _alpha(input, input.shape, p, generator) if _drops("alpha_dropout", p, training) else input
 
 
+@top_level_as(lambda f: lambda input, p, train: f(input, p, train))
 @returns(Returns.EITHER)
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, generator: Generator | None = None

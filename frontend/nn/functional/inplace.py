@@ -6,6 +6,7 @@ gradient may need. The form `F.relu(x, inplace=True)` returns a new tensor inste
 
 from __future__ import annotations
 
+from polyhal.hal.ops.top_level import top_level
 from polyhal.nn.functional import activation, smooth_activation
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
@@ -17,6 +18,7 @@ def _overwritten(x: Tensor, value: Tensor) -> Tensor:
     return x
 
 
+@top_level
 def relu_(input: Tensor) -> Tensor:
     """Replace `x` by `max(x, 0)`. Raises AutogradError for a tensor that requires gradients."""
     return _overwritten(input, activation.relu(input))
@@ -27,6 +29,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return _overwritten(input, activation.leaky_relu(input, negative_slope))
 
 
+@top_level
 def rrelu_(
     input: Tensor,
     lower: float = 1 / 8,
@@ -43,11 +46,13 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _overwritten(input, activation.elu(input, alpha))
 
 
+@top_level
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """Replace `x` by `celu(x)`. Raises AutogradError for a tensor that requires gradients."""
     return _overwritten(input, smooth_activation.celu(input, alpha))
 
 
+@top_level
 def selu_(input: Tensor) -> Tensor:
     """Replace `x` by `selu(x)`. Raises AutogradError for a tensor that requires gradients."""
     return _overwritten(input, smooth_activation.selu(input))
@@ -58,6 +63,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     return _overwritten(input, activation.hardtanh(input, min_val, max_val))
 
 
+@top_level
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """Replace `x` by `threshold(x)`. Raises AutogradError for a tensor that requires gradients."""
     return _overwritten(input, smooth_activation.threshold(input, threshold, value))

@@ -9,6 +9,7 @@ from polyhal import functions as ops
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level
 from polyhal.tensor import Tensor
 
 _fused_linear = FUNCTIONS["fused_linear"]
@@ -46,6 +47,7 @@ def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
     return activation == "relu" or not taped
 
 
+@top_level
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`sum_ij input1[i] * weight[k, i, j] * input2[j] + bias[k]`: (..., in1) and (..., in2) to (..., out).
 

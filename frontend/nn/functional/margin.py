@@ -7,8 +7,9 @@ from collections.abc import Callable
 from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.top_level import top_level_as
 from polyhal.nn.functional.distance import cosine_similarity, pairwise_distance
-from polyhal.nn.functional.reduction import Reduction, chosen_reduction, reduce_loss, same_shape
+from polyhal.nn.functional.reduction import Reduction, by_number, chosen_reduction, reduce_loss, same_shape
 from polyhal.tensor import Tensor
 
 
@@ -17,6 +18,13 @@ def _hinge(x: Tensor) -> Tensor:
     return ops.clip(x, 0.0)
 
 
+@top_level_as(
+    lambda f: (
+        lambda input1, input2, target, margin=0.0, reduction="mean": f(
+            input1, input2, target, margin, reduction=by_number(reduction)
+        )
+    )
+)
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -42,6 +50,11 @@ def margin_ranking_loss(
     return reduce_loss(loss, chosen_reduction(size_average, reduce, reduction))
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, target, margin=1.0, reduction="mean": f(input, target, margin, reduction=by_number(reduction))
+    )
+)
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -68,6 +81,13 @@ def soft_margin_loss(
     return reduce_loss(ops.softplus(-target * input), chosen_reduction(size_average, reduce, reduction))
 
 
+@top_level_as(
+    lambda f: (
+        lambda input1, input2, target, margin=0.0, reduction="mean": f(
+            input1, input2, target, margin, reduction=by_number(reduction)
+        )
+    )
+)
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -174,6 +194,13 @@ def multilabel_soft_margin_loss(
     return reduce_loss(loss, chosen_reduction(size_average, reduce, reduction))
 
 
+@top_level_as(
+    lambda f: (
+        lambda anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction="mean": f(
+            anchor, positive, negative, margin, p, eps, swap, reduction=by_number(reduction)
+        )
+    )
+)
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -9,6 +9,7 @@ from polyhal import functions as ops
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level, top_level_as
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
@@ -30,6 +31,13 @@ def _check_trailing(op: str, x: Tensor, shape: Sequence[int]) -> int:
     return n
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True: f(
+            input, normalized_shape, weight, bias, eps
+        )
+    )
+)
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -45,6 +53,7 @@ def layer_norm(
     return out
 
 
+@top_level
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -54,6 +63,13 @@ def rms_norm(
     return out
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True: f(
+            input, num_groups, weight, bias, eps
+        )
+    )
+)
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -73,6 +89,13 @@ def group_norm(
     return out
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True: f(
+            input, running_mean, running_var, weight, bias, training, momentum, eps
+        )
+    )
+)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -116,6 +139,13 @@ def batch_norm(
     return out
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True: f(
+            input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+        )
+    )
+)
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,

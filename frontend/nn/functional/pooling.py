@@ -13,6 +13,7 @@ from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.top_level import top_level
 from polyhal.nn.functional.spatial import Numbers, on_batch, per_axis
 from polyhal.tensor import Tensor
 
@@ -22,6 +23,7 @@ Window = tuple[Axes, Axes, Axes, Axes]
 """Kernel, stride, padding and dilation, one number each per axis."""
 
 
+@top_level
 def max_pool1d(
     input: Tensor,
     kernel_size: Numbers,
@@ -52,6 +54,7 @@ def max_pool2d(
     return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
 def max_pool3d(
     input: Tensor,
     kernel_size: Numbers,
@@ -133,6 +136,7 @@ def _max_volumes(x: Tensor, window: Window, ceil_mode: bool, return_indices: boo
     return values.reshape(shape), (chosen * (x.shape[3] * x.shape[4]) + within).reshape(shape)
 
 
+@top_level
 def avg_pool1d(
     input: Tensor,
     kernel_size: Numbers,

@@ -6,6 +6,7 @@ from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.returns import Returns, returns
+from polyhal.hal.ops.top_level import top_level
 from polyhal.nn.functional.padding import padded
 from polyhal.nn.functional.spatial import Numbers, on_batch, per_axis
 from polyhal.tensor import Tensor
@@ -13,6 +14,7 @@ from polyhal.tensor import Tensor
 _windows, _fold_windows = FUNCTIONS["windows"], FUNCTIONS["fold_windows"]
 
 
+@top_level
 @returns(Returns.COPY)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Rearrange channels to pixels: (..., C r r, H, W) to (..., C, H r, W r), where r is `upscale_factor`. Raises ShapeError.
@@ -29,6 +31,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return ops.permute(split, (*range(k), k + 2, k, k + 3, k + 1)).reshape((*lead, channels, height * r, width * r))
 
 
+@top_level
 @returns(Returns.COPY)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels as channels: (..., C, H r, W r) to (..., C r r, H, W), the inverse of `pixel_shuffle`. Raises ShapeError."""
@@ -42,6 +45,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return ops.permute(split, (*range(k), k + 1, k + 3, k, k + 2)).reshape((*lead, channels * r * r, height, width))
 
 
+@top_level
 @returns(Returns.COPY)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the groups of channels of (N, C, ...): the first of each group, then the second of each. Raises ShapeError.

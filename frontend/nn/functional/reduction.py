@@ -11,6 +11,12 @@ from polyhal.tensor import Tensor
 Reduction = Literal["mean", "sum", "none"]
 
 
+def by_number(reduction: int | Reduction) -> Reduction:
+    """Return a reduction that may be one of PyTorch's numbers: 0 none, 1 mean, 2 sum."""
+    numbered: tuple[Reduction, ...] = ("none", "mean", "sum")
+    return numbered[reduction] if isinstance(reduction, int) else reduction
+
+
 def reduce_loss(loss: Tensor, reduction: Reduction) -> Tensor:
     """Mean, sum, or the loss of each element. Raises ValueError for other reductions."""
     if reduction == "mean":

@@ -7,7 +7,15 @@ from typing import Any, Literal
 
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
-from polyhal.nn.functional.reduction import Reduction, chosen_reduction, reduce_loss, same_shape, weighted_loss
+from polyhal.hal.ops.top_level import top_level_as
+from polyhal.nn.functional.reduction import (
+    Reduction,
+    by_number,
+    chosen_reduction,
+    reduce_loss,
+    same_shape,
+    weighted_loss,
+)
 from polyhal.tensor import Tensor
 
 
@@ -89,6 +97,13 @@ def _rounded_off(difference: Tensor, limit: float) -> Tensor:
     return low * (size - low * 0.5)
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, target, reduction="mean", *, log_target=False: f(
+            input, target, reduction=by_number(reduction), log_target=log_target
+        )
+    )
+)
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -150,6 +165,13 @@ def gaussian_nll_loss(
     return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
+@top_level_as(
+    lambda f: (
+        lambda input, target, log_input, full, eps, reduction: f(
+            input, target, log_input, full, eps=eps, reduction=by_number(reduction)
+        )
+    )
+)
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

@@ -10,6 +10,7 @@ from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.diagnostics.profiler import flops_of
 from polyhal.hal.execution.forwarding import ForwardingExecutor
+from polyhal.hal.ops.top_level import top_level
 from polyhal.nn.module import Module
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
@@ -101,6 +102,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
+@top_level
 def summary(model: Module, *inputs: Any, **keywords: Any) -> ModelSummary:
     """Run `model(*inputs, **keywords)` once in evaluation, without gradients, and report the work of each layer.
 

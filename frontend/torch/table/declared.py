@@ -46,13 +46,14 @@ def _overloads_of_names(op: OpDef) -> Iterator[str]:
     """Yield the overloads with a name of an op that take exactly its operands and are differentiated as a whole."""
     for name in (op.name, *op.names.also):
         package, _, last = name.rpartition(".")
-        packet = getattr(torch.ops.aten, f"special_{last or op.name}" if package == "special" else name, None)
+        own = f"special_{last or op.name}" if package == "special" else name
+        packet = getattr(torch.ops.aten, own, None)
         for which in () if packet is None else packet.overloads():
             overload = getattr(packet, which)
             kinds = [a.type.kind() for a in overload._schema.arguments]
             fits = len(kinds) == len(op.schema.inputs) and {"TensorType"} <= {*kinds} <= {"TensorType", "NumberType"}
             if fits and not cuts_gradients(overload):
-                yield f"{packet.__name__}.{which}"
+                yield f"{own}.{which}"
 
 
 for _function in DECLARED:
