@@ -9,20 +9,23 @@ from polyhal import functions as ops
 from polyhal.creation import zeros
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.nn.functional.attention import attention_weights, scaled_dot_product_attention
 from polyhal.nn.functional.dropout import dropout
 from polyhal.nn.functional.linear import linear
 from polyhal.tensor import Tensor
 
 
+@returns(Returns.EITHER)
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """Divide the last axis among heads: (B, T, E) to (B, heads, T, E/heads). A view if the layout allows that."""
+    """Divide the last axis among heads: (B, T, E) to (B, heads, T, E/heads)."""
     batch, length, width = x.shape
     return ops.reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)
 
 
+@returns(Returns.EITHER)
 def split_projection(x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Divide a joint projection (B, T, 3*E) into queries, keys and values, each a view (B, heads, T, E/heads).
+    """Divide a joint projection (B, T, 3*E) into queries, keys and values (B, heads, T, E/heads).
 
     Heads are separated before queries, keys and values, so that the backward pass writes the gradient of each in one copy.
     """
@@ -32,6 +35,7 @@ def split_projection(x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
+@returns(Returns.EITHER)
 def merge_heads(x: Tensor) -> Tensor:
     """Concatenate the results of heads: (B, H, T, D) to (B, T, H*D). The inverse of `split_heads`."""
     batch, heads, length, width = x.shape
