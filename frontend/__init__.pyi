@@ -41,13 +41,13 @@ from polyhal.hal.settings.precision import set_float32_matmul_precision as set_f
 from polyhal.tensor import Tensor as Tensor
 from polyhal.tensor import as_tensor as as_tensor
 from polyhal.functions import *
-from polyhal.autograd import checkpoint as checkpoint
-from polyhal.autograd import enable_grad as enable_grad
-from polyhal.autograd import grad as grad
-from polyhal.autograd import inference_mode as inference_mode
-from polyhal.autograd import is_grad_enabled as is_grad_enabled
-from polyhal.autograd import no_grad as no_grad
-from polyhal.autograd import set_grad_enabled as set_grad_enabled
+from polyhal.tape.checkpoint import checkpoint as checkpoint
+from polyhal.tape.engine import grad as grad
+from polyhal.tape.modes import enable_grad as enable_grad
+from polyhal.tape.modes import inference_mode as inference_mode
+from polyhal.tape.modes import is_grad_enabled as is_grad_enabled
+from polyhal.tape.modes import no_grad as no_grad
+from polyhal.tape.modes import set_grad_enabled as set_grad_enabled
 from polyhal.creation import arange as arange
 from polyhal.creation import empty as empty
 from polyhal.creation import empty_like as empty_like
@@ -78,6 +78,7 @@ from polyhal.random import seed as seed
 from polyhal.random import set_rng_state as set_rng_state
 from polyhal import random as random
 from polyhal import amp as amp
+from polyhal import autograd as autograd
 from polyhal import data as data
 from polyhal import distributed as distributed
 from polyhal import distributions as distributions
@@ -105,7 +106,7 @@ from polyhal.hal.dtypes import int16 as short
 from polyhal.steps.fit import Fit as Fit
 from polyhal.nn.functional.adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from polyhal.dtype_queries import asarray as asarray
-from polyhal.amp.autocast import autocast as autocast
+from polyhal.mixed_precision import autocast as autocast
 from polyhal.nn.functional.pooling import avg_pool1d as avg_pool1d
 from polyhal.signal.windows import bartlett_window as bartlett_window
 from polyhal.nn.functional.linear import bilinear as bilinear
@@ -178,7 +179,7 @@ from polyhal.nn.utils.model_summary import summary as summary
 from polyhal.linalg.low_rank import svd_lowrank as svd_lowrank
 from polyhal.nn.functional.inplace import threshold_ as threshold_
 from polyhal.interchange import to_dlpack as to_dlpack
-from polyhal.copying import unpickling_on as unpickling_on
+from polyhal.tensor.copying import unpickling_on as unpickling_on
 from polyhal.func.vectorize import vmap as vmap
 from polyhal.hal.checks.watchdog import watchdog as watchdog
 

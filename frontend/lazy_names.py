@@ -6,7 +6,7 @@ LAZY_NAMES: dict[str, str] = {
     "adaptive_max_pool1d": "nn.functional.adaptive_pooling",
     "alpha_dropout": "nn.functional.dropout",
     "asarray": "dtype_queries",
-    "autocast": "amp.autocast",
+    "autocast": "mixed_precision",
     "avg_pool1d": "nn.functional.pooling",
     "bartlett_window": "signal.windows",
     "batch_norm": "nn.functional.norm",
@@ -93,7 +93,7 @@ LAZY_NAMES: dict[str, str] = {
     "threshold_": "nn.functional.inplace",
     "to_dlpack": "interchange",
     "triplet_margin_loss": "nn.functional.margin",
-    "unpickling_on": "copying",
+    "unpickling_on": "tensor.copying",
     "vmap": "func.vectorize",
     "watchdog": "hal.checks.watchdog",
 }
