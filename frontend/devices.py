@@ -1,8 +1,25 @@
-"""Devices by name, and the published figures of cards and links, for plans of machines that are not installed."""
+"""Devices by name and by backend, and the figures of cards and links, for plans of machines that are not installed."""
 
+from polyhal.hal.diagnostics.doctor import distributions
+from polyhal.hal.diagnostics.measurements import (
+    DriverTimes,
+    LinkTimes,
+    MeasuredCall,
+    MeasuredDevice,
+    MeasuredSample,
+    Measurements,
+)
 from polyhal.hal.discovery.device_list import open_devices
+from polyhal.hal.discovery.processor import model as processor_model
+from polyhal.hal.discovery.registry import registry
 from polyhal.hal.hardware.catalogue import is_known as is_card
 from polyhal.hal.hardware.links import IDEAL, Link, standard_links
 from polyhal.hal.hardware.profile import DeviceProfile, load_profile, profile_names
+from polyhal.hal.plugins.entry_points import describe as describe_error
+from polyhal.hal.plugins.probing import hardware_type
 
-__all__ = ["IDEAL", "DeviceProfile", "Link", "is_card", "load_profile", "open_devices", "profile_names", "standard_links"]
+__all__ = [
+    "IDEAL", "DeviceProfile", "DriverTimes", "Link", "LinkTimes", "MeasuredCall", "MeasuredDevice", "MeasuredSample",
+    "Measurements", "describe_error", "distributions", "hardware_type", "is_card", "load_profile", "open_devices",
+    "processor_model", "profile_names", "registry", "standard_links",
+]  # fmt: skip

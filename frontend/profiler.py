@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.diagnostics.measurements import MeasuredCall, measured_calls
 from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.hal.scheduler.outline import StepOutline
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
+def step_calls(step: Jitted[..., Any]) -> tuple[MeasuredCall, ...]:
+    """Return the ops that the last recorded form of a captured step executes, with the specs of their operands.
+
+    Raises IndexError if the step was not recorded.
+    """
+    last = step.steps[-1]
+    return measured_calls(last.graph, last.executable.graph)
+
+
 def outline(step: Jitted[..., Any], device: Device) -> StepOutline:
     """Return the outline of the first recorded form of a captured step, on one of its devices.
 
@@ -23,4 +33,4 @@ def outline(step: Jitted[..., Any], device: Device) -> StepOutline:
     return _outline(step.steps[0].executable, device)
 
 
-__all__ = ["Jitted", "StepActivity", "StepOutline", "StepProfile", "outline", "profile"]
+__all__ = ["Jitted", "StepActivity", "StepOutline", "StepProfile", "outline", "profile", "step_calls"]

@@ -55,7 +55,7 @@ class TransferError(BackendError):
 
 
 class SettingError(PolyhalError, ValueError):
-    """An environment variable has a value that means nothing."""
+    """An option or an environment variable has an invalid value."""
 
 
 class UnsupportedOpError(PolyhalError, NotImplementedError):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from polyhal.hal.errors import IncompatibleFileError, PolyhalError, message
+from polyhal.hal.errors import IncompatibleFileError, SettingError, message
 from polyhal.training.schedule import SCHEDULES
 
 TOKENIZERS = ("char", "bpe")
@@ -16,7 +16,7 @@ COMPRESSIONS = ("none", "bfloat16", "float16")
 _SMALLEST_BPE = 258
 
 
-class OptionError(PolyhalError, ValueError):
+class OptionError(SettingError):
     """A setting is out of range, unknown or contradicts another one."""
 
 

@@ -1,7 +1,8 @@
 """The typer application: its commands, its version option, and its exit codes.
 
-To add a command, write `commands/NAME.py` with a function `NAME` (or a typer application `app` for a group of
-subcommands), add the name to `COMMANDS`, and show the command in the README. Its tests belong in `tests/cli`: in a file of
+To add a command of the library, write `commands/NAME.py` with a function `NAME` (or a typer application `app` for a group of
+subcommands), add the name to `OWN_COMMANDS`, and show the command in the README. Other packages offer commands by entry points
+([`applications.py`](applications.py)), as the applications in `apps/commands` do. Its tests belong in `tests/cli`: in a file of
 their own, or in `test_cli_inspection.py` if it prints facts; bad arguments are a row of a table in `test_cli_bad_input.py`.
 """
 
@@ -12,17 +13,16 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import polyhal
+from polyhal.cli.applications import load, offered
 from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail
 
-COMMANDS = (
-    "train",
+OWN_COMMANDS = (
     "launch",
-    "generate",
     "devices",
     "doctor",
     "verify",
@@ -33,9 +33,11 @@ COMMANDS = (
     "sim",
     "bisect",
     "trace",
-    "plan",
 )
 """Modules of `commands/`, in the order of the help."""
+_OFFERED = offered()
+COMMANDS = (*(name for name in sorted(_OFFERED) if "." not in name), *OWN_COMMANDS)
+"""All commands, in the order of the help: commands of applications first."""
 
 app = typer.Typer(
     name="polyhal",
@@ -51,15 +53,25 @@ _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.
 
 
 def _register(name: str) -> None:
+    if name not in OWN_COMMANDS:
+        _add(name, load(_OFFERED[name]), panel="Applications")
+        return
     module = import_module(f"polyhal.cli.commands.{name}")
-    if hasattr(module, "app"):
-        for command in module.app.registered_commands:
-            command.help = _unwrapped(command.callback.__doc__)
-        app.add_typer(module.app, name=name)
-    else:
-        command = getattr(module, name)
-        settings = getattr(module, "CONTEXT", None)
-        app.command(name, help=_unwrapped(command.__doc__), context_settings=settings)(command)
+    _add(name, getattr(module, "app", None) or getattr(module, name), getattr(module, "CONTEXT", None))
+
+
+def _add(name: str, command: Any, settings: dict[str, Any] | None = None, panel: str = "Devices and kernels") -> None:
+    """Add a command, or a group with the subcommands that other packages offer for it."""
+    if not isinstance(command, typer.Typer):
+        text = _unwrapped(command.__doc__)
+        app.command(name, help=text, context_settings=settings, rich_help_panel=panel)(command)
+        return
+    for dotted, point in _OFFERED.items():
+        if dotted.startswith(f"{name}."):
+            command.command(dotted.removeprefix(f"{name}."))(load(point))
+    for one in command.registered_commands:
+        one.help = _unwrapped((one.callback and one.callback.__doc__) or "")
+    app.add_typer(command, name=name, rich_help_panel=panel)
 
 
 def _unwrapped(docstring: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.hal.discovery.registry import registry
-from polyhal.hal.errors import message
-from polyhal.training import OptionError
+from polyhal.hal.errors import SettingError, message
+from polyhal.hal.settings import env
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +22,19 @@ class ChosenDevices:
 
     @classmethod
     def of(cls, device: Any, devices: Any) -> ChosenDevices:
-        """Open the devices of --device or --devices. Raises OptionError, DeviceUnavailableError."""
+        """Open the devices of --device or --devices. Raises SettingError, DeviceUnavailableError."""
         if device is not None and devices is not None:
-            raise OptionError(message(None, "--device and --devices are both given", expected="one of them"))
+            raise SettingError(message(None, "--device and --devices are both given", expected="one of them"))
         if devices is None:
             name = _text("device", device)
             return cls((Device(name),), () if name is None else ("--device", name))
         names = ",".join(devices) if isinstance(devices, list) and all(isinstance(d, str) for d in devices) else devices
         if not isinstance(names, str):
-            raise OptionError(message(None, f"devices is {names!r}", expected="text, or a list of names"))
+            raise SettingError(message(None, f"devices is {names!r}", expected="text, or a list of names"))
         try:
             return cls(open_devices(names), ("--devices", names))
         except ValueError as error:
-            raise OptionError(f"--devices {names}: {error}") from error
+            raise SettingError(f"--devices {names}: {error}") from error
 
     @property
     def arguments(self) -> str:
@@ -59,8 +59,16 @@ class ChosenDevices:
         return f"devices: {named}, chosen by {' '.join(self.option)}"
 
 
+def default_is_set() -> bool:
+    """Return whether the environment variable POLYHAL_DEVICE names the default device."""
+    return bool(env.default_device())
+
+
 def _text(name: str, value: Any) -> str | None:
-    """Return a name, which may have another type in a configuration file. Raises OptionError."""
+    """Return a name, which may have another type in a configuration file. Raises SettingError."""
     if value is not None and not isinstance(value, str):
-        raise OptionError(message(None, f"{name} is {value!r}", expected="text"))
+        raise SettingError(message(None, f"{name} is {value!r}", expected="text"))
     return value
+
+
+__all__ = ["ChosenDevices", "default_is_set"]

@@ -94,3 +94,8 @@ def duration(seconds: float | None) -> str:
 def kernel_time(seconds: float) -> str:
     """Format the time of one kernel call, in ms or us."""
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
+__all__ = [
+    "count", "duration", "is_live", "kernel_time", "memory", "plain_table", "print_json", "say", "say_wrapped", "status_line",
+]  # fmt: skip

@@ -55,7 +55,7 @@ def _colored() -> bool:
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a command: its errors become one sentence and an exit code.
+    """Decorate a command: its errors become one sentence and an exit code, raised as typer.Exit.
 
     With POLYHAL_DEBUG=1 every error keeps its traceback.
     """
@@ -92,3 +92,6 @@ def _tell_ranks(error: BaseException) -> None:
     job = sys.modules.get("polyhal.distributed.job")
     if job is not None:
         job.fail(error)
+
+
+__all__ = ["BAD_INPUT", "INTERNAL", "INTERRUPTED", "REPORTERS", "fail", "reported", "sentence"]

@@ -43,3 +43,6 @@ class StopRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = signal.Signals(number).name
+
+
+__all__ = ["StopRequest"]

@@ -115,6 +115,11 @@ def restarts() -> int:
     return env.restarts()
 
 
+def launch_command() -> str | None:
+    """Return the command line of `polyhal launch` that started this process, without the program; None without a launcher."""
+    return env.launch_command()
+
+
 def note_resume(arguments: Sequence[str]) -> None:
     """Report the Polyhal command that resumes the job from its last checkpoint to the launcher, if there is one."""
     watch = launched_watch()

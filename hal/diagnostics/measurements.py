@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from polyhal.hal.ir.graph import Graph, Node, Value
 from polyhal.hal.layout import Spec
 
 
@@ -73,3 +74,22 @@ class Measurements(NamedTuple):
     samples: tuple[MeasuredSample, ...]
     seconds: float
     """Duration of the measurement in seconds."""
+
+
+def measured_calls(recorded: Graph, planned: Graph) -> tuple[MeasuredCall, ...]:
+    """Return the calls of a captured step on the device after fusion, without views.
+
+    If passes decompose ops for which the device has no kernel, the recorded calls are returned instead.
+    """
+    before, after = _calls(recorded), _calls(planned)
+    return before if len(after) > len(before) else after
+
+
+def _calls(graph: Graph) -> tuple[MeasuredCall, ...]:
+    return tuple(_call(graph, node) for node in graph.nodes if not graph.is_view(node))
+
+
+def _call(graph: Graph, node: Node) -> MeasuredCall:
+    inputs = (graph.specs[x.index] if isinstance(x, Value) else None for x in node.inputs)
+    tensors = tuple(s if isinstance(s, Spec) else None for s in inputs)
+    return MeasuredCall(node.op.name, tensors, tuple(graph.tensor(i) for i in node.outputs), node.bound)

@@ -13,13 +13,18 @@ package: it uses tensors and the tape, like any test.
 - `plugin`: the pytest plug-in.
 """
 
+from polyhal.hal.reference.tolerances import ResultError
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.certify import certify
-from polyhal.hal.testing.certification.runner import KitReport, Outcome, verify
+from polyhal.hal.testing.certification.run_record import ANY, RunRecord
+from polyhal.hal.testing.certification.runner import KitReport, Outcome, run_case, select_cases, verify
 from polyhal.hal.testing.kit.cases import Case, cases, check, op_cases
 from polyhal.hal.testing.kit.expectations import Expectations
+from polyhal.hal.testing.kit.failures import failed_call, one_line
+from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.scope import Scope
 
 __all__ = [
-    "Case", "Certificate", "Expectations", "KitReport", "Outcome", "Scope", "cases", "certify", "check", "op_cases", "verify",
+    "ANY", "Case", "Certificate", "Expectations", "KitReport", "Outcome", "ResultError", "RunRecord", "Scope", "cases",
+    "certify", "check", "failed_call", "isolated", "one_line", "op_cases", "run_case", "select_cases", "strict", "verify",
 ]  # fmt: skip

@@ -7,9 +7,10 @@ LIBRARY = (
     *(
         f"polyhal.{name}"
         for name in (
-            "amp", "autograd", "data", "devices", "distributed", "distributions", "fft", "func", "linalg", "nn",
-            "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "parallel", "profiler", "random",
-            "serialize", "signal", "special", "utils", "utils.data", "utils.files",
+            "amp", "autograd", "cli.chosen_devices", "cli.display", "cli.reporting", "cli.stop_request", "data", "devices",
+            "distributed", "distributions", "fft", "func", "linalg", "nn", "nn.functional", "nn.init", "nn.utils", "optim",
+            "optim.lr_scheduler", "parallel", "profiler", "random", "serialize", "signal", "special", "utils",
+            "utils.data", "utils.files",
         )
     ),
 )  # fmt: skip
@@ -19,7 +20,11 @@ APPLICATIONS = ("polyhal.calibration", "polyhal.models", "polyhal.text", "polyha
 CONTRACT = tuple(
     f"polyhal.hal.{name}"
     for name in (
-        "capabilities", "command_buffers", "device", "dtypes", "errors", "hookspecs", "layout", "peer_memory", "protocol",
+        "capabilities", "command_buffers", "device", "dtypes", "errors", "hookspecs", "layout", "ops", "peer_memory",
+        "protocol", "testing",
     )
 )  # fmt: skip
-"""Modules of the contract. Their names without an underscore are public."""
+"""Modules for plug-ins: the contract, op declarations and the conformance kit.
+
+Without `__all__`, all names without an underscore are public.
+"""

@@ -13,8 +13,8 @@ from types import ModuleType
 from public_modules import CONTRACT, LIBRARY
 from survey import Tree, this_tree
 
-TO_BE_MOVED = ("polyhal.calibration", "polyhal.cli", "polyhal.reports")
-"""Applications whose folders are not in `apps` yet."""
+COMMANDS = "polyhal.commands"
+"""Package of the commands of all applications. Each is a part of its application."""
 
 
 def applications(tree: Tree) -> list[str]:
@@ -24,8 +24,9 @@ def applications(tree: Tree) -> list[str]:
 
 def private_imports(tree: Tree, path: Path) -> Iterator[str]:
     """Yield the imports of names that are neither public nor of the file's own application."""
-    own = ".".join(tree.module(path).split(".")[:2])
-    public = {*CONTRACT, *LIBRARY, *applications(tree)}
+    apps = applications(tree)
+    own = apps if tree.module(path).startswith(COMMANDS) else [".".join(tree.module(path).split(".")[:2])]
+    public = {*CONTRACT, *LIBRARY, *apps}
     for node in tree.nodes[path]:
         if isinstance(node, ast.Import):
             modules = [(a.name, "") for a in node.names]
@@ -34,7 +35,8 @@ def private_imports(tree: Tree, path: Path) -> Iterator[str]:
         else:
             continue
         for module, name in modules:
-            if module.split(".")[0] != "polyhal" or f"{module}.".startswith(f"{own}.") or f"{module}.{name}" in public:
+            is_own = any(f"{module}.".startswith(f"{a}.") for a in own)
+            if module.split(".")[0] != "polyhal" or is_own or f"{module}.{name}" in public:
                 continue
             if module not in public or (name and name not in public_names(importlib.import_module(module))):
                 yield f"{path.relative_to(tree.root)}:{node.lineno} imports {name} of {module}"
@@ -51,12 +53,11 @@ def imports_of_applications(tree: Tree) -> list[str]:
     Left out is the lazy name of an application in `polyhal` itself, which type checkers see as an import.
     """
     apps = applications(tree)
-    clients = (*apps, *TO_BE_MOVED)
     return [
         f"{i.source} imports {i.target}"
         for i in tree.imports
         if any(f"{i.target}.".startswith(f"{a}.") for a in apps)
-        and not any(f"{i.source}.".startswith(f"{c}.") for c in clients)
+        and not any(f"{i.source}.".startswith(f"{a}.") for a in apps)
         and (i.source, i.when) != ("polyhal", "typing")
     ]
 

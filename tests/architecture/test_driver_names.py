@@ -32,7 +32,7 @@ ALLOWED_TEXTS = {
     "frontend/distributed/threads.py": "sets variables that drivers for processors read when they are loaded",
     "hal/discovery/device_list.py": "gives examples of names of devices",
     "backends/opencl/peers/cuda_copy.py": "tells people how to look at their cards",
-    "frontend/reports/privacy.py": "knows the accounts that images of systems come with, one of which is called like a vendor",
+    "apps/reports/privacy.py": "knows the accounts that images of systems come with, one of which is called like a vendor",
 }
 FILES = sorted(
     path.relative_to(ROOT).as_posix()

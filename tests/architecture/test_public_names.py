@@ -13,7 +13,10 @@ from public_modules import APPLICATIONS, LIBRARY
 import polyhal
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
-WITH_HELPERS = {"polyhal", "polyhal.fft", "polyhal.nn.init", "polyhal.random"}
+WITH_HELPERS = {
+    "polyhal", "polyhal.cli.chosen_devices", "polyhal.cli.display", "polyhal.cli.reporting", "polyhal.cli.stop_request",
+    "polyhal.fft", "polyhal.nn.init", "polyhal.profiler", "polyhal.random",
+}  # fmt: skip
 """Modules that define functions, whose helpers are not listed."""
 HELPERS = {"Any", "TYPE_CHECKING", "annotations"}
 BUILTINS = {"bool", "float", "int"}

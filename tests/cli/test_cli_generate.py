@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.cli.commands.generate import decode_stream
+from polyhal.commands.generate import decode_stream
 from polyhal.text import BPETokenizer, CharTokenizer
 
 from .conftest import Command

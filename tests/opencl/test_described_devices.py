@@ -19,7 +19,7 @@ from polyhal.backends.opencl import unusable
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.description import DescribedDevice
-from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.cli.workers.build_workloads import all_workloads
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.explain_op import explain
 from polyhal.hal.discovery.registry import Registry, registry
@@ -58,7 +58,7 @@ EXPECTED = {
 ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
 WAVES = {"rx480": 64, "vega20": 64, "mi250": 64, "rx6800": 32, "rx7900": 32, "rx9070": 32, "malig78": 16, "m1": 1, "bare12": 1}
 """Wave sizes of hardware with a single width; drivers of OpenCL 1.2 do not report it."""
-TRAINING = tuple(name for name in WORKLOADS if name != "used")
+TRAINING = tuple(name for name in all_workloads() if name != "used")
 
 
 def opened(key: str) -> tuple[Device, OpenCLDescribedBackend]:
@@ -130,7 +130,7 @@ def test_training_steps_lower_within_the_limits(key: str) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*only described")
         for name in TRAINING:
-            WORKLOADS[name](device)
+            all_workloads()[name](device)
     assert {launch.file.partition("/")[0] for launch in backend.kernels.launches} >= {
         "gemm", "conv", "attention", "reduction", "rowwise", "pointwise", "gather", "optim",
     }  # fmt: skip

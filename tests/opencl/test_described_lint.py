@@ -19,7 +19,7 @@ import pytest
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch
-from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.cli.workers.build_workloads import all_workloads
 from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.testing.tuning.kernel_check import lower_samples
@@ -147,7 +147,7 @@ def test_compilers_of_vendors_accept_training_steps(key: str) -> None:
     device = Device.opened(f"described:{key}", backend)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*only described")
-        for name, workload in WORKLOADS.items():
+        for name, workload in all_workloads().items():
             if name != "used":
                 workload(device)
     rows = [row for file in {b.kernel for b in backend.kernels.program_builds} for row in backend.kernels.statistics(file)]

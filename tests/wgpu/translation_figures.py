@@ -13,7 +13,7 @@ from polyhal.backends.wgpu.described import description
 from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
 from polyhal.backends.wgpu.described.noted_shader import NotedShader
 from polyhal.backends.wgpu.described.translations import translate_all
-from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.cli.workers.build_workloads import all_workloads
 from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.testing.tuning.kernel_check import lower_samples
@@ -28,7 +28,7 @@ def train(backend: WGPUDescribedBackend, device: Device) -> None:
     """Run the training steps whose integer dtypes the device supports."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*only described")
-        for name, workload in WORKLOADS.items():
+        for name, workload in all_workloads().items():
             if name != "used" and (backend.features.int64 or name in WITHOUT_INTEGERS):
                 workload(device)
 

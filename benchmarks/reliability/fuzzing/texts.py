@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.reliability.fuzzing.case import FileFormat, HostileInput
 from benchmarks.reliability.fuzzing.mutation import damaged_bytes, damaged_json, damaged_toml
 from benchmarks.reported_devices import page
-from polyhal.cli import config_file
+from polyhal.commands import config_file
 from polyhal.reports import machine_report
 from polyhal.reports.machine_report import (
     Baseline,

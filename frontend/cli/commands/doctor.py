@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.applications import extension
 from polyhal.cli.display import count, memory, print_json, say_wrapped
 from polyhal.cli.reporting import reported
 
@@ -46,9 +47,7 @@ def doctor(
     if report:
         if json:
             raise typer.BadParameter("--report writes JSON to a file; expected it without --json")
-        from polyhal.cli.views.machine_report import write_report
-
-        write_report(file or Path(_REPORT_FILE), seconds)
+        extension("doctor.report")(file or Path(_REPORT_FILE), seconds)
         return
     if file is not None:
         raise typer.BadParameter(f"unexpected file {file}; expected --report before the file")

@@ -151,7 +151,7 @@ def _run_workloads(device: Device, names: str) -> None:
     """Run workloads on a device whose values are undefined. Raises BadParameter for unknown ones."""
     import warnings
 
-    from polyhal.cli.workers.build_workloads import WORKLOADS, chosen
+    from polyhal.cli.workers.build_workloads import all_workloads, chosen
 
     try:
         wanted = chosen(names)
@@ -160,7 +160,7 @@ def _run_workloads(device: Device, names: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # values read from it are zeros, about which it warns
         for name in wanted:
-            WORKLOADS[name](device)
+            all_workloads()[name](device)
 
 
 @app.command()

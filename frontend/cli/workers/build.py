@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.cli.workers.build_workloads import all_workloads
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
@@ -35,7 +35,7 @@ def main(name: str, folder: str, workloads: list[str]) -> int:
     warnings.showwarning = lambda message, *rest: send(warning=str(message))
     for workload in workloads:
         try:
-            WORKLOADS[workload](device)
+            all_workloads()[workload](device)
             device.synchronize()
         except KernelBuildError as error:
             failed = True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from polyhal import full, kernel
 from polyhal.calibration.stopwatch import Stopwatch, captured
-from polyhal.creation import full
 from polyhal.hal.dtypes import DType, float16, float32, float64
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.ops.opdef import OpFunction
-from polyhal.hal.ops.user_kernels import kernel
 
 _ACCUMULATORS, _ITERATIONS = 16, 2048
 """Sixteen accumulators, of one vector register each, hide the latency of a multiply-add without spilling."""
@@ -58,7 +59,7 @@ def _rate(stopwatch: Stopwatch, dtype: DType) -> float:
     return 2.0 * _ACCUMULATORS * _ITERATIONS * width * items / seconds
 
 
-def _multiply_add(dtype: DType, width: int, items: int, group: int) -> OpFunction:
+def _multiply_add(dtype: DType, width: int, items: int, group: int) -> Callable[..., Any]:
     name = {float32: "float", float16: "half", float64: "double"}[dtype]
     text = _TEXT.format(
         head="#pragma OPENCL EXTENSION cl_khr_fp16 : enable" if dtype is float16 else "",

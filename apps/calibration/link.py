@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from polyhal import zeros
 from polyhal.calibration.stopwatch import Stopwatch
-from polyhal.creation import zeros
-from polyhal.hal.diagnostics.measurements import LinkTimes
+from polyhal.devices import LinkTimes
 
 _SMALL, _LARGE = 1 << 10, 1 << 24
 """Numbers of float32 elements."""

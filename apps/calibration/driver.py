@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from polyhal import randn
 from polyhal.calibration.stopwatch import Step, Stopwatch, captured
-from polyhal.hal.diagnostics.measurements import DriverTimes
+from polyhal.devices import DriverTimes
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.random import randn
 
 _FEW, _MANY = 1, 65
 """Number of products in a short and in a long step."""

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyhal.hal.device import Device
+from polyhal import Device, Tensor, randn
 from polyhal.hal.dtypes import DType, float32, int64
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.random import randn
-from polyhal.tensor import Tensor
 
 Prepare = Callable[[], Callable[[], object]]
 """Function that allocates operands and returns the function to capture and time."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.hal.errors import message
-from polyhal.hal.settings import toml
 from polyhal.training.options import OptionError, unknown_name
+from polyhal.utils.files import parse_toml
 
 _TABLE = "train"
 _ALTERNATIVES = (("steps", "epochs"), ("device", "devices"))
@@ -21,7 +21,7 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
     Raises OptionError if the file cannot be read or contains an unknown name, with close matches.
     """
     try:
-        data = toml.parse(path.read_text(encoding="utf-8"))
+        data = parse_toml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise OptionError(message(None, f"{path} is not text", expected="a TOML file in UTF-8")) from None
     except ValueError as error:  # numbers of thousands of digits do not raise TOMLDecodeError

@@ -38,9 +38,9 @@ def generate(
     ] = None,
 ) -> None:
     """Continue a prompt with a trained model, streaming the text."""
-    from polyhal.hal.device import Device
+    from polyhal import Device
     from polyhal.models import Sampling, stream
-    from polyhal.text.tokenizer import without_text
+    from polyhal.text import without_text
     from polyhal.training import load_model
 
     try:

@@ -53,8 +53,8 @@ def plan(
     """
     from rich.console import Console
 
-    from polyhal.cli.views import plan_report
-    from polyhal.cli.views.plan_picture import draw
+    from polyhal.commands import plan_report
+    from polyhal.commands.plan_picture import draw
     from polyhal.forecast.cluster import parse_cluster
     from polyhal.forecast.curve import curve as predict_curve
     from polyhal.forecast.curve import parse_batch
@@ -104,7 +104,7 @@ def _plan_unequal(
     json: bool,
 ) -> None:
     """Plan for devices of several kinds."""
-    from polyhal.cli.views import plan_report
+    from polyhal.commands import plan_report
     from polyhal.forecast.result import unequal_to_json
     from polyhal.forecast.unequal import UnequalForecaster
 

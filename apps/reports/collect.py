@@ -13,9 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from polyhal.hal.diagnostics.doctor import distributions
-from polyhal.hal.discovery import processor
-from polyhal.hal.discovery.registry import registry
+from polyhal.devices import distributions, processor_model, registry
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.reports.machine_report import CHECKS_SECONDS, FULL_SECONDS, SCHEMA, MachineReport
 from polyhal.reports.privacy import Scrubber
@@ -155,7 +153,7 @@ def _system() -> dict[str, str]:
     system = {
         "system": f"{platform.system()} {_release(platform.release())}",
         "machine": platform.machine(),
-        "processor": processor.model(),
+        "processor": processor_model(),
         "cores": str(os.cpu_count()),
     }
     with suppress(OSError):

@@ -10,11 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.measurements import MeasuredCall
-from polyhal.hal.ir.graph import Graph, Node, Value
-from polyhal.hal.layout import Spec
-from polyhal.steps.jit import Jitted, jit
+from polyhal import Device, jit
+from polyhal.profiler import Jitted
 
 Step = Callable[[], object]
 _RUNS_BEFORE = 4
@@ -89,22 +86,3 @@ def captured(run: Step) -> Jitted[[], object]:
     for _ in range(_RUNS_BEFORE):
         step()
     return step
-
-
-def calls_of(step: Jitted[[], object]) -> tuple[MeasuredCall, ...]:
-    """Return the calls of a captured step on the device after fusion, without views.
-
-    If passes decompose ops for which the device has no kernel, the recorded calls are returned instead.
-    """
-    recorded, run = (_calls(graph) for graph in (step.steps[-1].graph, step.steps[-1].executable.graph))
-    return recorded if len(run) > len(recorded) else run
-
-
-def _calls(graph: Graph) -> tuple[MeasuredCall, ...]:
-    return tuple(_call(graph, node) for node in graph.nodes if not graph.is_view(node))
-
-
-def _call(graph: Graph, node: Node) -> MeasuredCall:
-    inputs = (graph.specs[x.index] if isinstance(x, Value) else None for x in node.inputs)
-    tensors = tuple(s if isinstance(s, Spec) else None for s in inputs)
-    return MeasuredCall(node.op.name, tensors, tuple(graph.tensor(i) for i in node.outputs), node.bound)

@@ -16,18 +16,23 @@ from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
+from polyhal import Device
+from polyhal.devices import describe_error, registry
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.plugins.entry_points import describe
-from polyhal.hal.reference.tolerances import ResultError
-from polyhal.hal.testing.certification.run_record import ANY, RunRecord
-from polyhal.hal.testing.certification.runner import run_case, select_cases
-from polyhal.hal.testing.kit.cases import Case
-from polyhal.hal.testing.kit.failures import failed_call, one_line
-from polyhal.hal.testing.kit.isolation import isolated, strict
-from polyhal.hal.testing.kit.scope import Scope
+from polyhal.hal.testing import (
+    ANY,
+    Case,
+    ResultError,
+    RunRecord,
+    Scope,
+    failed_call,
+    isolated,
+    one_line,
+    run_case,
+    select_cases,
+    strict,
+)
 from polyhal.reports import workloads
 from polyhal.reports.machine_report import DeviceFacts
 
@@ -159,7 +164,7 @@ def _measure(request: dict[str, Any], framework: workloads.Framework, size: work
         try:
             figure = workloads.measure(workload, framework, max(end - time.monotonic(), 0.0) / left)
         except Exception as error:  # drivers raise arbitrary errors, which are reported
-            _done("figure", workload.name, problem=describe(error))
+            _done("figure", workload.name, problem=describe_error(error))
         else:
             _done("figure", workload.name, **asdict(figure))
 
@@ -180,5 +185,5 @@ if __name__ == "__main__":
     try:
         main(json.load(sys.stdin))
     except Exception as error:  # drivers raise arbitrary errors, which the parent process records
-        _emit("error", problem=describe(error))
+        _emit("error", problem=describe_error(error))
         sys.exit(1)

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from polyhal import Device, ones
 from polyhal.calibration.driver import driver_times
 from polyhal.calibration.link import link_times
 from polyhal.calibration.micro_benchmarks import MicroBenchmarks
 from polyhal.calibration.peak import peak_rates
-from polyhal.calibration.stopwatch import Step, Stopwatch, calls_of, captured
-from polyhal.creation import ones
+from polyhal.calibration.stopwatch import Step, Stopwatch, captured
+from polyhal.devices import MeasuredCall, MeasuredDevice, MeasuredSample, Measurements
 from polyhal.hal import dtypes
-from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.measurements import MeasuredCall, MeasuredDevice, MeasuredSample, Measurements
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.profiler import step_calls
 
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64)
 _LONG = 3e-4
@@ -63,7 +63,7 @@ def _samples(
         progress(workload.what)
         step = captured(workload.prepare())
         # A simulated device may lack memory for all operands, and its times do not vary: the step is dropped after one timing.
-        prepared.append((_nothing if stopwatch.is_virtual else step, calls_of(step)))
+        prepared.append((_nothing if stopwatch.is_virtual else step, step_calls(step)))
         seconds.append(stopwatch.replays(step))
     for number in range(0 if stopwatch.is_virtual else _ROUNDS - 1):
         progress(f"round {number + 2} of {_ROUNDS}")

@@ -12,16 +12,13 @@ from typing import Any
 
 from rich.console import Console
 
-from polyhal import training
-from polyhal.cli.chosen_devices import ChosenDevices
+from polyhal import Device, distributed, training
+from polyhal.cli.chosen_devices import ChosenDevices, default_is_set
 from polyhal.cli.display import duration, say, say_wrapped
 from polyhal.cli.stop_request import StopRequest
-from polyhal.cli.views.train_progress import train_progress
-from polyhal.distributed.job import note_resume
-from polyhal.hal.device import Device
-from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.hal.scheduler.activity import StepActivity
-from polyhal.hal.settings import env
+from polyhal.commands.train_progress import train_progress
+from polyhal.hal.errors import DeviceUnavailableError, SettingError, message
+from polyhal.profiler import StepActivity
 from polyhal.training import Corpus, OptionError, Ranks, RunFolder, Session
 from polyhal.training import corpus as texts
 from polyhal.training.checkpoint import describe
@@ -59,7 +56,7 @@ def run(
             corpus, train_options, devices.opened, folder, ranks, resume=resume, overwrite=overwrite, eager=eager
         )
         _print_plan(console, session)
-        note_resume(["train", "--resume", "--save-dir", str(folder.path), *devices.option])
+        distributed.note_resume(["train", "--resume", "--save-dir", str(folder.path), *devices.option])
         if placement:
             session.trainer.activity = StepActivity()
         limit = session.trainer.done + stop_after if stop_after is not None else None
@@ -105,12 +102,12 @@ def _recorded_devices(folder: RunFolder) -> ChosenDevices | None:
     The default device may have changed since: it depends on measured speeds and on POLYHAL_DEVICE.
     """
     recorded = describe(folder.last).devices
-    if not recorded or env.default_device():
+    if not recorded or default_is_set():
         return None
     names = [name for name, _ in recorded]
     try:
         devices = ChosenDevices.of(*((names[0], None) if len(names) == 1 else (None, names)))
-    except (OptionError, DeviceUnavailableError):
+    except (SettingError, DeviceUnavailableError):
         return None
     return devices if [d.info.name for d in devices.opened] == [reported for _, reported in recorded] else None
 
@@ -218,6 +215,6 @@ def _print_how_to_resume(console: Console, session: Session, devices: ChosenDevi
     trainer, folder = session.trainer, session.folder
     stopped = f"stopped after step {trainer.done} of {trainer.options.steps}"
     say_wrapped(console, f"{stopped}; everything is saved in {folder.last}", "bold")
-    launch = env.launch_command() or "polyhal"
+    launch = distributed.launch_command() or "polyhal"
     command = f"{launch} train --resume --save-dir {shlex.quote(str(folder.path))}{devices.arguments}"
     say(console, f"resume with: {command}")

@@ -1,4 +1,4 @@
-"""`polyhal train`: the options of a training run. `polyhal.cli.train_run` carries it out."""
+"""`polyhal train`: the options of a training run. `polyhal.commands.train_run` carries it out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def train(
         raise typer.BadParameter("--resume continues a run and --overwrite replaces it; expected one of them")
     if stop_after is not None and stop_after < 1:
         raise typer.BadParameter(f"--stop-after is {stop_after}; expected 1 or more")
-    from polyhal.cli.train_run import run
+    from polyhal.commands.train_run import run
 
     chosen = _merge(config, options)
     if not run(chosen, resume=resume, overwrite=overwrite, stop_after=stop_after, eager=eager, placement=placement):
@@ -82,7 +82,7 @@ def train(
 
 def _merge(config: Path | None, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that the configuration file or the command line sets."""
-    from polyhal.cli import config_file
+    from polyhal.commands import config_file
     from polyhal.training.preparation import GIVEN_NAMES
 
     file = config_file.read(config, GIVEN_NAMES | _RUN_OPTIONS) if config is not None else {}

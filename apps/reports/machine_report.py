@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.settings import json_store
+from polyhal.utils.files import read_json, write_json
 
 SCHEMA = 1
 LONGEST_TEXT = 20_000
@@ -152,14 +152,14 @@ class MachineReport:
 def read(path: Path) -> MachineReport:
     """Read a report. Raises OSError, CorruptFileError or IncompatibleFileError."""
     try:
-        return MachineReport.from_json(json_store.read(path, SCHEMA))
+        return MachineReport.from_json(read_json(path, SCHEMA))
     except CorruptFileError as error:
         raise CorruptFileError(f"{path}: {error}") from error
 
 
 def write(report: MachineReport, path: Path) -> None:
     """Write a report. Raises OSError."""
-    json_store.write(path, report.to_json())
+    write_json(path, report.to_json())
 
 
 def _device(value: Any) -> ReportedDevice:

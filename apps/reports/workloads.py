@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyhal import Device
+from polyhal.devices import hardware_type
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.device import Device
-from polyhal.hal.plugins.probing import hardware_type
 from polyhal.reports.machine_report import SpeedFigure
 
 _CALLS = 50
