@@ -19,24 +19,20 @@
     [links.host]                        # link to the host
     [links.peer]                        # link to another such card of the machine; absent: as to the host
 
-A link has `kind`, `bandwidth_gb_s` and `latency_us`, or instead `standard`, the name of a link in `links.toml`.
+A link or an OpenCL driver may have a key `standard`: the name of a table in `links.toml` or `drivers.toml` with values for
+absent keys.
 """
 
 from __future__ import annotations
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.hardware.driver_schemas import DRIVERS
-from polyhal.hal.hardware.links import standard_tables
+from polyhal.hal.hardware.standards import standard_tables
 from polyhal.hal.settings.toml_schema import Key, TableSchema
 
 _NUMBER, _TIME, _TEXT, _COUNT = Key(float), Key(float, zero=True), Key(str), Key(int)
 _BY_NAME = TableSchema(others=_NUMBER, optional=True)
-_LINK: dict[str, Key | TableSchema] = {
-    "standard": Key(str, optional=True, choices=tuple(standard_tables())),
-    "kind": _TEXT,
-    "bandwidth_gb_s": _NUMBER,
-    "latency_us": _TIME,
-}
+_LINK: dict[str, Key | TableSchema] = {"kind": _TEXT, "bandwidth_gb_s": _NUMBER, "latency_us": _TIME}
 _PERFORMANCE: dict[str, Key | TableSchema] = {
     "compute_units": _COUNT,
     "clock_mhz": Key(int, zero=True),
@@ -81,8 +77,10 @@ CARD = TableSchema(
         "performance": TableSchema(_PERFORMANCE, optional=True),
         "links": TableSchema(
             {
-                "host": TableSchema({**_LINK, "dma_engines": _COUNT, "unified_memory": Key(bool)}),
-                "peer": TableSchema(_LINK, optional=True),
+                "host": TableSchema(
+                    {**_LINK, "dma_engines": _COUNT, "unified_memory": Key(bool)}, standards=standard_tables("links")
+                ),
+                "peer": TableSchema(_LINK, optional=True, standards=standard_tables("links")),
             },
             optional=True,
         ),

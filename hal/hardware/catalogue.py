@@ -11,7 +11,6 @@ from typing import Any
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.errors import message
-from polyhal.hal.hardware import links
 from polyhal.hal.hardware.card_schema import CARD
 from polyhal.hal.settings import toml_schema
 
@@ -99,24 +98,9 @@ def parse(name: str, text: str) -> Card:
     tables = toml_schema.parse_toml(name, text)
     if isinstance(tables.get("device"), dict):
         raise ValueError(f"{name} is not a card; {_OLD_LAYOUT}")
-    tables = _with_standard_links(tables)
-    toml_schema.check(name, tables, CARD)
+    tables = toml_schema.checked(name, tables, CARD)
     about = {key: tables.get(key, "") for key in ("title", "vendor", "family")}
     return Card(name, type=DeviceType(tables["type"]), aliases=tuple(tables.get("aliases", ())), tables=tables, **about)
-
-
-def _with_standard_links(tables: dict[str, Any]) -> dict[str, Any]:
-    """Return the tables of a card with the figures of the standard links that it refers to."""
-    given = tables.get("links")
-    if not isinstance(given, dict):
-        return tables
-    standard = links.standard_tables()
-    filled = {
-        end: {**standard.get(str(link["standard"]), standard["pcie3"]), **link}
-        for end, link in given.items()
-        if isinstance(link, dict) and "standard" in link
-    }
-    return {**tables, "links": {**given, **filled}}
 
 
 def _find(tables: Mapping[str, Any], section: str) -> Mapping[str, Any] | None:

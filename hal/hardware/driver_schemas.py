@@ -1,6 +1,7 @@
 """Properties that drivers report, as sections of a card.
 
     [driver.opencl]
+    standard = "rocm"               # optional: a table of `drivers.toml` with values for absent keys
     sources = ["..."]               # sources of the values
     estimated = ["extensions"]      # keys of values without a source for this exact card
     [driver.opencl.platform]        # CL_PLATFORM_* in lower case
@@ -17,8 +18,10 @@ The type of the device is not repeated here: it follows from the card's `type`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from polyhal.hal.hardware.standards import standard_tables
 from polyhal.hal.settings.toml_schema import Key, TableSchema
 
 _TEXT, _COUNT, _SIZE = Key(str), Key(int), Key(int, zero=True)
@@ -39,6 +42,7 @@ _DEVICE = {
     **dict.fromkeys(("single_fp_config", "double_fp_config"), _FLOAT_FLAGS),
     "local_mem_type": Key(str, choices=("local", "global")),
     "host_unified_memory": Key(bool),
+    "more_extensions": Key(str, optional=True),
     # Drivers before OpenCL 3.0 do not list versions, and not all drivers have the other two.
     "opencl_c_all_versions": Key(str, many=True, optional=True, choices=("1.0", "1.1", "1.2", "2.0", "3.0")),
     **dict.fromkeys(("preferred_work_group_size_multiple", "wavefront_width_amd"), Key(int, optional=True)),
@@ -59,10 +63,12 @@ ADAPTER_LIMITS = (
 """Limits of wgpu that kernels depend on."""
 
 
-def _driver(tables: dict[str, Key | TableSchema], values: Iterable[str]) -> TableSchema:
+def _driver(
+    tables: dict[str, Key | TableSchema], values: Iterable[str], standards: Mapping[str, Any] | None = None
+) -> TableSchema:
     """Return the schema of a driver's section. `values` are the names that `estimated` may contain."""
     head = {"sources": Key(str, many=True), "estimated": Key(str, many=True, choices=tuple(values))}
-    return TableSchema({**head, **tables}, optional=True)
+    return TableSchema({**head, **tables}, optional=True, standards=standards or {})
 
 
 _OPENCL: dict[str, Key | TableSchema] = {
@@ -78,7 +84,7 @@ _WGPU: dict[str, Key | TableSchema] = {
     "limits": TableSchema(dict.fromkeys(ADAPTER_LIMITS, _SIZE)),
 }
 DRIVERS = {
-    "opencl": _driver(_OPENCL, _DEVICE),
+    "opencl": _driver(_OPENCL, _DEVICE, standard_tables("drivers")),
     **dict.fromkeys(
         ("vulkan", "metal", "d3d12", "webgpu"), _driver(_WGPU, [*_ADAPTER, *ADAPTER_LIMITS, "features", *ADAPTER_FEATURES])
     ),

@@ -6,10 +6,9 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
-from polyhal.hal.settings import toml
+from polyhal.hal.hardware.standards import standard_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +37,9 @@ IDEAL = Link("ideal", math.inf, 0.0)
 
 
 @functools.cache
-def standard_tables() -> Mapping[str, Mapping[str, Any]]:
-    """Return the tables of `links.toml` by name, with the keys of a card's link."""
-    return toml.parse(resources.files("polyhal.hal.hardware").joinpath("links.toml").read_text(encoding="utf-8"))
-
-
-@functools.cache
 def standard_links() -> Mapping[str, Link]:
     """Return the standard links by name, and `ideal`."""
-    return {**{name: parse_table(table) for name, table in standard_tables().items()}, IDEAL.name: IDEAL}
+    return {**{name: parse_table(table) for name, table in standard_tables("links").items()}, IDEAL.name: IDEAL}
 
 
 def parse_table(table: Mapping[str, Any]) -> Link:

@@ -72,6 +72,8 @@ class TableSchema:
     """Values of keys with any other name; None if other names are faults."""
     many: bool = False
     """True for a list of such tables."""
+    standards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Tables of values for absent keys, by the names that the optional key `standard` may have."""
 
 
 class Fault(NamedTuple):
@@ -105,9 +107,7 @@ class FaultyFileError(ValueError):
 
 def parse(file: str, text: str, schema: TableSchema) -> dict[str, Any]:
     """Return the tables of a file. Raises ValueError if its text is not TOML, and FaultyFileError with all faults."""
-    tables = parse_toml(file, text)
-    check(file, tables, schema)
-    return tables
+    return checked(file, parse_toml(file, text), schema)
 
 
 def parse_toml(file: str, text: str) -> dict[str, Any]:
@@ -118,18 +118,46 @@ def parse_toml(file: str, text: str) -> dict[str, Any]:
         raise ValueError(f"{file} is not a TOML file: {error}") from error
 
 
-def check(file: str, tables: Mapping[str, Any], schema: TableSchema) -> None:
-    """Raise FaultyFileError with all faults of a file's tables."""
-    if found := list(faults(tables, schema)):
+def checked(file: str, tables: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
+    """Return a file's tables with the values of their standards. Raises FaultyFileError with all faults."""
+    filled = _filled(tables, schema)
+    if found := list(faults(filled, schema)):
         raise FaultyFileError(file, found)
+    return filled
+
+
+def _filled(tables: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
+    """Return tables with the values of their standards; of all standards if the name is invalid, so that no key is missing."""
+    if schema.standards and "standard" in tables:
+        chosen = schema.standards.get(str(tables["standard"]))
+        tables = _merged([*schema.standards.values()] if chosen is None else [chosen], tables)
+    return {
+        name: _filled(value, inner)
+        if isinstance(value, dict) and isinstance(inner := schema.keys.get(name), TableSchema)
+        else value
+        for name, value in tables.items()
+    }
+
+
+def _merged(defaults: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables in which later values replace earlier ones."""
+    merged: dict[str, Any] = {}
+    for tables in (*defaults, own):
+        for name, value in tables.items():
+            earlier = merged.get(name)
+            are_tables = isinstance(earlier, dict) and isinstance(value, dict)
+            merged[name] = _merged([earlier], value) if are_tables else value
+    return merged
 
 
 def faults(tables: Mapping[str, Any], schema: TableSchema, section: str = "") -> Iterator[Fault]:
     """Yield each key that is missing, unknown, or not of its type or range."""
     for name, value in tables.items():
-        if name in schema.keys:
+        if name == "standard" and schema.standards:
+            yield from _faults_of(section, name, value, Key(str, choices=tuple(schema.standards)))
+        elif name in schema.keys:
             continue
-        if schema.others is None:
+        elif schema.others is None:
             yield Fault(section, name, value, _closest(name, schema), "has an unknown")
         else:
             yield from _faults_of(section, name, value, schema.others)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polyhal.hal.hardware.card_schema import CARD
 from polyhal.hal.hardware.catalogue import Card, find, names, parse
-from polyhal.hal.settings.toml_schema import Fault, FaultyFileError, Key, TableSchema, check, faults
+from polyhal.hal.settings.toml_schema import Fault, FaultyFileError, Key, TableSchema, checked, faults
 
 CARDS = names()
 TABLES = {name: dict(find(name).tables) for name in CARDS}
@@ -58,7 +58,7 @@ def path_of(fault: Fault) -> Where:
 @pytest.mark.parametrize("name", CARDS)
 def test_every_card_is_valid_and_complete(name: str) -> None:
     card = find(name)
-    check(name, card.tables, CARD)
+    assert checked(name, card.tables, CARD) == card.tables
     assert card.family
     assert card.tables.keys() - {"title", "vendor", "type", "family", "aliases"}, "it describes nothing"
     assert card.has("performance") == card.has("links.host")
@@ -117,7 +117,7 @@ def test_a_fault_names_file_section_key_value_and_expectation() -> None:
     tables["type"] = "toaster"
     del tables["performance"]["overhead"]
     with pytest.raises(FaultyFileError) as error:
-        check("mine.toml", tables, CARD)
+        checked("mine.toml", tables, CARD)
     assert str(error.value) == (
         "mine.toml has 7 faults: has type = 'toaster' (expected one of gpu, integrated_gpu, accelerator, cpu); "
         "[performance] has an unknown bandwith_gb_s = 4800 (expected bandwidth_gb_s); "
@@ -133,7 +133,7 @@ def text_of(name: str) -> str:
     return resources.files("polyhal.hal.hardware.cards").joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
-def test_a_standard_link_fills_in_its_figures_and_an_unknown_one_is_a_fault() -> None:
+def test_a_standard_fills_in_its_values_and_an_unknown_one_is_a_fault() -> None:
     text = text_of("h200")
     assert parse("mine", text).section("links.host")["bandwidth_gb_s"] == 50
     own = parse("mine", text.replace('standard = "pcie5"', 'standard = "pcie5"\nbandwidth_gb_s = 45'))
@@ -141,6 +141,11 @@ def test_a_standard_link_fills_in_its_figures_and_an_unknown_one_is_a_fault() ->
     with pytest.raises(FaultyFileError) as error:
         parse("mine", text.replace('"pcie5"', '"pcie9"'))
     assert [path_of(fault) for fault in error.value.faults] == [("links", "host", "standard")]
+    for name, driver in (("rx6800", "rocm"), ("a770", "intel")):
+        assert find(name).section("driver.opencl.device")["max_parameter_size"] == (1024 if driver == "rocm" else 2048)
+        with pytest.raises(FaultyFileError) as error:
+            parse("mine", text_of(name).replace(f'"{driver}"', '"foocl"'))
+        assert [path_of(fault) for fault in error.value.faults] == [("driver", "opencl", "standard")]
 
 
 def test_a_card_without_a_section_is_refused_with_the_cards_that_have_it() -> None:

@@ -11,11 +11,11 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.description import load
 from polyhal.backends.sim.backend import create
 from polyhal.backends.sim.selector import SimSelector, expand, parse_selector
+from polyhal.forecast.cluster import parse_cluster
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.hardware.catalogue import find
 from polyhal.hal.hardware.profile import load_profile, profile_names
-from polyhal.parallel.forecast.cluster import parse_cluster
 
 TEXT = resources.files("polyhal.hal.hardware.cards").joinpath("rx480.toml").read_text(encoding="utf-8")
 
@@ -64,6 +64,53 @@ def test_files_that_are_not_cards_are_rejected(tmp_path: Path) -> None:
     ]:  # fmt: skip
         with pytest.raises(DeviceUnavailableError, match=problem):
             Device(f"sim:{tmp_path / name}.toml")
+
+
+def test_a_profile_of_an_earlier_version_is_converted_as_its_error_says(tmp_path: Path) -> None:
+    old = """
+        [device]
+        title = "Mine"
+        type = "gpu"
+        compute_units = 16
+        clock_mhz = 0
+        memory_gib = 1
+        max_allocation_gib = 0.5
+        local_memory_kib = 32
+        bandwidth_gb_s = 64
+        [peak_tflop_s]
+        float32 = 2
+        [efficiency]
+        default = 1
+        memory = 1
+        [driver]
+        launch_us = 2
+        submit_us = 1
+        sync_us = 5
+        watchdog_s = 2
+        [link]
+        kind = "unknown"
+        bandwidth_gb_s = 4
+        latency_us = 2
+        dma_engines = 2
+        unified_memory = false
+        [peer_link]
+        kind = "unknown"
+        bandwidth_gb_s = 5
+        latency_us = 2
+    """
+    path = tmp_path / "mine.toml"
+    path.write_text(old, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"move title and type of \[device\] to the top of the file, add vendor there"):
+        load_profile(str(path))
+    tables = old.replace('title = "Mine"', "").replace('type = "gpu"', "")
+    for before, after in [
+        ("device", "performance"), ("driver", "performance.overhead"), ("link", "links.host"), ("peer_link", "links.peer"),
+        ("peak_tflop_s", "performance.peak_tflop_s"), ("efficiency", "performance.efficiency"),
+    ]:  # fmt: skip
+        tables = tables.replace(f"[{before}]", f"[{after}]")
+    path.write_text(f'title = "Mine"\ntype = "gpu"\nvendor = ""\n{tables}', encoding="utf-8")
+    found = load_profile(str(path))
+    assert (found.launch_ns, found.link.bandwidth, found.peer_link.bandwidth) == (2000, 4e9, 5e9)
 
 
 @pytest.mark.parametrize("name", profile_names())

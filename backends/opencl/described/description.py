@@ -97,7 +97,7 @@ def _device(card: Card, driver: Mapping[str, Any]) -> DescribedDevice:
         "platform": SimpleNamespace(**driver["platform"]),
         "type": _TYPES.get(card.type, cl.device_type.GPU),
         "local_mem_type": getattr(cl.device_local_mem_type, answers["local_mem_type"].upper()),
-        "extensions": " ".join(answers["extensions"].split()),
+        "extensions": " ".join(f"{answers['extensions']} {answers.get('more_extensions', '')}".split()),
         "opencl_c_all_versions": tuple(map(_language, answers.get("opencl_c_all_versions", ()))),
         **{name: _bits(answers[name]) for name in ("single_fp_config", "double_fp_config")},
         **{name: tuple(answers[name]) for name in ("max_work_item_sizes", "sub_group_sizes")},
