@@ -55,6 +55,8 @@ def kernel_cost(
 def _launches(op: str, inputs: Sequence[InputSpec | None], params: Mapping[str, Any]) -> int:
     if op == "norms":
         return math.ceil(len(inputs) / _TENSORS_PER_LAUNCH) + 1
+    if op == "means_along":
+        return math.ceil(len(inputs) / _TENSORS_PER_LAUNCH)
     if op == "foreach_elementwise":
         return -(-int(params["count"]) // _TENSORS_PER_LAUNCH)
     return _LAUNCHES.get(op, 1)

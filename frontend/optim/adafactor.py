@@ -1,55 +1,26 @@
-"""Adafactor, which looks at rows and columns of a parameter."""
+"""Adafactor: all parameters of a step take a few launches."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from polyhal import functions as ops
-from polyhal.creation import zeros
+from polyhal.creation import empty_like, tensor, zeros
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import message
-from polyhal.optim.optimizer import Group, Optimizer, Params, count_step, setting, state_dtype, zero_state
+from polyhal.hal.ops import OPS
+from polyhal.optim.formula import ElementFormula
+from polyhal.optim.optimizer import Group, Optimizer, Params, batches, count_step, setting, state_dtype, zero_state
 from polyhal.optim.rule_optimizer import check_settings, gradient
 from polyhal.tensor import Tensor
-from polyhal.tensor.inplace import overwrite
+
+_LARGE = 1 << 18
+"""Minimum number of elements of a tensor whose means fill a device, and are computed by a call of their own."""
 
 
-class _PerParameter(Optimizer):
-    """Base of optimizers that update one parameter after the other."""
-
-    def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        for p in params:
-            state = self.state.get(p)
-            if not state:
-                state = self.state[p] = {"step": 0, **self.initial(p)}
-            count_step([state])
-            wide = state_dtype(p)
-            grad = gradient(p, maximize=group.get("maximize", False)).to(wide)
-            overwrite(p, self.updated(group, p.detach().to(wide), grad, state))
-
-    def initial(self, p: Tensor) -> dict[str, Tensor]:
-        """Return the states of a parameter before its first step."""
-        raise NotImplementedError
-
-    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
-        """Return the new parameter; overwrites the states."""
-        raise NotImplementedError
-
-
-def _number(compute: Callable[[], float], name: str) -> Any:
-    return dispatch.runtime_scalar(compute, name)
-
-
-def _rms(x: Tensor) -> Tensor:
-    """Return the root of the mean square of all elements."""
-    result: Tensor = ops.sqrt(ops.mean(x * x))
-    return result
-
-
-class Adafactor(_PerParameter):
+class Adafactor(Optimizer):
     """Adam's scale from the means of rows and columns, so that its memory is their number. Source: arXiv:1804.04235.
 
     `eps` is (the minimum of squares, the minimum relative size of a parameter); `d` limits the size of an update.
@@ -77,9 +48,19 @@ class Adafactor(_PerParameter):
         settings = {
             "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "maximize": maximize,
         }  # fmt: skip
+        self._inverses: dict[Any, list[Tensor]] = {}
+        """The inverse number of elements of each parameter, on the device, by their shapes."""
         super().__init__(params, settings)
 
-    def initial(self, p: Tensor) -> dict[str, Tensor]:
+    def update(self, group: Group, params: Sequence[Tensor]) -> None:
+        for p in params:
+            if not self.state.get(p):
+                self.state[p] = {"step": 0, **self._initial(p)}
+        for _, ps in batches([p for p in params if math.prod(p.shape)], lambda p: self.state[p]["step"]):
+            count_step([self.state[p] for p in ps])
+            self._update_together(group, ps)
+
+    def _initial(self, p: Tensor) -> dict[str, Tensor]:
         if p.ndim < 2:
             return {"variance": zero_state(p)}
         rows, columns = (*p.shape[:-1], 1), (*p.shape[:-2], 1, p.shape[-1])
@@ -89,26 +70,93 @@ class Adafactor(_PerParameter):
                 for name, shape in (("row_var", rows), ("col_var", columns))
             }
 
-    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
-        least, smallest = group["eps"]
-        least = finfo(grad.dtype).eps if least is None else least
-        weight = _number(lambda: float(state["step"] ** group["beta2_decay"]), "weight")
-        rho = _number(lambda: min(float(group["lr"]), 1 / math.sqrt(state["step"])), "rho")
-        size = ops.maximum(_rms(p), smallest) * rho
-        squares = grad * grad
-        if grad.ndim < 2:
-            estimate = self._mixed(state, "variance", squares, weight)
-        else:
-            rows = self._mixed(state, "row_var", ops.mean(squares, -1, True), weight)
-            columns = self._mixed(state, "col_var", ops.mean(squares, -2, True), weight)
-            estimate = ops.matmul(rows, columns) / ops.maximum(ops.mean(rows, -2, True), least)
-        update = grad * ops.rsqrt(ops.maximum(estimate, least * least))
-        limited = size / ops.maximum(_rms(update) / group["d"], 1.0)
-        kept = 1 - setting(group, "lr") * setting(group, "weight_decay")
-        result: Tensor = p * kept - update * limited
-        return result
+    def _update_together(self, group: Group, params: Sequence[Tensor]) -> None:
+        """Update parameters of one dtype and step count."""
+        state, wide = self.state[params[0]], state_dtype(params[0])
+        least = finfo(wide).eps if group["eps"][0] is None else group["eps"][0]
+        weight = dispatch.runtime_scalar(lambda: float(state["step"] ** group["beta2_decay"]), "weight")
+        rho = dispatch.runtime_scalar(lambda: min(float(group["lr"]), 1 / math.sqrt(state["step"])), "rho")
+        matrices, vectors = ([p for p in params if (p.ndim > 1) is several] for several in (True, False))
+        updates: list[Tensor] = []
+        squares: tuple[list[Tensor], list[Tensor]] = ([], [])
+        for part, estimate in ((matrices, self._from_rows_and_columns), (vectors, self._from_squares)):
+            if not part:
+                continue
+            new = [empty_like(p, dtype=wide) for p in part]
+            grads = [gradient(p, maximize=group.get("maximize", False)) for p in part]
+            for found, vector in zip(squares, estimate(part, grads, new, weight, least), strict=True):
+                found += [vector[i] for i in range(len(part))]
+            updates += new
+        numbers = {
+            "kept": 1 - setting(group, "lr") * setting(group, "weight_decay"),
+            "smallest": group["eps"][1], "rho": rho, "d": group["d"],
+        }  # fmt: skip
+        ordered = [*matrices, *vectors]
+        _LIMITED((ordered, updates, *squares, self._inverse_sizes(ordered)), numbers, (ordered,))
 
-    def _mixed(self, state: dict[str, Any], name: str, value: Tensor, weight: Any) -> Tensor:
-        mixed: Tensor = state[name] + (value - state[name]) * weight
-        overwrite(state[name], mixed)
-        return mixed
+    def _from_rows_and_columns(
+        self, params: Sequence[Tensor], grads: Sequence[Tensor], updates: Sequence[Tensor], weight: Any, least: float
+    ) -> list[Tensor]:
+        """Write updates from the means of rows and columns; return sums of squares of parameters and updates."""
+        rows, columns = ([self.state[p][name] for p in params] for name in self.factored_state)
+        count = len(params)
+        means = _means([*grads, *grads], [-1] * count + [-2] * count, square=True)
+        _MIXED(((*rows, *columns), means), {"weight": weight}, ((*rows, *columns),))
+        lists = (params, grads, rows, columns, _means(rows, [-2] * count, square=False))
+        return _FACTORED(lists, {"least": least}, (updates,))
+
+    def _from_squares(
+        self, params: Sequence[Tensor], grads: Sequence[Tensor], updates: Sequence[Tensor], weight: Any, least: float
+    ) -> list[Tensor]:
+        """Write updates from running squares; return sums of squares of parameters and updates."""
+        variances = [self.state[p]["variance"] for p in params]
+        return _UNFACTORED((params, grads, variances), {"weight": weight, "least": least}, (variances, updates))
+
+    def _inverse_sizes(self, params: Sequence[Tensor]) -> list[Tensor]:
+        """Return the inverse number of elements of each parameter."""
+        key = (params[0].device, params[0].dtype, *(p.shape for p in params))
+        if key not in self._inverses:
+            with dispatch.executing(dispatch.EAGER):
+                numbers = [1 / math.prod(p.shape) for p in params]
+                vector = tensor(numbers, dtype=state_dtype(params[0]), device=params[0].device)
+                self._inverses[key] = [vector[i] for i in range(len(params))]
+        return self._inverses[key]
+
+
+def _means(xs: Sequence[Tensor], axes: Sequence[int], *, square: bool) -> list[Tensor]:
+    """Return the mean along an axis of each tensor, or of its squares."""
+    together = [i for i, x in enumerate(xs) if math.prod(x.shape) < _LARGE]
+    calls = [*([together] if together else []), *([i] for i, x in enumerate(xs) if math.prod(x.shape) >= _LARGE)]
+    found: dict[int, Tensor] = {}
+    for members in calls:
+        results = OPS["means_along"].call([xs[i] for i in members], tuple(axes[i] for i in members), square)
+        found |= dict(zip(members, results, strict=True))
+    return [found[i] for i in range(len(xs))]
+
+
+def _mixed(ops: Any, state: Any, value: Any, *, weight: Any) -> Any:
+    return (state + (value - state) * weight,)
+
+
+def _factored(ops: Any, p: Any, g: Any, row: Any, column: Any, mean_of_rows: Any, *, least: Any) -> Any:
+    estimate = row * column / ops.maximum(mean_of_rows, least)
+    update = g / ops.sqrt(ops.maximum(estimate, least * least))
+    return update, p * p, update * update
+
+
+def _unfactored(ops: Any, p: Any, g: Any, variance: Any, *, weight: Any, least: Any) -> Any:
+    (variance,) = _mixed(ops, variance, g * g, weight=weight)
+    update = g / ops.sqrt(ops.maximum(variance, least * least))
+    return variance, update, p * p, update * update
+
+
+def _limited(
+    ops: Any, p: Any, update: Any, size: Any, change: Any, inverse: Any, *, kept: Any, smallest: Any, rho: Any, d: Any
+) -> Any:
+    """Subtract an update in the size of the parameter, limited to `d` times that; `size` and `change` are sums of squares."""
+    rate = ops.maximum(ops.sqrt(size * inverse), smallest) * (rho * d)
+    return (p * kept - update * (rate / ops.maximum(ops.sqrt(change * inverse), d)),)
+
+
+_MIXED, _FACTORED, _UNFACTORED = ElementFormula(_mixed), ElementFormula(_factored), ElementFormula(_unfactored)
+_LIMITED = ElementFormula(_limited, singles=3)

@@ -72,6 +72,31 @@ def test_sums_of_each_tensor(
     check(device, "foreach_elementwise", [*xs, 0.5], dtype, ulps=64, **params)
 
 
+_MATRICES: list[tuple[int, ...]] = [(3, 5), (1, 300), (2, 70, 33), (40, 1), (130, 513)] * 6
+
+
+@pytest.mark.kernels_of("foreach_elementwise")
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.bfloat16], ids=lambda d: d.name)
+def test_lists_with_an_element_for_each_row_column_or_matrix(device: Any, rng: Any, dtype: dtypes.DType) -> None:
+    xs = [
+        rng.uniform(0.5, 1, shape)
+        for ends in (lambda s: s, lambda s: (*s[:-1], 1), lambda s: (*s[:-2], 1, s[-1]), lambda s: (*s[:-2], 1, 1))
+        for shape in map(ends, _MATRICES)
+    ]
+    steps = (("multiply", (1, 2), ()), ("divide", (4, 3), ()), ("multiply", (0, 5), ()))
+    check(device, "foreach_elementwise", xs, dtype, lists=4, count=len(_MATRICES), steps=steps, results=(6,))
+
+
+@pytest.mark.kernels_of("means_along")
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.bfloat16], ids=lambda d: d.name)
+def test_means_of_rows_and_columns(device: Any, rng: Any, dtype: dtypes.DType, square: bool) -> None:
+    xs = [rng.uniform(0, 1, shape) for shape in _MATRICES]
+    axes = (-1,) * len(xs) + (-2,) * len(xs)
+    # At most 513 terms in vectors, whose roundings mostly cancel; results have at least single precision.
+    check(device, "means_along", [*xs, *xs], dtype, ulps=32, axes=axes, square=square)
+
+
 @pytest.mark.kernels_of("norms")
 def test_norms_of_each_tensor(device: Any, rng: Any) -> None:
     xs = [*tensors(rng), np.zeros((0, 3))]

@@ -11,6 +11,7 @@ import torch
 
 import polyhal as ph
 from polyhal import nn, optim
+from polyhal.optim import adafactor
 
 SHAPES = [(6, 4), (3,), (), (2, 5, 3)]
 
@@ -43,6 +44,30 @@ def test_adafactor(device: ph.Device, settings: dict[str, Any]) -> None:
     c = optim.Adafactor(ours, **settings)
     c.load_state_dict(b.state_dict())
     assert c.state[ours[0]]["row_var"].shape == (6, 1)
+
+
+@pytest.mark.parametrize("dtype", [ph.float32, ph.bfloat16], ids=str)
+def test_captured_adafactor_equals_one_optimizer_for_each_parameter(
+    device: ph.Device, dtype: ph.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some tensors count as large, one is empty, and one misses a step."""
+    monkeypatch.setattr(adafactor, "_LARGE", 24)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in (*SHAPES, (0, 3), (5, 1), (1, 4))]
+    together, alone = ([nn.Parameter(ph.tensor(x, dtype=dtype, device=device)) for x in arrays] for _ in range(2))
+    optimizers = [optim.Adafactor(together, lr=0.1), *(optim.Adafactor([p], lr=0.1) for p in alone)]
+    steps = [ph.jit(optimizers[0].step), *(optimizer.step for optimizer in optimizers[1:])]
+    for number in range(4):
+        for i, (p, q) in enumerate(zip(together, alone, strict=True)):
+            gradient = rng.normal(size=p.shape)
+            for x in (p, q):
+                x.grad = None if (i, number) == (1, 1) else ph.tensor(gradient, dtype=dtype, device=device)
+        for step in steps:
+            step()
+    for p, q in zip(together, alone, strict=True):
+        # Sums of up to 30 squares in another order, in the rate of a step that is at most as large as the parameter.
+        limit = 8 * ph.finfo(dtype).eps * max(1.0, np.abs(q.detach().float().numpy()).max(initial=0))
+        np.testing.assert_allclose(p.detach().float().numpy(), q.detach().float().numpy(), rtol=0, atol=limit)
 
 
 @pytest.mark.parametrize("settings", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw", "lr": 0.1}])

@@ -136,6 +136,8 @@ def test_steps_take_few_launches(where: str) -> None:
     # Fifteen products, two ops after each pair, and ten ops around them, for all matrices of one shape.
     matrices = SHAPES[::2]
     assert max(_launches(ph.Device(where), "Muon", {}, matrices)) <= (31 if where.startswith("opencl") else 50)
+    # Two ops of means, two formulas of matrices, one of vectors and one of both.
+    assert max(_launches(ph.Device(where), "Adafactor", {})) <= (12 if where.startswith("opencl") else 24)
     # Updates, sums of squares, and the difference from the parameters; PoCL has a smaller limit for kernel parameters.
     assert max(_launches(ph.Device(where), "LAMB", {})) <= (8 if where.startswith("opencl") else 20)
 

@@ -21,8 +21,8 @@ from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, operands, val
 from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-Access = Literal["contiguous", "broadcast", "strided"]
-"""Access along the innermost axis: stride 1, stride 0, or any other stride."""
+Access = Literal["contiguous", "broadcast", "strided", "rows", "columns", "matrices"]
+"""Access along the innermost axis: stride 1, stride 0, any other stride, or an element for each row, column or matrix."""
 
 GroupGenerator = Callable[..., Launch]
 ReductionGenerator = Callable[..., Launch | Declined]

@@ -12,7 +12,7 @@ from polyhal.backends.common.codegen.expressions import RELAXED
 from polyhal.backends.common.launching.launch import Scalar, Tensor
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, SlotSteps, TensorSlot, too_large
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.pointwise.foreach_elementwise import rows, single_lists, sums_of
+from polyhal.hal.ops.pointwise.foreach_elementwise import list_access, rows, sums_of
 from polyhal.hal.protocol import Declined, InputSpec
 
 
@@ -25,8 +25,8 @@ def slots_of(
     if not all(s.is_contiguous for s in tensors) or too_large(tensors):
         return Declined("a tensor is not contiguous, or too large")
     first = next(rows(inputs, lists, count))
-    single = single_lists(tuple(inputs), lists, count)
-    read = [SlotOperand(f"q{i}", s.dtype, True, i in single) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
+    access = list_access(tuple(inputs), lists, count)
+    read = [SlotOperand(f"q{i}", s.dtype, True, access[i]) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
     lists_written = len(params["results"])
     written = [SlotOperand(f"q{len(first) + i}", outputs[i * count].dtype) for i in range(lists_written)]
     end = len(inputs) + len(outputs)
@@ -37,20 +37,21 @@ def slots_of(
     steps = SlotSteps(
         (*read, *written), first, tuple(shared), params["steps"], writes, sums, vectors, first_workspace=end
     )
-    return steps, [_slot(inputs, outputs, params, i, single) for i in range(count)]
+    return steps, [_slot(inputs, outputs, params, i, access) for i in range(count)]
 
 
 def _slot(
-    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any], i: int, single: Collection[int]
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any], i: int, access: Sequence[str]
 ) -> TensorSlot:
     """Return the tensors at index `i` of the lists, then of the results."""
     lists, count = params["lists"], params["count"]
     read = range(i, lists * count, count)
     written = range(i, count * len(params["results"]), count)
-    of_elements = (inputs[k] for k in read if k // count not in single)
+    of_elements = (inputs[k] for k in read if access[k // count] == "elements")
     specs = [s for s in (*of_elements, *(outputs[k] for k in written)) if isinstance(s, Spec)]
     arguments = (*map(Tensor, read), *(Tensor(len(inputs) + k) for k in written))
-    return TensorSlot(arguments, specs[0].size, all(s.aligned for s in specs))
+    rows, columns = specs[0].shape[-2:] if specs[0].ndim > 1 else (1, 1)
+    return TensorSlot(arguments, specs[0].size, all(s.aligned for s in specs), rows, columns)
 
 
 def leading(steps: Sequence[ExpressionStep], of_elements: Collection[int]) -> int:

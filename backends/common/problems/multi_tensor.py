@@ -13,6 +13,7 @@ from typing import Any
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Scalar, ScalarType, Tensor, Workspace
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.ops.pointwise.foreach_elementwise import ListAccess
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
@@ -30,8 +31,8 @@ class SlotOperand:
     name: str
     dtype: DType
     read_only: bool = False
-    single: bool = False
-    """True if it has one element, broadcast to the slot's other tensors."""
+    access: ListAccess = "elements"
+    """Which of its elements corresponds to an element of the slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class TensorSlot:
     tensors: tuple[Tensor | Workspace, ...]
     size: int
     aligned: bool
+    rows: int = 1
+    """Number of rows of the tensors as matrices, the last two axes; of elements that are reduced, in reductions."""
+    columns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,8 @@ class MultiTensorBuilders:
     norms: Callable[[Any, Workspace, Tensor, Sequence[tuple[int, int]]], Launch] | None = None
     """Builder (runtime, partial sums in float32, output, chunks of each tensor): the root of each sum. Requires
     `chunk_ranges`."""
+    means: Callable[[Any, MultiTensorKernel, Sequence[TensorSlot]], list[Launch]] | None = None
+    """Builder (runtime, kernel, slots) of means of `rows` elements at distances of `columns`; absent without a kernel."""
     elementwise: Callable[[Any, SlotSteps, Sequence[TensorSlot]], LaunchSequence | Declined] | None = None
     """Builder (runtime, steps, slots) of launches and workspace for sums; absent if no kernel computes groups of steps."""
 
@@ -199,6 +205,11 @@ def _copy_to_workspace(copy: Launch, index: int, workspace_index: int, target: S
         copy(args[index], Ref(args[workspace_index], target, 0))
 
     return SimpleLaunch(copy.name, run)
+
+
+def of_matrices(operands: Sequence[SlotOperand]) -> bool:
+    """Return whether a kernel of these operands depends on the rows and columns of slots."""
+    return any(o.access in ("rows", "columns", "matrices") for o in operands)
 
 
 def group_by_dtypes(keys: Sequence[tuple[DType, ...]]) -> dict[tuple[DType, ...], list[int]]:

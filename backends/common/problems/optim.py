@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, ScalarType, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.multi_tensor import (
@@ -37,6 +39,7 @@ def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
     steps: dict[str, Callable[..., Launch | Declined]] = {op: partial(lower_step, rule) for op, rule in RULES.items()}
     of_gradients = {
         "scale_all": _scale_all, "unscale_all": _unscale_all, "sum_of_squares": _sum_of_squares, "norms": _norms,
+        "means_along": _means_along,
     }  # fmt: skip
     functions = {**steps, **{op: _unless_refused(function) for op, function in of_gradients.items()}}
     return {op: _bind(builders, function) for op, function in functions.items()}
@@ -169,6 +172,41 @@ def _norms(
     squares = _squares(builders, runtime, inputs)
     roots = builders.norms(runtime, squares.partial, Tensor(len(inputs)), squares.ranges)
     return LaunchSequence([*squares.steps, roots], squares.workspace)
+
+
+_LARGEST_MEAN = 1 << 18
+"""Maximum elements of a tensor whose means are computed together with others: large ones fill the device alone."""
+
+
+def _means_along(
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    tensors = tensors_of(inputs)
+    if builders.means is None or any(s.size > _LARGEST_MEAN for s in tensors):
+        return Declined("no kernel reduces many tensors, or one is large")
+    dense = make_contiguous(builders, runtime, dict(enumerate(tensors)), len(inputs) + len(outputs))
+    steps: list[LaunchStep] = list(dense.copies)
+    for (dtype, wide), members in group_by_dtypes([(x.dtype, o.dtype) for x, o in zip(tensors, outputs, strict=True)]).items():
+        operands = SlotOperand("x", dtype, read_only=True), SlotOperand("out", wide, access="rows")
+        definitions: dict[str, str | bool] = {
+            "DTYPE": dtype.name, "RESULT_DTYPE": wide.name, "SQUARE": bool(params["square"]),
+        }  # fmt: skip
+        slots = []
+        for i in members:
+            shape, axis = tensors[i].shape, params["axes"][i]
+            arguments = dense.arguments[i], Tensor(len(inputs) + i)
+            inner = math.prod(shape[axis:]) // shape[axis]
+            slots.append(TensorSlot(arguments, tensors[i].size, False, shape[axis], inner))
+        steps += builders.means(runtime, MultiTensorKernel("means_along", operands, definitions, _real(wide)), slots)
+    return LaunchSequence(steps, dense.workspace)
+
+
+def mean_tasks(slot: TensorSlot, chunk: int, strip: int) -> int:
+    """Return the number of groups for a slot's means: lines of `rows` elements, or strips of at least `strip` columns."""
+    if slot.columns == 1:
+        return ceil_div(slot.size // slot.rows, max(1, chunk // slot.rows))
+    width = max(strip, chunk // slot.rows // strip * strip)
+    return slot.size // (slot.rows * slot.columns) * ceil_div(slot.columns, width)
 
 
 def _slot(argument: Tensor | Workspace, spec: Spec) -> TensorSlot:

@@ -116,7 +116,7 @@ class _Call:
         if count is not None:
             inputs.append(count)
             if len(self._counts) > 1:
-                operands.append(SlotOperand(f"q{len(kinds)}", count.dtype, True, single=True))
+                operands.append(SlotOperand(f"q{len(kinds)}", count.dtype, True, "single"))
             else:
                 shared.insert(0, Tensor(len(self._tensors)))
         inputs += [ScalarSpec(program.wide)] * program.count

@@ -7,8 +7,8 @@ Values may also be summed over the elements of each tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,16 +40,29 @@ def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
         yield (*xs[i : lists * count : count], *xs[lists * count :])
 
 
-def single_lists(xs: Specs, lists: int, count: int) -> tuple[int, ...]:
-    """The lists that hold one number for each position, which all elements share: tensors without axes among others."""
-    if not any(s.shape for s in xs[:count] if isinstance(s, Spec)):
-        return ()
-    found = []
-    for k in range(1, lists):
-        part = xs[k * count : (k + 1) * count]
-        if all(isinstance(s, Spec) and not s.shape for s in part):
-            found.append(k)
-    return tuple(found)
+ListAccess = Literal["elements", "single", "rows", "columns", "matrices"]
+
+
+def list_access(xs: Specs, lists: int, count: int) -> tuple[ListAccess, ...]:
+    """Return how the elements of each list correspond to the elements of the first list.
+
+    A list has tensors of equal shapes; one number for each tensor; or one for each row, column or matrix of its last two axes.
+    """
+    return tuple(_access(tensors(xs[:count]), tensors(xs[k * count : (k + 1) * count])) for k in range(lists))
+
+
+def _access(first: Sequence[Spec], others: Sequence[Spec]) -> ListAccess:
+    pairs = [(x.shape, y.shape) for x, y in zip(first, others, strict=False)]
+    if any(x for x, _ in pairs) and not any(y for _, y in pairs):
+        return "single"
+    if all(x == y for x, y in pairs) or any(len(x) < 2 for x, _ in pairs):
+        return "elements"
+    kinds: dict[ListAccess, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
+        "rows": lambda x: (*x[:-1], 1),
+        "columns": lambda x: (*x[:-2], 1, x[-1]),
+        "matrices": lambda x: (*x[:-2], 1, 1),
+    }
+    return next((kind for kind, shape in kinds.items() if all(y == shape(x) for x, y in pairs)), "elements")
 
 
 def filled_rows(specs: Specs, lists: int, count: int) -> tuple[list[int], tuple[int, ...]]:
@@ -74,9 +87,9 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if any(s.shape != () for s in specs[lists * count :] if isinstance(s, Spec)):
         raise ValueError("what all tensors share are numbers and tensors without axes")
     columns: list[list[Output]] = []
-    single = single_lists(specs, lists, count)
+    access = list_access(specs, lists, count)
     for row in rows(specs, lists, count):
-        first, *others = [s for k, s in enumerate(row[:lists]) if k not in single]
+        first, *others = [s for k, s in enumerate(row[:lists]) if access[k] == "elements"]
         kinds = [None if s is None else (s.dtype, isinstance(s, Spec)) for s in row]
         if not isinstance(first, Spec) or any(s is None or s.shape != first.shape for s in others):
             raise ValueError(f"tensors {row[:lists]} at one position; expected one shape")
@@ -127,6 +140,7 @@ def _sum(x: Any) -> Any:
 
 _LERP: tuple[GroupStep, ...] = (("subtract", (1, 0), ()), ("multiply", (3, 2), ()), ("add", (0, 4), ()))
 _SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()))
+_OUTER: tuple[GroupStep, ...] = (("multiply", (1, 2), ()), ("divide", (4, 3), ()), ("multiply", (0, 5), ()))
 _HALF: tuple[GroupStep, ...] = (("multiply", (0, 1), ()),)
 _CAST: tuple[GroupStep, ...] = (("cast", (0,), (dtypes.float32,)),)
 _ROOT: tuple[GroupStep, ...] = (
@@ -145,6 +159,8 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         return {"lists": lists, "count": count, "steps": steps, "results": results}
 
     few: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 65)]
+    matrices: list[tuple[int, ...]] = [(3, 5), (2, 4, 1), (33, 65)]
+    parts = [(*s[:-1], 1) for s in matrices] + [(*s[:-2], 1, s[-1]) for s in matrices] + [(*s[:-2], 1, 1) for s in matrices]
     many = [(3 * i + 1,) for i in range(27)]
     special = [np.array([np.inf, -np.inf, np.nan, -0.0]), np.array(np.nan)]
     return [
@@ -155,6 +171,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         Sample((*draw(few), *draw([()] * 4), *draw(few)), group(3, 4, _SCALED, 4, 3), differentiable=False),
         Sample((*special, 2.0), group(1, 2, (("multiply", (0, 1), ()),), 2), special=True),
         Sample((*draw(few), *draw(few), np.array(0.3)), {**group(2, 4, _LERP, 5), "sums": (4, 0)}, differentiable=False),
+        Sample((*draw(matrices), *draw(parts)), group(4, 3, _OUTER, 6), differentiable=False),
         Sample((*draw([(), (0, 2), (5,)]), 0.3), {**group(1, 3, _HALF, 2), "sums": (2,)}, differentiable=False),
     ]
 

@@ -4,8 +4,8 @@
 //
 // Code that depends on the number of slots and operands is generated
 // (backends/opencl/lowering/support/multi_tensor.py): SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects the
-// tensors of `chunk` and sets `size`, the slot's number of elements, and `start`, its first chunk. Kernels take
-// `SLOT_PARAMETERS, const SlotTable slots`.
+// tensors of `chunk` and sets `size`, the slot's number of elements, and `start`, its first chunk; with MATRICES also
+// `rows` and `columns`. Kernels take `SLOT_PARAMETERS, const SlotTable slots`.
 
 #ifndef POLYHAL_MULTI_TENSOR
 #define POLYHAL_MULTI_TENSOR
@@ -30,6 +30,9 @@ typedef VEC(REAL) V;
 
 typedef struct {
     uint size[SLOTS], start[SLOTS];
+#ifdef MATRICES
+    uint rows[SLOTS], columns[SLOTS];
+#endif
 } SlotTable;
 
 // Elements of the chunk: whole vectors from `begin` to `whole`, then single elements.

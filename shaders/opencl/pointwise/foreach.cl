@@ -23,6 +23,16 @@
 #define STORE_FULL STORE_CONTIGUOUS(float32, r0, q1)
 #define STORE_PART STORE_CONTIGUOUS_PART(float32, r0, q1)
 #endif
+// One element for each row, each column or each matrix of a tensor of matrices.
+#define ROW(i) ((i) / columns)
+#define COLUMN(i) ((i) / (rows * columns) * columns + (i) % columns)
+#define MATRIX(i) ((i) / (rows * columns))
+#define LOAD_MATRICES(D, r, p) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, MATRIX(at + j));
+#define LOAD_MATRICES_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, MATRIX(at + j)))
+#define LOAD_ROWS(D, r, p) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, ROW(at + j));
+#define LOAD_COLUMNS(D, r, p) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, COLUMN(at + j));
+#define LOAD_ROWS_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, ROW(at + j)))
+#define LOAD_COLUMNS_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, COLUMN(at + j)))
 #ifndef SHARED
 #define SHARED
 #endif

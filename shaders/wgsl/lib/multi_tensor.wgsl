@@ -2,14 +2,16 @@
     slots are numbered consecutively; each workgroup of GROUP invocations processes one. Import it `with context`:
 
   - `declare(storage)` declares the buffers of slot s as NAMEs, from binding 0 on; `buffers` is their number.
-  - `members()` are parameters: for each slot the offsets of its tensors and its size.
+  - `members()` are parameters: for each slot the offsets of its tensors and its size; rows and columns if an operand has an element for each row, column or matrix.
   - `for_elements()` repeats its block for the four elements at `i` of slot s; `remaining` of them and of those that follow exist.
+  - `load_access(name, s, access)` loads the elements of an operand that correspond to these four: its own, or of their rows, columns or matrices.
   - `load(name, s)` and `store(name, s, values)` access these four elements; `store` skips those out of range. -#}
 {% set OPERANDS = OPERANDS | default([]) %}
 {% set SLOTS = SLOTS | default(2) %}
 {% set WIDTH = WIDTH | default(4) %}
 {% set CHUNK = CHUNK | default(4096) %}
 {% set GROUP = GROUP | default(64) %}
+{% set MATRICES = (OPERANDS | selectattr("access", "defined") | selectattr("access", "in", ["rows", "columns", "matrices"]) | list | length) > 0 %}
 {% set buffers = SLOTS * OPERANDS | length %}
 
 {% macro declare(storage) %}
@@ -22,7 +24,7 @@
 {% endmacro %}
 
 {% macro members() %}
-{% for s in range(SLOTS) %}{% for o in OPERANDS %}o_{{ o.name ~ s }}: u32, {% endfor %}size{{ s }}: u32, {% endfor %}
+{% for s in range(SLOTS) %}{% for o in OPERANDS %}o_{{ o.name ~ s }}: u32, {% endfor %}size{{ s }}: u32, {% if MATRICES %}rows{{ s }}: u32, columns{{ s }}: u32, {% endif %}{% endfor %}
 {% endmacro %}
 
 {% macro for_elements() %}
@@ -59,4 +61,21 @@
 {%- else -%}
 vec4<f32>({{ x }}_at(p.o_{{ x }} + i){% for k in range(1, 4) %}, {{ x }}_at(p.o_{{ x }} + min(i + {{ k }}u, stop - 1u)){% endfor %})
 {%- endif -%}
+{% endmacro %}
+
+{% macro load_access(name, s, access) %}
+{%- set x = name ~ s -%}
+{%- if access == "single" -%}
+vec4<f32>({{ x }}_at(p.o_{{ x }}))
+{%- elif access in ("rows", "columns", "matrices") -%}
+vec4<f32>({% for k in range(4) %}{{ ", " if k }}{{ x }}_at(p.o_{{ x }} + {{ {"rows": "row", "columns": "column", "matrices": "matrix"}[access] }}(min(i + {{ k }}u, stop - 1u), p.rows{{ s }}, p.columns{{ s }})){% endfor %})
+{%- else -%}
+{{ load(name, s) }}
+{%- endif -%}
+{% endmacro %}
+
+{% macro positions() %}
+fn row(i: u32, rows: u32, columns: u32) -> u32 { return i / columns; }
+fn matrix(i: u32, rows: u32, columns: u32) -> u32 { return i / (rows * columns); }
+fn column(i: u32, rows: u32, columns: u32) -> u32 { return i / (rows * columns) * columns + i % columns; }
 {% endmacro %}

@@ -1,8 +1,8 @@
 {#- A group of elementwise ops on each of several contiguous tensors (lib/multi_tensor.wgsl). SHARED lists tensors of one element and NUMBERS
     declares numbers that all slots use; PROLOGUE computes values that are the same for all elements. READS lists registers and the operands
     whose elements they hold, COMPUTE evaluates one element, WRITES lists operands and the expressions of their new elements, SUMS
-    expressions that are summed over the elements of each chunk: sum k of chunk n goes to sums<k>[first_chunk + n]. Operands that are `single`
-    have one element per slot. The defaults copy. -#}
+    expressions that are summed over the elements of each chunk: sum k of chunk n goes to sums<k>[first_chunk + n]. Operands may have one
+    element per slot (access `single`), or one for each row, column or matrix of it. The defaults copy. -#}
 {% set OPERANDS = OPERANDS | default([
   {"name": "q0", "dtype": "float32", "read_only": true}, {"name": "q1", "dtype": "float32"}]) %}
 {% set GROUP = GROUP | default(64) %}
@@ -14,7 +14,8 @@
 {% set WRITES = WRITES | default([("q1", "r_a0")]) %}
 {% set SUMS = SUMS | default([]) %}
 {% set SLOTS = SLOTS | default(2) %}
-{% set SINGLE = OPERANDS | selectattr("single", "defined") | selectattr("single") | map(attribute="name") | list %}
+{% set ACCESS_OF = {} %}
+{% for o in OPERANDS %}{% set _ = ACCESS_OF.update({o.name: o.access | default("elements")}) %}{% endfor %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/group_reduce.wgsl" as groups with context %}
 {% import "lib/multi_tensor.wgsl" as slots with context %}
@@ -23,6 +24,7 @@
 {% include "lib/conversions.wgsl" %}
 {{ storage.half_functions() }}
 {{ slots.declare(storage) }}
+{{ slots.positions() }}
 {% for o in SHARED %}
 {{ storage.input(slots.buffers + loop.index0, o.name, o.dtype) }}
 {% endfor %}
@@ -47,7 +49,7 @@
 {% endfor %}
 {% call(s) slots.for_elements() %}
 {% for register, name in READS %}
-            let v_{{ name }} = {% if name in SINGLE %}vec4<f32>({{ name ~ s }}_at(p.o_{{ name ~ s }})){% else %}{{ slots.load(name, s) }}{% endif %};
+            let v_{{ name }} = {{ slots.load_access(name, s, ACCESS_OF[name]) }};
 {% endfor %}
 {% for name, expression in WRITES %}
             var w_{{ name }}: vec4<f32>;

@@ -58,6 +58,21 @@ def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[t
     return foreach.sums_of_tensors(runtime, partial, out, ranges, root=True)
 
 
+def _means(runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot]) -> list[Launch]:
+    launches: list[Launch] = []
+    sizes = definitions(runtime, kernel.operands, kernel.real)
+    chunk, group = int(sizes["CHUNK"]), int(sizes["GROUP"])
+    strip = group * int(sizes["WIDTH"])
+    for batch in batches(runtime, kernel.operands, slots, chunks_of=lambda slot: optim.mean_tasks(slot, chunk, strip)):
+        of_batch = definitions(runtime, kernel.operands, kernel.real, slots=batch.slots)
+        launches.append(
+            runtime.launch(
+                "optim/means_along", {**of_batch, **kernel.definitions}, batch.args, (batch.chunks * group,), (group,)
+            )
+        )
+    return launches
+
+
 LOWERINGS = optim.lowerings(
-    MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, chunk_ranges, _norms, foreach.over_slots)
+    MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, chunk_ranges, _norms, _means, foreach.over_slots)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, scalars_in_precision, translate
+from polyhal.backends.common.codegen.elementwise import Access, ElementwiseOperand, scalars_in_precision, translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
@@ -105,7 +105,7 @@ def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
     text = KernelText()
     specs = scalars_in_precision(group.inputs, steps)
     values = [_input(text, group, position, spec) for position, spec in enumerate(specs)]
-    first = leading(steps, [i for i in range(group.reads) if not group.operands[i].single])
+    first = leading(steps, [i for i in range(group.reads) if group.operands[i].access != "single"])
     written = [renumbered[value] for _, value in group.writes]
     kept = [*written, *(renumbered[value] for value in group.sums)]
     within = products_in_sums(steps, len(specs), kept) if group.relaxed else set()
@@ -132,8 +132,10 @@ def _input(text: KernelText, group: SlotSteps, position: int, spec: InputSpec | 
         value = text.number(position, spec.dtype)
         text.args[f"x{position}"] = shared
         return value
-    if shared is None and not group.operands[position].single:
-        return text.load_operand(ElementwiseOperand(position, spec.dtype, (1,), "contiguous", spec.aligned))
+    access = group.operands[position].access if shared is None else "single"
+    if access != "single":
+        access_of_registers: Access = "contiguous" if access == "elements" else access
+        return text.load_operand(ElementwiseOperand(position, spec.dtype, (1,), access_of_registers, spec.aligned))
     if shared is not None:
         text.tensor(ElementwiseOperand(position, spec.dtype, (1,), "broadcast", spec.aligned))
         text.args[f"p{position}"] = shared

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments
-from polyhal.backends.common.problems.multi_tensor import SlotOperand, TensorSlot
+from polyhal.backends.common.problems.multi_tensor import SlotOperand, TensorSlot, of_matrices
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.runtime import Runtime
 
@@ -18,6 +18,8 @@ _OTHER_BYTES = 128
 """Bytes reserved for the kernel parameters that belong to no slot."""
 _BYTES_PER_TENSOR = 16
 _BYTES_PER_SLOT = 8
+_MATRIX = ("rows", "columns")
+"""Arrays of the table of slots that kernels of matrices need."""
 _CPU_CHUNK = 16384
 _GPU_CHUNK = 2048
 
@@ -33,10 +35,11 @@ class Batch:
     """Slots that the kernel declares; unused ones are last."""
 
 
-def slots_per_launch(runtime: Runtime, operands: int, other: int = _OTHER_BYTES) -> int:
-    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters, minus `other` bytes."""
+def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], other: int = _OTHER_BYTES) -> int:
+    """Return how many slots of `operands` fit in the device's limit for kernel parameters, minus `other` bytes."""
     room = int(runtime.device.max_parameter_size) - max(other, _OTHER_BYTES)
-    return max(1, min(_MAX_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
+    per_slot = len(operands) * _BYTES_PER_TENSOR + _BYTES_PER_SLOT * (2 if of_matrices(operands) else 1)
+    return max(1, min(_MAX_SLOTS, room // per_slot))
 
 
 def by_alignment(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[bool, Sequence[TensorSlot]]]:
@@ -67,9 +70,11 @@ def definitions(
         width = max(1, width // 2)
     group = group or (1 if cpu else runtime.features.group_size)
     sizes: dict[str, str | int | bool] = {
-        "REAL": real, "WIDTH": width, "ALIGNED": aligned, "GROUP": group, "CHUNK": _chunk_size(runtime),
+        "REAL": real, "WIDTH": width, "ALIGNED": aligned, "GROUP": group, "CHUNK": chunk_size(runtime),
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, group, group),
     }  # fmt: skip
+    if of_matrices(operands):
+        sizes["MATRICES"] = True
     return {**sizes, **_slot_definitions(operands, slots)} if slots else sizes
 
 
@@ -77,7 +82,8 @@ def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, 
     parameters = [
         f"{_pointer(o)}{o.name}{i}, const ulong {o.name}{i}_offset" for i in range(count) for o in operands
     ]  # fmt: skip
-    variables = " ".join(f"{_pointer(o)}{o.name};" for o in operands) + " uint size, start;"
+    numbers = ", ".join(["size", "start", *_MATRIX * of_matrices(operands)])
+    variables = " ".join(f"{_pointer(o)}{o.name};" for o in operands) + f" uint {numbers};"
     return {
         "SLOTS": count, "SLOT_PARAMETERS": ",\n".join(parameters),
         "FIND_SLOT": f"{variables}\n{_binary_search(operands, 0, count)}",
@@ -88,7 +94,8 @@ def _binary_search(operands: Sequence[SlotOperand], first: int, end: int) -> str
     """Return code that selects the last slot in [`first`, `end`) that starts at `chunk` or before."""
     if end - first == 1:
         pointers = " ".join(f"{o.name} = {o.name}{first} + {o.name}{first}_offset;" for o in operands)
-        return f"{pointers} size = slots.size[{first}]; start = slots.start[{first}];"
+        numbers = ("size", "start", *_MATRIX * of_matrices(operands))
+        return " ".join([pointers, *(f"{name} = slots.{name}[{first}];" for name in numbers)])
     middle = (first + end) // 2
     left, right = _binary_search(operands, first, middle), _binary_search(operands, middle, end)
     return f"if (chunk < slots.start[{middle}]) {{ {left} }}\nelse {{ {right} }}"
@@ -98,22 +105,24 @@ def _pointer(operand: SlotOperand) -> str:
     return f"__global {'const ' if operand.read_only else ''}STORAGE({operand.dtype.name}) *"
 
 
-def _chunk_size(runtime: Runtime) -> int:
+def chunk_size(runtime: Runtime) -> int:
     """Return the elements per group."""
     return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
 
 
 def batches(
-    runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], other: int = _OTHER_BYTES
-) -> list[Batch]:
+    runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], other: int = _OTHER_BYTES,
+    chunks_of: Callable[[TensorSlot], int] | None = None,
+) -> list[Batch]:  # fmt: skip
     """Distribute slots over launches; empty ones are left out.
 
-    `other` is the size of the parameters that all slots share.
+    `other` is the size of the parameters that all slots share, `chunks_of` returns the number of chunks of a slot.
     """
-    per_launch = slots_per_launch(runtime, len(operands), other)
+    per_launch = slots_per_launch(runtime, operands, other)
     filled = [s for s in slots if s.size]
     parts = [filled[i : i + per_launch] for i in range(0, len(filled), per_launch)]
-    return [_batch(runtime, operands, part, per_launch) for part in parts]
+    count = chunks_of or (lambda slot: ceil_div(slot.size, chunk_size(runtime)))
+    return [_batch(operands, part, per_launch, count) for part in parts]
 
 
 def chunk_ranges(
@@ -125,12 +134,14 @@ def chunk_ranges(
     for aligned in (None,) if runtime.features.cpu else (True, False):
         for i, slot in enumerate(slots):
             if aligned in (None, slot.aligned):
-                ranges[i] = (first, ceil_div(slot.size, _chunk_size(runtime)))
+                ranges[i] = (first, ceil_div(slot.size, chunk_size(runtime)))
                 first += ranges[i][1]
     return ranges
 
 
-def _batch(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], per_launch: int) -> Batch:
+def _batch(
+    operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], per_launch: int, chunks_of: Callable[[TensorSlot], int]
+) -> Batch:
     """Return the batch of a launch for `slots`.
 
     Unused slots repeat the first one's tensors and start past the last chunk, so that no chunk selects them.
@@ -139,7 +150,7 @@ def _batch(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[Te
     unused = declared - len(slots)
     starts = [0]
     for slot in slots:
-        starts.append(starts[-1] + ceil_div(slot.size, _chunk_size(runtime)))
+        starts.append(starts[-1] + chunks_of(slot))
     tensors = {
         f"{o.name}{i}": tensor
         for i, slot in enumerate([*slots, *[slots[0]] * unused])
@@ -147,4 +158,6 @@ def _batch(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[Te
     }
     sizes = (*(s.size for s in slots), *[0] * unused)
     args: Arguments = {**tensors, "size": sizes, "start": (*starts[:-1], *[starts[-1]] * unused)}
+    if of_matrices(operands):
+        args = {**args, **{name: (*(getattr(s, name) for s in slots), *[1] * unused) for name in _MATRIX}}
     return Batch(args, starts[-1], declared)

@@ -1,6 +1,6 @@
 """Optimizer steps and gradient scaling over many tensors: each launch processes as many as its buffers and parameters hold.
 
-Kernels: shaders/wgsl/optim/scale_all.wgsl and sum_of_squares.wgsl; steps run by pointwise/foreach.wgsl.
+Kernels: shaders/wgsl/optim; steps run by pointwise/foreach.wgsl.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from polyhal.backends.common.problems.multi_tensor import (
     MultiTensorBuilders,
     MultiTensorKernel,
     TensorSlot,
+    always,
 )
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.wgpu.lowering.pointwise import copy, foreach
 from polyhal.backends.wgpu.lowering.reduction import single_pass
-from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, over_slots
+from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, chunk_size, over_slots
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
@@ -43,8 +44,17 @@ def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[t
     return foreach.sums_of_tensors(runtime, partial, out, ranges, root=True)
 
 
+def _means(runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot]) -> list[Launch]:
+    chunk, group = chunk_size(runtime), runtime.features.group_size
+    launches, _ = over_slots(
+        runtime, "optim/means_along", kernel, slots, always({}), lambda slot: optim.mean_tasks(slot, chunk, group)
+    )
+    return launches
+
+
 LOWERINGS = optim.lowerings(
     MultiTensorBuilders(
-        copy.copy, _over_slots, _total, chunk_ranges=chunk_ranges, norms=_norms, elementwise=foreach.over_tensors
+        copy.copy, _over_slots, _total, chunk_ranges=chunk_ranges, norms=_norms, means=_means,
+        elementwise=foreach.over_tensors,
     )
-)
+)  # fmt: skip

@@ -12,10 +12,16 @@ from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Scalar, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
-from polyhal.backends.common.problems.multi_tensor import MultiTensorKernel, SlotSteps, TensorSlot, sums_of_chunks
+from polyhal.backends.common.problems.multi_tensor import (
+    MultiTensorKernel,
+    SlotSteps,
+    TensorSlot,
+    of_matrices,
+    sums_of_chunks,
+)
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody, load_input
 from polyhal.backends.wgpu.lowering.support import group_reduce
-from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, over_slots, slots_per_launch
+from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, max_elements, over_slots, slots_per_launch
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
@@ -34,6 +40,8 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     tensors = [s for s in group.inputs if isinstance(s, Spec)]
     if not all(s.dtype.is_floating_point for s in tensors) or not all(o.dtype.is_floating_point for o in group.operands):
         return Declined("tensors are not floating point")
+    if of_matrices(group.operands) and any(_is_windowed(runtime, group, slot) for slot in slots):
+        return Declined("a window of a tensor does not begin with a row")
     translation = translate(runtime, group.inputs, group.steps)
     if isinstance(translation, Declined):
         return translation
@@ -54,7 +62,7 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     ranges = chunk_ranges(runtime, group.operands, slots)
     sums = sums_of_chunks(group, ranges)
     arguments |= {f"o_{name}": 0 for name, x in sums.arguments(0).items() if isinstance(x, Workspace)}
-    if slots_per_launch(runtime, len(group.operands), {**arguments, **sums.arguments(0)}) < 1:
+    if slots_per_launch(runtime, group.operands, {**arguments, **sums.arguments(0)}) < 1:
         return Declined(f"{len(group.operands)} tensors and {len(arguments)} numbers per slot do not fit in a launch")
     definitions: dict[str, Any] = {
         "SHARED": [
@@ -81,6 +89,11 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
         pairs = zip(sums.targets, group.vectors, strict=True)
         launches += [sums_of_tensors(runtime, partial, vector, ranges) for partial, vector in pairs]
     return LaunchSequence(launches, sums.workspace)
+
+
+def _is_windowed(runtime: Runtime, group: SlotSteps, slot: TensorSlot) -> bool:
+    """Return whether a slot is bound in windows."""
+    return slot.size > max_elements(runtime, group.operands)
 
 
 def sums_of_tensors(
