@@ -160,7 +160,7 @@ def _kernel(op: Any, make: Callable[..., _Call | None], in_place: bool) -> Calla
         lists, shared = found
         inputs = (*(x for xs in lists for x in xs), *shared)
         result = len(lists) + len(shared) + len(call.steps) - 1
-        params = (len(lists), len(lists[0]), call.steps, (result,))
+        params = (len(lists), len(lists[0]), call.steps, (result,), ())
         if not in_place:
             return [tensors.wrap(x) for x in _OP.call(list(inputs), *params)]
         dispatch.apply_into(_OP, inputs, params, tuple(lists[0]))
