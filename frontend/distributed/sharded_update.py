@@ -161,7 +161,8 @@ class ShardedUpdate:
                 end = start + sum(bucket.counts)
                 if group:
                     state[i] = {
-                        k: self._own(v[start:end], bucket.counts) if isinstance(v, np.ndarray) else v for k, v in group.items()
+                        k: self._own(v[start:end], bucket.counts) if isinstance(v, np.ndarray) else v
+                        for k, v in group.items()
                     }
                 start = end
             numbered.append({**own_settings, "params": [*range(count, count + len(buckets))]})

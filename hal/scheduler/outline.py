@@ -75,9 +75,7 @@ def _live_bytes(executable: Executable, arena: Arena) -> np.ndarray:
 def _gradients(executable: Executable) -> list[tuple[Any, int]]:
     captured, graph = executable.captured, executable.graph
     outputs = {id(tensor): output for tensor, output in captured.live_outs}
-    of_input = {
-        source.position: i for i, source in enumerate(executable.plan.sources) if isinstance(source, StepInput)
-    }
+    of_input = {source.position: i for i, source in enumerate(executable.plan.sources) if isinstance(source, StepInput)}
     found: list[tuple[Any, int]] = []
     for gradient in captured.gradients:
         passed = None if gradient.position is None else of_input.get(gradient.position)

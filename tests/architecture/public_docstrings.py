@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from public_modules import APPLICATIONS, LIBRARY
+from tests.architecture.public_modules import APPLICATIONS, LIBRARY
 
 MODULES = (*LIBRARY, "polyhal.signal.windows", *APPLICATIONS)
 _CALLED = ("__init__", "__new__", "__call__", "forward", "step")

@@ -19,7 +19,9 @@ COMMANDS = "polyhal.commands"
 
 def applications(tree: Tree) -> list[str]:
     """Return the packages of applications."""
-    return [f"polyhal.{path.name}" for path in sorted((tree.root / "apps").iterdir()) if (path / "__init__.py").exists()]
+    return [
+        f"polyhal.{path.name}" for path in sorted((tree.root / "apps").iterdir()) if (path / "__init__.py").exists()
+    ]
 
 
 def private_imports(tree: Tree, path: Path) -> Iterator[str]:
@@ -42,6 +44,15 @@ def private_imports(tree: Tree, path: Path) -> Iterator[str]:
                 yield f"{path.relative_to(tree.root)}:{node.lineno} imports {name} of {module}"
 
 
+def private_attributes(tree: Tree, path: Path) -> Iterator[str]:
+    """Yield the uses of attributes with an underscore, except for methods of named tuples and a class's own attributes."""
+    for node in tree.nodes[path]:
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = ast.unparse(node.value)
+            if owner not in ("self", "cls") and node.attr not in ("_asdict", "_replace", "_fields"):
+                yield f"{path.relative_to(tree.root)}:{node.lineno} uses {owner}.{node.attr}"
+
+
 def public_names(module: ModuleType) -> set[str]:
     """Return the names that a user may import from a public module."""
     return set(getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")]))
@@ -62,11 +73,11 @@ def imports_of_applications(tree: Tree) -> list[str]:
     ]
 
 
-def test_applications_import_public_names_only() -> None:
+def test_applications_use_public_names_only() -> None:
     tree = this_tree()
     files = [path for path in tree.files if path.is_relative_to(tree.root / "apps")]
     assert len(files) > 20
-    assert [line for path in files for line in private_imports(tree, path)] == []
+    assert [line for path in files for line in (*private_imports(tree, path), *private_attributes(tree, path))] == []
 
 
 def test_the_library_imports_no_application() -> None:
@@ -76,7 +87,7 @@ def test_the_library_imports_no_application() -> None:
 def test_forbidden_imports_are_found(tmp_path: Path) -> None:
     for name, text in {
         "apps/models/__init__.py": "from polyhal.tensor import Tensor\nfrom polyhal import Tensor\nimport polyhal.steps",
-        "apps/text/__init__.py": "from polyhal.models.gpt import GPT\nfrom polyhal.hal.errors import message",
+        "apps/text/__init__.py": "from polyhal.models.gpt import GPT\nfrom polyhal.hal.errors import message\nGPT._wte",
         "frontend/optim.py": "def f():\n    import polyhal.models",
     }.items():
         path = tmp_path / name
@@ -85,6 +96,9 @@ def test_forbidden_imports_are_found(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     found = [line.partition(" imports ")[2] for path in tree.files for line in private_imports(tree, path)]
     assert found == ["Tensor of polyhal.tensor", " of polyhal.steps", "GPT of polyhal.models.gpt"]
+    assert [line for path in tree.files for line in private_attributes(tree, path)] == [
+        "apps/text/__init__.py:3 uses GPT._wte"
+    ]
     assert imports_of_applications(tree) == ["polyhal.optim imports polyhal.models"]
 
 
