@@ -6,8 +6,8 @@ import linecache
 import sys
 from types import FrameType
 
-_LIBRARIES = frozenset({"polyhal", "polyhal_autoload", "contextlib"})
-"""Packages whose lines are not a user's; `contextlib` runs the library's contexts."""
+_LIBRARIES = frozenset({"polyhal", "polyhal_autoload", "contextlib", "functools"})
+"""Packages whose lines are not a user's; `contextlib` and `functools` call the library's contexts and cached properties."""
 
 
 def user_line(libraries: tuple[str, ...] = ()) -> str:
