@@ -102,7 +102,10 @@ def _cards(root: Path) -> Files:
     """Return the page about cards, whose end is the catalogue."""
     page = "docs/cards.md"
     written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_MARKER)
-    lines = ["| card | title | type | vendor | described through | simulated | aliases |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| card | title | type | vendor | described through | simulated | aliases |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for card in map(catalogue.find, catalogue.names()):
         aliases = ", ".join(f"`{alias}`" for alias in card.aliases)
         cells = (

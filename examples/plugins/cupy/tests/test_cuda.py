@@ -87,6 +87,13 @@ def test_sums_of_int64_by_index_wrap(device: Any) -> None:
     assert summed.numpy().tolist() == [[-5], [-(2**63)]]
 
 
+def test_fills_keep_signs_of_zeros_and_wrap_integers(device: Any) -> None:
+    zeros = polyhal.full((2, 3), -0.0, device=device)
+    assert np.signbit(zeros.numpy()).all()
+    assert polyhal.full((2,), 2**64 - 1, dtype=dtypes.uint64, device=device).numpy().tolist() == [2**64 - 1] * 2
+    assert polyhal.full((2,), -1, dtype=dtypes.int8, device=device).numpy().tolist() == [-1] * 2
+
+
 def test_optional_protocols(device: Any) -> None:
     assert device.features == Feature.LOWERING | Feature.PINNED_MEMORY | Feature.PEER_COPY
 

@@ -156,9 +156,7 @@ def carry_out(
     for i, size in made.targets(collective):
         targets[i] = place(made.devices[i], np.zeros(size, dtype.numpy))
     made.run(collective, sources, targets)
-    return [
-        None if t is None else np.frombuffer(t.handle, dtype.numpy)[1 : 1 + t.size].copy() for t in targets
-    ]
+    return [None if t is None else np.frombuffer(t.handle, dtype.numpy)[1 : 1 + t.size].copy() for t in targets]
 
 
 @pytest.mark.parametrize("kind", Kind)

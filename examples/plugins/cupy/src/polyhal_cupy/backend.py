@@ -28,7 +28,7 @@ from polyhal.hal.protocol import (
 )
 from polyhal_cupy import discovery
 from polyhal_cupy.blas import LOWERINGS, Blas
-from polyhal_cupy.functions import BINARY, COMPUTE, REDUCE, UNARY, Function, gather, scatter_add, view
+from polyhal_cupy.functions import BINARY, COMPUTE, REDUCE, UNARY, Function, fill, gather, scatter_add, view
 from polyhal_cupy.memory import DeviceMemory
 from polyhal_cupy.nccl import NcclCommunicator, nccl_library
 from polyhal_cupy.stream import Stream
@@ -86,12 +86,8 @@ class CudaBackend:
     # --- required members -------------------------------------------------------------------------------------------
 
     def fill(self, value: Number, out: Ref) -> None:
-        if type(value) is int and out.dtype.is_integral:  # CuPy raises outside the range, the contract wraps
-            bits = out.dtype.bits
-            value &= (1 << bits) - 1
-            value -= (1 << bits) * (out.dtype.kind == "int" and value >> (bits - 1))
         with self.stream.entered("fill"):
-            view(out)[...] = value
+            fill(value, view(out))
 
     def copy(self, src: Ref, out: Ref) -> None:
         with self.stream.entered("copy"):
@@ -167,7 +163,9 @@ class CudaBackend:
         """Allocate memory. All memory of this device is addressable."""
         return self.allocate(nbytes)
 
-    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+    def open_communicator(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None
+    ) -> Communicator | None:
         """Return collectives by NCCL if it is installed and all devices are distinct CUDA cards of one process."""
         if processes is not None:
             return None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import cupy
+import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref
+from polyhal.hal.protocol import Number
 
 Array = Any
 """`cupy.ndarray`, which has no type stubs."""
-Function = Callable[..., Array]
+Function = Callable[..., Any]
 
 COMPUTE = frozenset({
     dtypes.bool_, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64, dtypes.float32, dtypes.float64,
@@ -21,6 +24,7 @@ COMPUTE = frozenset({
 
 In half precision every step of a formula would be rounded; the framework computes in float32 instead.
 """
+_WORD = (1 << 64) - 1
 
 
 def view(ref: Ref) -> Array:
@@ -31,20 +35,31 @@ def view(ref: Ref) -> Array:
     return cupy.ndarray(ref.shape, dtype, pointer, tuple(step * dtype.itemsize for step in ref.strides))
 
 
-def divide(a: Array, b: Array, out: Array) -> Array:
+def fill(value: Number, out: Array) -> None:
+    """Set every element; integers wrap."""
+    if out.dtype.kind in "iu":
+        out[...] = np.uint64(int(value) & _WORD).astype(out.dtype)
+    elif value == 0 and math.copysign(1, value) < 0:
+        out[...] = 0
+        cupy.negative(out, out=out)  # CuPy fills with bytes of 0 for -0.0
+    else:
+        out[...] = value
+
+
+def divide(a: Array, b: Array, out: Array) -> None:
     """Divide floats by IEEE 754; round quotients of integers towards zero."""
     if out.dtype.kind == "f":
-        return cupy.true_divide(a, b, out=out)
-    quotient = cupy.floor_divide(a, b, out=out)
-    if out.dtype.kind == "i":
-        quotient += (quotient < 0) & (quotient * b != a)
-    return quotient
+        cupy.true_divide(a, b, out=out)
+        return
+    quotient = cupy.floor_divide(a, b)
+    out[...] = quotient + ((quotient < 0) & (quotient * b != a))
 
 
 def gather(rows: Array, table: Array, out: Array) -> None:
-    """Copy rows of a table; an index out of range yields zeros."""
+    """Copy rows of a table as bits; an index out of range yields zeros."""
     inside = (rows >= 0) & (rows < len(table))
-    out[...] = cupy.where(inside[:, None], table[cupy.where(inside, rows, 0)], cupy.zeros((), table.dtype))
+    bits = f"uint{8 * table.dtype.itemsize}"
+    out.view(bits)[...] = cupy.where(inside[:, None], table.view(bits)[cupy.where(inside, rows, 0)], 0)
 
 
 def scatter_add(rows: Array, src: Array, table: Array) -> None:
@@ -52,8 +67,8 @@ def scatter_add(rows: Array, src: Array, table: Array) -> None:
     inside = (rows >= 0) & (rows < len(table))
     if table.dtype.kind == "i" and table.dtype.itemsize == 8:
         src, table = src.view("uint64"), table.view("uint64")  # equal bits, and CUDA adds no int64
-    # An addition of -0.0 changes no bits of row 0, and a mask of rows would wait for the device.
-    nothing = cupy.asarray(-0.0, table.dtype) if table.dtype.kind == "f" else cupy.zeros((), table.dtype)
+    # An addition of -0.0 changes no bits of row 0, and a selection of rows would wait for the device.
+    nothing = -0.0 if table.dtype.kind == "f" else 0
     cupy.add.at(table, cupy.where(inside, rows, 0), cupy.where(inside[:, None], src, nothing))
 
 

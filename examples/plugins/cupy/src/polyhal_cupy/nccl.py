@@ -81,7 +81,10 @@ class NcclCommunicator(Communicator):
         send = [address(s) if s is not None else 0 for s in sources]
         receive = [address(t) if t is not None else 0 for t in targets]
         number, reduction = _DTYPES.get(dtype, _BYTES), _REDUCTIONS[collective.reduction]
-        total, members = collective.total, list(zip(range(self.size), self._ranks, send, receive, self._streams, strict=True))
+        total, members = (
+            collective.total,
+            list(zip(range(self.size), self._ranks, send, receive, self._streams, strict=True)),
+        )
         match collective.kind:
             case Kind.ALL_REDUCE:
                 for _, rank, s, t, stream in members:
@@ -119,9 +122,7 @@ class NcclCommunicator(Communicator):
         yield partial(self._ranks[target].recv, to, nbytes, _BYTES, source, self._streams[target])
 
 
-def _reduced(
-    members: Sequence[Any], count: int, offset: int, number: int, reduction: int, root: int
-) -> Iterator[Call]:
+def _reduced(members: Sequence[Any], count: int, offset: int, number: int, reduction: int, root: int) -> Iterator[Call]:
     """Yield the calls that reduce a range, `offset` bytes from the start of the sources, into the whole target of `root`."""
     if count:
         for i, rank, s, t, stream in members:

@@ -8,7 +8,17 @@ from typing import Any
 
 from cupy.cuda import cublas, driver, memory, runtime
 
-__all__ = ["Event", "MemoryPointer", "Stream", "UnownedMemory", "alloc_pinned_memory", "cublas", "driver", "memory", "runtime"]
+__all__ = [
+    "Event",
+    "MemoryPointer",
+    "Stream",
+    "UnownedMemory",
+    "alloc_pinned_memory",
+    "cublas",
+    "driver",
+    "memory",
+    "runtime",
+]
 
 _numbers = itertools.count(1)
 _entered = threading.local()
