@@ -16,6 +16,7 @@ A call has a signature, the `key` of its flattened arguments. Each signature has
 | no such step | recording raises `NotReplayableError` otherwise | call the function op by op | |
 | no such step | recording or the first run raises another error | roll back; known steps become stale | |
 | any step | the recording equals it | confirm the step, run it | |
+| no step, `is_pure` | recording succeeds | add a confirmed step, run it | |
 | unconfirmed, its guards held | the recording has other numbers or memory | give up; run the recording once | the difference |
 | N steps recorded in a row | the next recording repeats none | give up; run the recording once | it was recorded N times |
 | no such step | recording succeeds | add an unconfirmed step, run it | |
@@ -34,10 +35,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from polyhal.hal.capture.difference import Difference, difference
-from polyhal.hal.capture.flat_call import FlatCall
 from polyhal.hal.capture.lru_cache import LRUCache
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.errors import message
@@ -48,7 +48,21 @@ _LOG = logger("capture")
 _MOST_FAILURES = 3
 """Number of failed recordings after which calls run op by op: a step that changes Python objects may only create its state."""
 
-C = TypeVar("C", bound=FlatCall)
+
+class KeyedCall(Protocol):
+    """A call with its signature."""
+
+    @property
+    def key(self) -> Hashable:
+        """Signature: calls with equal keys can share a recording."""
+        ...
+
+    def described(self, key: Any, /) -> str:
+        """Describe a key for messages."""
+        ...
+
+
+C = TypeVar("C", bound=KeyedCall)
 
 
 class NotReplayableError(Exception):
@@ -144,6 +158,9 @@ class _Entry(Generic[S]):
 class ReplayCache(ABC, Generic[C, S]):
     """Steps of one function by the signatures of its calls. The module's docstring has the states."""
 
+    is_pure: ClassVar[bool] = False
+    """True if the signature determines the step: a recording is replayed without confirmation."""
+
     def __init__(self, title: str, max_graphs: int) -> None:
         """`title` names the function in messages. At most `max_graphs` signatures, and steps of each, are kept."""
         self._title = title
@@ -182,7 +199,7 @@ class ReplayCache(ABC, Generic[C, S]):
     def _known_step(self, call: C) -> S | None:
         """Return the latest step for a call, confirmed or not; None if the call has to be recorded."""
         entry = self._entries.get(call.key)
-        return None if entry is None else _holding(entry, call, StepState.RECORDED, StepState.CONFIRMED)
+        return None if entry is None else _holding(entry, call, StepState.RECORDED, _CONFIRMED)
 
     def _record_and_run(self, entry: _Entry[S], call: C) -> Any:
         self._before_recording(entry.steps)
@@ -193,7 +210,7 @@ class ReplayCache(ABC, Generic[C, S]):
             return self._chosen(entry, pending.step, expected).run(call)
         except BaseException as error:
             if pending is not None or not isinstance(error, NotReplayableError):
-                _distrust(entry)
+                self._distrust(entry)
                 if pending is not None:
                     pending.abandon()
                 raise
@@ -207,10 +224,14 @@ class ReplayCache(ABC, Generic[C, S]):
         for known in entry.steps:
             if known.same_as(step):
                 known.adopt(step)
-                known.state = StepState.CONFIRMED
+                known.state = _CONFIRMED
                 entry.unrepeated = 0
                 _LOG.info("%s: confirmed; such calls replay the step", self._title)
                 return known
+        if self.is_pure:
+            step.state = _CONFIRMED
+            entry.steps.append(step)
+            return step
         entry.unrepeated += 1
         reason = None if expected is None else expected.difference(step)
         if reason is None and entry.unrepeated > self._max_graphs:
@@ -226,6 +247,12 @@ class ReplayCache(ABC, Generic[C, S]):
         else:
             self._give_up(entry, reason)
         return step
+
+    def _distrust(self, entry: _Entry[S]) -> None:
+        """Let all steps be recorded again after a failure: objects that the function changed must not keep fake tensors."""
+        if not self.is_pure:
+            for step in entry.steps:
+                step.state = StepState.STALE
 
     def _new_entry(self, call: C) -> _Entry[S]:
         if self._entries.is_full:
@@ -273,12 +300,6 @@ def _holding(entry: _Entry[S], call: Any, *states: StepState) -> S | None:
     return next((s for s in reversed(entry.steps) if s.state in states and s.holds(call)), None)
 
 
-def _distrust(entry: _Entry[Any]) -> None:
-    """Let all steps be recorded again after a failure: objects that the function changed must not keep fake tensors."""
-    for step in entry.steps:
-        step.state = StepState.STALE
-
-
 def _least_useful(steps: list[S]) -> S:
     """Return the step to evict: the oldest that was not confirmed, or the oldest."""
-    return next((s for s in steps if s.state is not StepState.CONFIRMED), steps[0])
+    return next((s for s in steps if s.state is not _CONFIRMED), steps[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,9 +9,11 @@ from typing import Any
 import torch
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.replay_cache import ReplayStep
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.recording import Recording
+from polyhal.hal.scheduler.executable import Executable
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
@@ -25,8 +26,8 @@ from polyhal.torch.device import NAME
 Number = bool | int | float
 
 
-class Program:
-    """Runs a graph for arguments of the shapes that it was recorded with."""
+class Program(ReplayStep[Any]):
+    """Runs a graph for arguments of the shapes that it was recorded with. PyTorch's guards choose the graph."""
 
     def __init__(
         self, graph: torch.fx.GraphModule, arguments: Sequence[Any], device: Device, symbols: Symbols, kept: set[int]
@@ -37,7 +38,6 @@ class Program:
         """
         self._device = device
         self._host = HostTensors(device)
-        self._lock = threading.Lock()
         self._numbers: list[Number] = []
         """Float arguments of the current call."""
         self._floats: list[int] = []
@@ -46,9 +46,11 @@ class Program:
         self._written: list[int] = []
         """Positions of the arguments that the graph writes to."""
         self._results: list[Result] = []
-        self._record(graph, arguments, symbols, kept)
+        self._program = self._recorded(graph, arguments, symbols, kept)
+        super().__init__(self._program.captured)
+        self._count = len(self.captured.results)
 
-    def _record(self, graph: torch.fx.GraphModule, arguments: Sequence[Any], symbols: Symbols, kept: set[int]) -> None:
+    def _recorded(self, graph: torch.fx.GraphModule, arguments: Sequence[Any], symbols: Symbols, kept: set[int]) -> Executable:
         recording = Recording()
         with no_grad(), recording:
             values = [self._argument(recording, i, x) for i, x in enumerate(arguments)]
@@ -66,8 +68,7 @@ class Program:
             recording.results(results.made)
             recording.assign([(values[i], x) for i, x in written.items()])
             del interpreter, written, values, returned, results, pairs  # a live tensor would be updated after each run
-        self._program = recording.program()
-        self._count = len(self._program.captured.results)
+        return recording.program()
 
     def _argument(self, recording: Recording, position: int, x: Any) -> Any:
         if isinstance(x, torch.Tensor):
@@ -82,26 +83,32 @@ class Program:
             return recording.recorder.runtime_scalar(read, f"argument {position}")
         return x
 
-    def __call__(self, arguments: list[Any]) -> list[Any]:
+    def holds(self, call: Any) -> bool:
+        return True
+
+    def adopt(self, later: Program) -> None:
+        """No-op: a graph is recorded once for each signature."""
+
+    def run(self, call: Any) -> list[Any]:
         """Run the program. Empties the list of arguments, so that their memory can be reused.
 
         Raises CaptureError in a step that is being recorded.
         """
+        arguments = call.arguments
         dispatch.thread.executor.require_execution(
             "torch.compile", "a compiled graph is called in a step that is recorded"
         )
-        with self._lock:
-            self._numbers[:] = [arguments[i] for i in self._floats]
-            try:
-                given = {i: take(arguments[i], spec) for i, spec, take in self._tensors}
-                made = self._program.run(list(given.values()), self._count)
-                for i in self._written:
-                    self._host.write_back(arguments[i], given[i])
-                run = ProgramRun(arguments, given, made, self._host)
-                return [result(run) for result in self._results]
-            finally:
-                self._host.finish()
-                arguments.clear()
+        self._numbers[:] = [arguments[i] for i in self._floats]
+        try:
+            given = {i: take(arguments[i], spec) for i, spec, take in self._tensors}
+            made = self._program.run(list(given.values()), self._count)
+            for i in self._written:
+                self._host.write_back(arguments[i], given[i])
+            run = ProgramRun(arguments, given, made, self._host)
+            return [result(run) for result in self._results]
+        finally:
+            self._host.finish()
+            arguments.clear()
 
     def _of_device(self, x: torch.Tensor, spec: Spec) -> Tensor:
         """Return an argument on the device in the recorded layout, usually the tensor itself."""
