@@ -35,14 +35,15 @@ def methods_stub() -> str:
     return "\n".join([*head, "class Methods:", *_operators(), *_methods()]) + "\n"
 
 
-def functions_stub(functions: Mapping[str, Callable[..., Any]] = PUBLIC) -> str:
-    """Return the text of frontend/functions.pyi, or of the stub of a package with these functions."""
+def functions_stub(functions: Mapping[str, Callable[..., Any]] = PUBLIC, *imports: str) -> str:
+    """Return the text of frontend/functions.pyi, or of the stub of a package with these functions and further imports."""
     texts = [f"{_definition(n, functions[n], 'Tensor')}\n    {_doc(functions[n])}\n" for n in sorted(functions)]
     of_sequences = "from collections.abc import Sequence\n" if any("Sequence[" in text for text in texts) else ""
+    lines = [*_imports(functions.values()), *imports, "from polyhal.tensor import Tensor"]
     head = [
         _HEADER,
         f"{of_sequences}from typing import Any\n",
-        "\n".join([*_imports(functions.values()), "from polyhal.tensor import Tensor"]) + "\n",
+        "\n".join(sorted(lines, key=lambda line: line.split()[1])) + "\n",
     ]
     return "\n".join([*head, *texts])
 
@@ -149,7 +150,7 @@ def _imports(functions: Iterable[Callable[..., Any]]) -> Iterator[str]:
     """Yield the lines that import the classes of named results."""
     classes = {c for c in map(_named_result, functions) if c is not None}
     for module in sorted({c.__module__ for c in classes}):
-        names = sorted(c.__name__ for c in classes if c.__module__ == module)
+        names = sorted((c.__name__ for c in classes if c.__module__ == module), key=str.lower)
         line = f"from {module} import {', '.join(names)}"
         if len(line) <= _LINE_LENGTH:
             yield line

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal.ops import methods
-from polyhal.hal.ops.composite import COMPOSITES, EXTENSIONS
+from polyhal.hal.ops.composite import COMPOSITES, EXTENSIONS, PACKAGED
 from polyhal.hal.ops.docstrings import docstring
 from polyhal.hal.ops.names import Names, spelled
 from polyhal.hal.ops.opdef import OPS
@@ -28,7 +28,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | CO
 """Every op and composite by name. A composite replaces the op of the same name, which it extends."""
 
 
-DECLARED: tuple[Callable[..., Any], ...] = (*[op.call for op in OPS], *COMPOSITES.values(), *EXTENSIONS.values())
+DECLARED: tuple[Callable[..., Any], ...] = (
+    *[op.call for op in OPS],
+    *COMPOSITES.values(),
+    *EXTENSIONS.values(),
+    *PACKAGED,
+)
 """Every function that a declaration makes."""
 
 
@@ -47,14 +52,16 @@ def _is_method(function: Any) -> bool:
 PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)} | EXTENSIONS
 """The functions that users call by name."""
 
-PUBLIC |= dict(spelled(PUBLIC))
-SPECIAL: dict[str, Callable[..., Any]] = dict(spelled(FUNCTIONS, "special"))
+PUBLIC |= dict(spelled(PUBLIC.values()))
+LINALG: dict[str, Callable[..., Any]] = dict(spelled(DECLARED, "linalg"))
+"""The functions of `polyhal.linalg`."""
+SPECIAL: dict[str, Callable[..., Any]] = dict(spelled(DECLARED, "special"))
 """The functions of `polyhal.special`."""
-NUMPY: dict[str, Callable[..., Any]] = PUBLIC | dict(spelled(FUNCTIONS, "numpy"))
+NUMPY: dict[str, Callable[..., Any]] = PUBLIC | dict(spelled(DECLARED, "numpy"))
 """Functions by the names of NumPy's universal functions, and all public ones by their own."""
 
 METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() if _is_method(f)}
 
 methods.attach(FUNCTIONS, METHODS)
 
-__all__ = ["BUILT_IN", "DECLARED", "FUNCTIONS", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]
+__all__ = ["BUILT_IN", "DECLARED", "FUNCTIONS", "LINALG", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]

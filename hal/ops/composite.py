@@ -14,6 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
 """Every composite by name; the decorator fills it while the package is imported."""
+PACKAGED: list[Callable[..., Any]] = []
+"""Functions of packages such as `linalg` alone."""
 EXTENSIONS: dict[str, Callable[..., Any]] = {}
 """Composites with more arguments than the op of the same name. Operators and the library call the op itself."""
 
@@ -25,8 +27,11 @@ def composite(
     aten: str = "",
     returns: Returns = Returns.NEW,
     extends: bool = False,
+    public: bool = True,
 ) -> Callable[[F], F]:
     """Publish a function under its own name and further ones (see `Names`); with `extends`, in place of an op.
+
+    A function that is not `public` has the names in packages only, as `linalg.eig`.
 
     `returns` declares whether the result is a view or a copy; its sentence is added to the docstring.
     """
@@ -34,10 +39,13 @@ def composite(
     def register(function: F) -> F:
         function = declared(returns)(takes_both_spellings(function))
         function.__names__ = Names(*also, method=method, in_place=in_place, aten=aten)  # type: ignore[attr-defined]
-        (EXTENSIONS if extends else COMPOSITES)[function.__name__] = function
+        if public:
+            (EXTENSIONS if extends else COMPOSITES)[function.__name__] = function
+        else:
+            PACKAGED.append(function)
         return function
 
     return register
 
 
-__all__ = ["COMPOSITES", "Returns", "composite"]
+__all__ = ["COMPOSITES", "PACKAGED", "Returns", "composite"]

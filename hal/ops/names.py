@@ -6,7 +6,7 @@ An op has the Array API's name, if that has the function. From the declarations 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -28,11 +28,11 @@ class Names:
         self.also, self.method, self.in_place, self.aten = also, method, in_place, aten.split()
 
 
-def spelled(functions: Mapping[str, Any], package: str = "") -> Iterator[tuple[str, Any]]:
+def spelled(functions: Iterable[Any], package: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the further names of functions, in a package if one is passed, with the functions."""
-    for own, function in functions.items():
+    for function in functions:
         names: Names = function.__names__
         for name in names.also:
             where, _, last = name.rpartition(".")
             if where == package:
-                yield last or own, function
+                yield last or function.__name__, function

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import polyhal
-from polyhal.hal.ops import FUNCTIONS, METHODS, NUMPY, PUBLIC, SPECIAL
+from polyhal.hal.ops import FUNCTIONS, LINALG, METHODS, NUMPY, PUBLIC, SPECIAL
 from polyhal.hal.ops.composite import EXTENSIONS
 
 CHECKOUT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ demo_double = elementwise(
 )
 
 
-@composite("demo_moved", in_place=True)
+@composite("demo_moved", "linalg.", in_place=True)
 def demo_shift(x, by=1):
     """`x + by`."""
     return x + by
@@ -62,6 +62,8 @@ for name in ("demo_shift", "demo_moved"):
 for name in ("demo_double", "demo_two"):
     assert getattr(polyhal.special, name)(x).tolist() == [2, 4]
     assert name in polyhal.special.__all__
+assert polyhal.linalg.demo_shift is polyhal.demo_moved
+assert "demo_shift" in polyhal.linalg.__all__
 assert NUMPY["demo_dos"] is polyhal.demo_double
 assert "demo_double" in [op.name for op in listed_ops()]
 for name in ("demo_double", "demo_twice", "demo_shift", "demo_moved"):
@@ -91,7 +93,7 @@ def test_a_further_name_means_one_function() -> None:
 @pytest.mark.parametrize(("alias", "name"), ALIASES)
 def test_an_alias_is_the_same_function(alias: str, name: str) -> None:
     package, _, last = alias.rpartition(".")
-    table = {"": PUBLIC, "special": SPECIAL, "numpy": NUMPY}[package]
+    table = {"": PUBLIC, "linalg": LINALG, "special": SPECIAL, "numpy": NUMPY}[package]
     assert table[last] is (EXTENSIONS.get(name) or FUNCTIONS[name])
     if not package:
         assert getattr(polyhal, last) is getattr(polyhal, name)

@@ -13,6 +13,7 @@ import torch
 
 import polyhal.torch  # noqa: F401  registers the device
 from polyhal.hal.ops import DECLARED, OPS
+from polyhal.hal.ops.keywords import SPELLINGS
 from polyhal.torch.kernels import overload
 from polyhal.torch.registration import HANDLED, TABLE
 
@@ -21,6 +22,8 @@ FROM_DECLARATIONS = {
     for f in DECLARED
     for name in f.__names__.aten  # type: ignore[attr-defined]
 }
+OURS = {theirs: ours for ours, theirs in SPELLINGS.items()}
+"""Polyhal's spelling of PyTorch's keywords. The default is that of ours."""
 DECLARATION = """
 from polyhal.hal.ops.declare import Names
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -79,8 +82,9 @@ def test_a_declared_overload_takes_the_arguments_of_the_function(name: str) -> N
     for argument in arguments:
         if argument.kwarg_only:
             assert argument.name in parameters
-            if argument.has_default_value():
-                assert argument.default_value == parameters[argument.name].default, argument.name
+            own = OURS.get(argument.name, "")
+            default = parameters[own if own in parameters else argument.name].default
+            assert not argument.has_default_value() or argument.default_value == default, argument.name
 
 
 ELEMENTWISE = [

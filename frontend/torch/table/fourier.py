@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from polyhal import linalg
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F
 
@@ -49,13 +48,3 @@ def complex_of(real: Any, imag: Any) -> Any:
             f"Expected object of scalar type {real.dtype.name} but got {imag.dtype.name} for second argument"
         )
     return F["complex"](real, imag)
-
-
-@aten("linalg_eig")
-def eig(a: Any) -> Any:
-    return tuple(linalg.eig(a))
-
-
-@aten("_linalg_eigvals", "linalg_eigvals")
-def eigvals(a: Any) -> Any:
-    return linalg.eigvals(a)

@@ -34,11 +34,6 @@ def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
     return dx, F["matmul"](F["permute"](rows, (1, 0)), inputs), None
 
 
-@aten("linalg_cross")
-def cross(a: Any, b: Any, *, dim: int = -1) -> Any:
-    return F["cross"](a, b, dim)
-
-
 @aten("trace")
 def trace(x: Any) -> Any:
     if x.ndim != 2:

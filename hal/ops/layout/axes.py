@@ -12,7 +12,7 @@ from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import permute, reshape
 
 
-@composite(returns=Returns.VIEW, in_place=True)
+@composite("linalg.matrix_transpose", returns=Returns.VIEW, in_place=True)
 def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
     """The tensor with two axes exchanged, the last two by default."""
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):

@@ -21,7 +21,7 @@ from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
 
 
-@composite()
+@composite("linalg.")
 def det(x: Any) -> Any:
     """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too.
 
@@ -31,7 +31,7 @@ def det(x: Any) -> Any:
     return determinant(x)
 
 
-@composite()
+@composite("linalg.")
 def slogdet(x: Any) -> SlogdetResult:
     """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     return SlogdetResult(*log_determinant(x))
@@ -44,7 +44,7 @@ def logdet(x: Any) -> Any:
     return where(less(sign, 0), math.nan, logabsdet)
 
 
-@composite()
+@composite("linalg.", aten="linalg_matrix_exp")
 def matrix_exp(x: Any) -> Any:
     """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005); of halves, in float32."""
     if x.dtype in (dtypes.float16, dtypes.bfloat16):
@@ -52,7 +52,7 @@ def matrix_exp(x: Any) -> Any:
     return matrix_exponential(x)
 
 
-@composite(returns=Returns.COPY)
+@composite("linalg.", returns=Returns.COPY)
 def matrix_power(x: Any, n: int) -> Any:
     """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then.
 

@@ -29,7 +29,7 @@ from polyhal.hal.ops.linear_algebra.results import (
 )
 
 
-@composite(aten=".default")
+@composite("linalg.", aten=".default")
 def cholesky(x: Any, upper: bool = False) -> Any:
     """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n).
 
@@ -38,6 +38,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
     return cholesky_factor(x, upper)[0]
 
 
+@composite("linalg.", public=False, aten="linalg_cholesky_ex")
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> CholeskyExResult:
     """As `cholesky`, with the first minor that is not positive definite, or 0. Raises LinAlgError only if `check_errors`."""
     return CholeskyExResult(*cholesky_factor(A, upper, check_errors))
@@ -56,12 +57,14 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
     return cholesky_solve(identity_like(x), x, upper)
 
 
+@composite("linalg.", public=False)
 def lu_factor(A: Any, *, pivot: bool = True) -> LUFactorResult:
     """L and U of `A = P @ L @ U` in one matrix, and pivots numbered from 1. Raises LinAlgError for singular matrices."""
     out, pivots, _ = lu_factors(A, pivot, True)
     return LUFactorResult(out, pivots)
 
 
+@composite("linalg.", public=False, aten="linalg_lu_factor_ex")
 def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
     """As `lu_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
     return LUFactorExResult(*lu_factors(A, pivot, check_errors))
@@ -82,6 +85,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
     return LUResult(matrix, lower, upper)
 
 
+@composite("linalg.", public=False, aten="linalg_lu")
 def lu(A: Any, *, pivot: bool = True) -> LUResult:
     """P, L and U with `A = P @ L @ U`: a permutation, ones on the diagonal of L, upper triangular U."""
     out, pivots, _ = lu_factors(A, pivot, False)
@@ -89,6 +93,7 @@ def lu(A: Any, *, pivot: bool = True) -> LUResult:
     return LUResult(matrix, lower, upper)
 
 
+@composite("linalg.", public=False, aten="linalg_lu_solve")
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     """The solution X of `A @ X = B` from the `lu_factor` of `A`.
 
@@ -104,6 +109,7 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
     return solve_triangular_left(LU, out, True)
 
 
+@composite("linalg.", public=False)
 def ldl_factor(A: Any, *, hermitian: bool = False) -> LDLFactorResult:
     """L and D of `A = L @ D @ L.T` for symmetric matrices, with LAPACK's pivots. Raises LinAlgError for singular matrices.
 
@@ -113,16 +119,19 @@ def ldl_factor(A: Any, *, hermitian: bool = False) -> LDLFactorResult:
     return LDLFactorResult(out, pivots)
 
 
+@composite("linalg.", public=False, aten="linalg_ldl_factor_ex")
 def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorExResult:
     """As `ldl_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
     return LDLFactorExResult(*ldl_factors(A.detach(), check_errors))
 
 
+@composite("linalg.", public=False, aten="linalg_ldl_solve")
 def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
     """The solution X of `A @ X = B` from the `ldl_factor` of `A`. There are no gradients."""
     return ldl_solution(LD.detach(), pivots, B.detach())
 
 
+@composite("linalg.", public=False, aten="linalg_qr")
 def qr(A: Any, mode: str = "reduced") -> QRResult:
     """Q with orthonormal columns and the upper triangular R with `A = Q @ R` of matrices (..., m, n).
 
@@ -151,6 +160,7 @@ def _reflectors(name: str, A: Any, tau: Any) -> tuple[Any, Any]:
     return vectors, triu(op_matmul(t(vectors), vectors), 1) * unsqueeze(tau, -1)
 
 
+@composite("linalg.", public=False, aten="linalg_householder_product")
 def householder_product(A: Any, tau: Any) -> Any:
     """The first n columns of the product of k Householder reflections `I - tau_i v_i v_i^T`.
 

@@ -17,12 +17,13 @@ from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_trian
 from polyhal.hal.ops.linear_algebra.results import InvExResult, SolveExResult
 
 
-@composite()
+@composite("linalg.inv")
 def inverse(x: Any) -> Any:
     """Inverses of square matrices (..., n, n). Raises LinAlgError for singular ones."""
     return inverse_matrix(x)[0]
 
 
+@composite("linalg.", public=False, aten="linalg_inv_ex")
 def inv_ex(A: Any, *, check_errors: bool = False) -> InvExResult:
     """Inverses, and per matrix the number of the first zero pivot or 0. Raises LinAlgError only if `check_errors`."""
     return InvExResult(*inverse_matrix(A, check_errors))
@@ -37,6 +38,7 @@ def pinverse(x: Any, rcond: float = 1e-15) -> Any:
     return pinv(x, rcond)
 
 
+@composite("linalg.", public=False)
 def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """Pseudo-inverses of matrices (..., m, n), where singular values up to max(atol, rtol * the largest) count as 0.
 
@@ -51,6 +53,7 @@ def is_vector(A: Any, B: Any) -> bool:
     return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1])))
 
 
+@composite("linalg.", public=False)
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> SolveExResult:
     """Solutions as `solve` returns them, and per matrix the first zero pivot or 0. Raises LinAlgError only if `check_errors`.
 
@@ -65,6 +68,7 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
     return SolveExResult(reshape(out, out.shape[:-1]) if vector else out, info)
 
 
+@composite("linalg.", public=False)
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:
     """The solution X of `A @ X = B`, or of `X @ A = B` if not `left`.
 
@@ -78,6 +82,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
     return solve_ex(A, B, left=left, check_errors=True).result
 
 
+@composite("linalg.", public=False, aten="linalg_solve_triangular")
 def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """The solution X of `A @ X = B`, or of `X @ A = B` if not `left`, for triangular matrices (..., n, n).
 
@@ -88,6 +93,7 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitrian
     return t(solve_triangular_left(t(A), t(B), not upper, unitriangular))
 
 
+@composite("linalg.", public=False)
 def tensorinv(A: Any, ind: int = 2) -> Any:
     """The inverse of `tensordot(A, ., ind)`: the first `ind` axes of `A` have as many elements as the rest.
 
@@ -100,6 +106,7 @@ def tensorinv(A: Any, ind: int = 2) -> Any:
     return reshape(inverse(reshape(A, (math.prod(rows), math.prod(columns)))), (*columns, *rows))
 
 
+@composite("linalg.", public=False)
 def tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Any:
     """The solution X of `tensordot(A, X, X.ndim) = B`; axes `dims` of `A` are moved to its end first.
 

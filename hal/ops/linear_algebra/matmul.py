@@ -170,7 +170,7 @@ op_matmul = declare(
 )
 
 
-@composite(aten="mm bmm dot mv")
+@composite("linalg.", aten="mm bmm dot mv")
 def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N).
 

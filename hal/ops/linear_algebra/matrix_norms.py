@@ -22,6 +22,7 @@ from polyhal.hal.ops.reductions.sums import sum_
 _ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 
+@composite("linalg.", public=False)
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The `ord`-norm over axes `dim`, all by default: the `ord`-th root of the sum of powers of absolute values.
 
@@ -31,6 +32,7 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
     return p_norm(x, axes, keepdim, float(ord), dtype)
 
 
+@composite("linalg.", public=False)
 def matrix_norm(
     A: Any,
     ord: Any = "fro",  # noqa: A002
@@ -73,6 +75,7 @@ def _with_axes(x: Any, *axes: int) -> Any:
     return x
 
 
+@composite("linalg.norm", public=False)
 def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The norm of vectors or matrices: `vector_norm` for one axis or without `ord`, `matrix_norm` for two axes.
 
@@ -104,6 +107,7 @@ def norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: 
     return vector_norm(x, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)
 
 
+@composite("linalg.", public=False)
 def cond(A: Any, p: Any = None) -> Any:
     """Condition numbers of matrices in norm `p`; 2 by default, the ratio of the largest to the smallest singular value.
 

@@ -30,6 +30,7 @@ def chain_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
     return splits
 
 
+@composite("linalg.", public=False)
 def multi_dot(tensors: Sequence[Any]) -> Any:
     """The product of two or more matrices in the order of fewest multiplications; the ends may be vectors.
 

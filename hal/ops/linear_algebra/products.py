@@ -9,7 +9,6 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.keywords import takes_both_spellings
 from polyhal.hal.ops.layout.regions import concat, pad
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import permute, reshape
@@ -70,7 +69,7 @@ def bmm(x: Any, mat2: Any) -> Any:
     return op_matmul(x, mat2)
 
 
-@composite("ger")
+@composite("linalg.", "ger")
 def outer(x: Any, vec2: Any) -> Any:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     require_axes("outer", (x, 1), (vec2, 1))
@@ -85,7 +84,7 @@ def inner(x: Any, other: Any) -> Any:
     return tensordot(x, other, ((-1,), (-1,)))
 
 
-@composite()
+@composite("linalg.")
 def tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
     """The sums of products over pairs of axes.
 
@@ -122,7 +121,7 @@ def _summed_beside_ones(x: Any, axes: list[int], others: list[int]) -> Any:
     return sum_(x, summed, True).cast(dtype=x.dtype) if summed else x
 
 
-@composite()
+@composite("linalg.")
 def vecdot(x: Any, y: Any, axis: int = -1) -> Any:
     """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast.
 
@@ -172,7 +171,7 @@ def cross(x: Any, other: Any, dim: int | None = None) -> Any:
     return vector_product("cross", x, other, dim)
 
 
-@takes_both_spellings
+@composite("linalg.cross", public=False, aten="linalg_cross")
 def last_axis_cross(x: Any, other: Any, *, axis: int = -1) -> Any:
     """The cross product along `axis`, which has length 3 in both operands; the other axes broadcast."""
     return vector_product("cross", x, other, axis)

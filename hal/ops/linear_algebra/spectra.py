@@ -8,6 +8,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dispatch import is_complex
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.complex_numbers.rules import imag, join, real
+from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.decompositions.eigen import eigen
@@ -29,6 +30,7 @@ from polyhal.hal.ops.reductions.sums import sum_
 _DRIVERS = (None, "gels", "gelsy", "gelsd", "gelss")
 
 
+@composite("linalg.", public=False, aten="linalg_eig")
 def eig(A: Any) -> EigResult:
     """Complex eigenvalues, in no particular order, and eigenvectors of matrices (..., n, n), real or complex.
 
@@ -39,11 +41,13 @@ def eig(A: Any) -> EigResult:
     return EigResult(join(w_re, w_im), join(v_re, v_im))
 
 
+@composite("linalg.", public=False, aten="_linalg_eigvals linalg_eigvals")
 def eigvals(A: Any) -> Any:
     """Complex eigenvalues, in no particular order, of matrices (..., n, n), real or complex."""
     return eig(A).eigenvalues
 
 
+@composite("linalg.", public=False)
 def eigh(A: Any, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices (..., n, n). The lower or upper triangle is read.
     Vectors are unique up to their signs; their gradients need eigenvalues that differ.
@@ -51,11 +55,13 @@ def eigh(A: Any, UPLO: str = "L") -> EighResult:
     return EighResult(*symmetric_spectrum(A, UPLO))
 
 
+@composite("linalg.", public=False)
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, of symmetric matrices (..., n, n). The lower or upper triangle is read."""
     return symmetric_eigenvalues(A, UPLO)
 
 
+@composite("linalg.", public=False)
 def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> SVDResult:
     """U, S and Vh of `A = U @ diag(S) @ Vh` for matrices (..., m, n), with S descending.
 
@@ -65,11 +71,13 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> SVD
     return SVDResult(*singular_factors(A, full_matrices))
 
 
+@composite("linalg.", public=False)
 def svdvals(A: Any, *, driver: str | None = None) -> Any:
     """Singular values, descending, of matrices (..., m, n). `driver` is PyTorch's and has no effect."""
     return singular_values(A)
 
 
+@composite("linalg.", public=False)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """The number of singular values above max(atol, rtol * the largest), as int64.
 
@@ -97,6 +105,7 @@ def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     return absolute, relative
 
 
+@composite("linalg.", public=False, aten="linalg_lstsq")
 def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = None) -> LstsqResult:
     """The X of least norm that minimizes the norm of `A @ X - B`, by the pseudo-inverse.
 
