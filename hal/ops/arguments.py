@@ -6,6 +6,7 @@ its declaration.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -25,7 +26,13 @@ class Arguments(NamedTuple):
 
 
 def arguments(function: Callable[..., Any]) -> Arguments:
-    """Read the arguments of a Python function, or of the function that it wraps. Raises TypeError for other callables."""
+    """Read the arguments of a Python function, of the function that it wraps, or of one whose first arguments are bound.
+
+    Raises TypeError for other callables.
+    """
+    bound = 0
+    if isinstance(function, functools.partial):
+        function, bound = function.func, len(function.args)
     function = inspect.unwrap(function)
     if not isinstance(function, FunctionType):
         raise TypeError(f"{function!r} is no Python function; wrap it in one, whose arguments can be read")
@@ -37,7 +44,7 @@ def arguments(function: Callable[..., Any]) -> Arguments:
     start = count + len(keyword_only)
     last = function.__defaults__ or ()
     return Arguments(
-        fixed + code.co_varnames[start : start + rest],
+        fixed[bound:] + code.co_varnames[start : start + rest],
         keyword_only,
         {**dict(zip(fixed[count - len(last) :], last, strict=True)), **(function.__kwdefaults__ or {})},
         bool(code.co_flags & inspect.CO_VARARGS),

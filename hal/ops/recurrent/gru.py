@@ -9,7 +9,6 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import (
     Autocast,
-    Decompose,
     ErrorSample,
     Output,
     Sample,
@@ -19,54 +18,36 @@ from polyhal.hal.ops.declare import (
     tensor_at,
 )
 from polyhal.hal.ops.gradient_rule import copies_results
-from polyhal.hal.ops.layout.regions import concat
-from polyhal.hal.ops.layout.views import permute, reshape
-from polyhal.hal.ops.linear_algebra.linear import linear
-from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.pointwise.activation import sigmoid
-from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.pointwise.trigonometry import tanh
+from polyhal.hal.ops.recurrent.arithmetic import ARRAYS, TENSORS, Arithmetic, on_arrays, on_tensors
 from polyhal.hal.ops.recurrent.sequence import (
+    STEPS_GRAD_CASES,
+    backward,
     check,
     check_lengths,
     check_sequence,
-    np_sigmoid,
-    np_states_before,
-    np_steps_in_use,
-    parts,
-    rows,
-    stacked,
-    states_before,
-    step_of,
-    steps_in_use,
+    draw,
+    forward,
     terms,
-    time_order,
 )
-from polyhal.hal.ops.recurrent.steps_grad import gru_steps_grad
-from polyhal.hal.ops.reductions.sums import sum_
 
 
-def _gru(x: Any, weight: Any, hidden: Any, bias: Any = None, lengths: Any = None, *, reverse: bool = False) -> Any:
+def _gru(
+    a: Arithmetic, x: Any, weight: Any, hidden: Any, bias: Any = None, lengths: Any = None, *, reverse: bool = False
+) -> Any:
     """Hidden states (T, B, H) after each time step of a GRU layer.
 
     `x` (T, B, 3 H) is the input's contribution to the gates r, z, n, with its bias; `weight` (3 H, H) and `bias` (3 H,)
     belong to the hidden state, which is `hidden` (B, H) before. `reverse` runs from the last step to the first.
     Sequences end after `lengths` (B,) steps, after that states are held.
     """
-    outs = np.empty((*x.shape[:2], weight.shape[1]))
-    in_use = np_steps_in_use(lengths, *x.shape[:2])
-    for t in time_order(len(x), reverse):
-        _, z, n, _ = _np_gates(x[t], hidden, weight, bias)
-        hidden = outs[t] = np.where(in_use[t], (1 - z) * n + z * hidden, hidden)
-    return outs
 
+    def step(t: int, states: Any) -> Any:
+        x_r, x_z, x_n = a.parts(a.step(x, t), 3)
+        h_r, h_z, h_n = a.parts(a.linear(states[0], weight, bias), 3)
+        n = a.tanh(x_n + a.sigmoid(x_r + h_r) * h_n)
+        return (n + a.sigmoid(x_z + h_z) * (states[0] - n),)
 
-def _np_gates(x: Any, hidden: Any, weight: Any, bias: Any) -> Any:
-    """The three gates, and the hidden state's contribution to the last one before it is reset."""
-    fed_back = hidden @ weight.T + (0 if bias is None else bias)
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = np.split(x, 3, -1), np.split(fed_back, 3, -1)
-    r, z = np_sigmoid(x_r + h_r), np_sigmoid(x_z + h_z)
-    return r, z, np.tanh(x_n + r * h_n), h_n
+    return forward(a, step, (hidden,), lengths, x.shape[0], reverse)[0]
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -77,35 +58,18 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(tensor_at(specs, 0).dtype, (length, batch, size))]
 
 
-def _decomposed(x: Any, weight: Any, hidden: Any, bias: Any, lengths: Any, *, reverse: bool) -> Any:
-    in_use = steps_in_use(lengths, x.shape[0])
-    outs = {}
-    for t in time_order(x.shape[0], reverse):
-        x_r, x_z, x_n = parts(step_of(x, t), 3)
-        h_r, h_z, h_n = parts(linear(hidden, weight, bias), 3)
-        n = tanh(x_n + sigmoid(x_r + h_r) * h_n)
-        new = n + sigmoid(x_z + h_z) * (hidden - n)
-        hidden = outs[t] = new if in_use is None else where(step_of(in_use, t), new, hidden)
-    return stacked(outs)
-
-
 def _gru_grad(
-    grad: Any, x: Any, weight: Any, hidden: Any, outs: Any, bias: Any = None, lengths: Any = None, *,
+    a: Arithmetic, grad: Any, x: Any, weight: Any, hidden: Any, outs: Any, bias: Any = None, lengths: Any = None, *,
     reverse: bool = False,
 ) -> Any:  # fmt: skip
     """Gradients of `gru` with respect to x, weight, hidden and bias, from its results."""
-    before = np_states_before(hidden, outs, reverse)
-    in_use = np_steps_in_use(lengths, *x.shape[:2])
-    d_x, d_fed_back, d_hidden = np.zeros(x.shape), np.zeros(x.shape), np.zeros(hidden.shape)
-    for t in reversed(time_order(len(x), reverse)):
-        r, z, n, h_n = _np_gates(x[t], before[t], weight, bias)
-        d_out = d_hidden + grad[t]
-        d_new = np.where(in_use[t], d_out, 0)
-        d_n = d_new * (1 - z) * (1 - n**2)
-        d_r, d_z = d_n * h_n * r * (1 - r), d_new * (before[t] - n) * z * (1 - z)
-        d_x[t], d_fed_back[t] = np.concatenate([d_r, d_z, d_n], -1), np.concatenate([d_r, d_z, d_n * r], -1)
-        d_hidden = d_fed_back[t] @ weight + np.where(in_use[t], d_out * z, d_out)
-    return d_x, np.tensordot(d_fed_back, before, ((0, 1), (0, 1))), d_hidden, np.sum(d_fed_back, axis=(0, 1))
+    before = a.states_before(hidden, outs, reverse)
+    inputs = grad, x, a.linear(before, weight, bias), weight, hidden, outs
+    if a is TENSORS and lengths is None:
+        d_x, d_fed_back, d_hidden = gru_steps_grad(*inputs, reverse)
+    else:
+        d_x, d_fed_back, d_hidden = _steps_grad(a, *inputs, lengths, reverse=reverse)
+    return d_x, a.outer(d_fed_back, before), d_hidden, a.total(d_fed_back)
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -116,46 +80,54 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtype, s) for s in (x, weight, hidden, weight[:1])]
 
 
-def _grad_decomposed(
-    grad: Any, x: Any, weight: Any, hidden: Any, outs: Any, bias: Any, lengths: Any, *, reverse: bool
+def _gru_steps_grad(
+    a: Arithmetic, grad: Any, x: Any, fed_back: Any, weight: Any, hidden: Any, outs: Any, *, reverse: bool = False
 ) -> Any:
+    """Gradients of the contributions of the input and the hidden state to a GRU's gates (T, B, 3 H), and of its initial state.
+
+    `x` and `fed_back` are the two, `grad` (T, B, H) is the gradient of the states `outs` after each step. The gates of all
+    steps come from one product before, and the gradient of the weight from one after it.
+    """
+    return _steps_grad(a, grad, x, fed_back, weight, hidden, outs, None, reverse=reverse)
+
+
+def _steps_grad(
+    a: Arithmetic, grad: Any, x: Any, fed_back: Any, weight: Any, hidden: Any, outs: Any, lengths: Any, *, reverse: bool
+) -> Any:
+    """Return the results of `gru_steps_grad` for sequences of any `lengths`."""
     length, batch, size = outs.shape
-    in_use = steps_in_use(lengths, length)
-    before = states_before(hidden, outs, reverse)
-    fed_back = reshape(linear(rows(before), weight, bias), x.shape)
-    if lengths is None:
-        d_x, d_fed_back, d_hidden = gru_steps_grad(grad, x, fed_back, weight, hidden, outs, reverse)
-        d_weight = op_matmul(permute(rows(d_fed_back), (1, 0)), rows(before))
-        return d_x, d_weight, d_hidden, sum_(rows(d_fed_back), 0)
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = parts(x, 3), parts(fed_back, 3)
-    r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
-    n = tanh(x_n + r * h_n)
+    before, in_use = a.states_before(hidden, outs, reverse), a.in_use(lengths, length)
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = a.parts(x, 3), a.parts(fed_back, 3)
+    r, z = a.sigmoid(x_r + h_r), a.sigmoid(x_z + h_z)
+    n = a.tanh(x_n + r * h_n)
     to_n = (1.0 - z) * (1.0 - n * n)
     slopes = [to_n * h_n * r * (1.0 - r), (before - n) * z * (1.0 - z), to_n * r]
     if in_use is not None:
-        slopes, to_n, z = [where(in_use, s, 0.0) for s in slopes], where(in_use, to_n, 0.0), where(in_use, z, 1.0)
-    joined = reshape(concat(slopes, -1), (length, batch, 3, size))
-    d_gates, d_news = {}, {}
-    d_hidden = None
-    for t in reversed(time_order(length, reverse)):
-        d_new = d_news[t] = step_of(grad, t) if d_hidden is None else d_hidden + step_of(grad, t)
-        d_gates[t] = reshape(step_of(joined, t) * reshape(d_new, (batch, 1, size)), (batch, 3 * size))
-        d_hidden = op_matmul(d_gates[t], weight) + d_new * step_of(z, t)
-    d_fed_back = stacked(d_gates)
-    d_r, d_z, _ = parts(d_fed_back, 3)
-    d_x = concat([d_r, d_z, stacked(d_news) * to_n], -1)
-    d_weight = op_matmul(permute(rows(d_fed_back), (1, 0)), rows(before))
-    return d_x, d_weight, d_hidden, sum_(rows(d_fed_back), 0)
+        slopes, to_n, z = [a.where(in_use, s, 0.0) for s in slopes], a.where(in_use, to_n, 0.0), a.where(in_use, z, 1.0)
+    joined = a.reshape(a.joined(slopes), (length, batch, 3, size))
+
+    def gates(t: int, d_out: Any) -> Any:
+        return a.reshape(a.step(joined, t) * a.reshape(d_out, (batch, 1, size)), (batch, 3 * size))
+
+    d_fed_back, d_hidden, d_outs = backward(a, grad, weight, reverse, gates, lambda t, d_out: d_out * a.step(z, t))
+    d_r, d_z, _ = a.parts(d_fed_back, 3)
+    return a.joined([d_r, d_z, a.stacked(d_outs) * to_n]), d_fed_back, d_hidden
+
+
+def _infer_steps_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    grad, x, fed_back, weight, hidden, outs = specs
+    length, batch, size = check_sequence((x, weight, hidden), 3, (2,))
+    for name, spec, width in (("grad", grad, size), ("fed_back", fed_back, 3 * size), ("outs", outs, size)):
+        check(name, spec, (length, batch, width))
+    dtype = tensor_at(specs, 1).dtype
+    return [*[(dtype, (length, batch, 3 * size))] * 2, (dtype, (batch, size))]
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
     def case(length: int, batch: int, size: int, biased: bool, lengths: Any = None, reverse: bool = False) -> Sample:
-        def draw(*shape: int) -> Any:
-            return rng.uniform(-1, 1, shape)
-
         ends = None if lengths is None else np.array(lengths)
-        bias = draw(3 * size) if biased else None
-        inputs = (draw(length, batch, 3 * size), draw(3 * size, size), draw(batch, size), bias, ends)
+        bias = draw(rng, 3 * size) if biased else None
+        inputs = draw(rng, length, batch, 3 * size), draw(rng, 3 * size, size), draw(rng, batch, size), bias, ends
         return Sample(inputs, {"reverse": reverse})
 
     return [
@@ -169,19 +141,45 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     results = []
     for number, s in enumerate(_samples(rng)):
-        outs = _gru(*s.inputs, **s.params)
-        inputs = (rng.uniform(-1, 1, outs.shape), *s.inputs[:3], outs, *s.inputs[3:])
+        outs = _gru(ARRAYS, *s.inputs, **s.params)
+        inputs = (draw(rng, *outs.shape), *s.inputs[:3], outs, *s.inputs[3:])
         results.append(Sample(inputs, s.params, differentiable=number == 2))
     return results
 
 
+def _steps_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample(
+            (
+                draw(rng, length, batch, size), *(draw(rng, length, batch, 3 * size) for _ in range(2)),
+                draw(rng, 3 * size, size), draw(rng, batch, size), draw(rng, length, batch, size),
+            ),
+            {"reverse": reverse},
+            differentiable=length == 2 and reverse,
+        )
+        for length, batch, size, reverse in STEPS_GRAD_CASES
+    ]  # fmt: skip
+
+
+gru_steps_grad = declare(
+    on_arrays(_gru_steps_grad),
+    name="gru_steps_grad",
+    family="recurrent",
+    infer=_infer_steps_grad,
+    outputs=("d_x", "d_fed_back", "d_hidden"),
+    lowering=on_tensors(_gru_steps_grad),
+    samples=_steps_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=terms),
+    autocast=Autocast.FLOAT32,
+)
 gru_grad = declare(
-    _gru_grad,
+    on_arrays(_gru_grad),
     name="gru_grad",
     family="recurrent",
     infer=_infer_grad,
     outputs=("d_x", "d_weight", "d_hidden", "d_bias"),
-    lowering=Decompose(_grad_decomposed),
+    lowering=on_tensors(_gru_grad),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=terms),
@@ -196,12 +194,12 @@ def _gradient(g: Any, x: Any, weight: Any, hidden: Any, out: Any, bias: Any, len
 
 
 gru = declare(
-    _gru,
+    on_arrays(_gru),
     name="gru",
     family="recurrent",
     public=False,
     infer=_infer,
-    lowering=Decompose(_decomposed),
+    lowering=on_tensors(_gru),
     gradient=_gradient,
     samples=_samples,
     dtypes=dtypes.FLOATS,

@@ -1,81 +1,66 @@
-"""Common parts of the recurrent ops: the order of time steps, rows of a sequence, states before each step, and checks."""
+"""Common parts of the recurrent ops: their walks through the time steps, checks, and samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import Params, Specs, tensor_at
-from polyhal.hal.ops.layout.creation import arange
-from polyhal.hal.ops.layout.regions import concat
-from polyhal.hal.ops.layout.slicing import slice_
-from polyhal.hal.ops.layout.views import reshape
-from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.recurrent.arithmetic import Arithmetic
+
+
+def forward(
+    a: Arithmetic, step: Callable[[int, Any], Sequence[Any]], first: Sequence[Any], lengths: Any, length: int, reverse: bool
+) -> list[Any]:
+    """Return the sequences of states that begin with `first`. `step` returns the states after a step from the states before.
+
+    Sequences hold their states after `lengths` steps.
+    """
+    in_use = a.in_use(lengths, length)
+    states, results = first, {}
+    for t in time_order(length, reverse):
+        new = step(t, states)
+        if in_use is not None:
+            new = [a.where(a.step(in_use, t), n, s) for n, s in zip(new, states, strict=True)]
+        states = results[t] = new
+    return [a.stacked({t: states[i] for t, states in results.items()}) for i in range(len(first))]
+
+
+def backward(
+    a: Arithmetic,
+    grad: Any,
+    weight: Any,
+    reverse: bool,
+    gates: Callable[[int, Any], Any],
+    held: Callable[[int, Any], Any] | None = None,
+) -> tuple[Any, Any, dict[int, Any]]:
+    """Return gradients of the gates of all steps and of the first hidden state, and the gradients of hidden states by step.
+
+    `grad` is the gradient of the sequence of hidden states. `gates` returns the gradient of a step's gates from the
+    gradient of the hidden state after the step, and `held` the part of it that reaches the state before directly.
+    """
+    d_gates, d_hiddens = {}, {}
+    d_hidden = None
+    for t in reversed(time_order(grad.shape[0], reverse)):
+        d_out = d_hiddens[t] = a.step(grad, t) if d_hidden is None else d_hidden + a.step(grad, t)
+        d_gates[t] = gates(t, d_out)
+        d_hidden = a.product(d_gates[t], weight)
+        if held is not None:
+            d_hidden = d_hidden + held(t, d_out)
+    return a.stacked(d_gates), d_hidden, d_hiddens
+
+
+def unused_steps(a: Arithmetic, in_use: Any) -> Callable[[int, Any], Any] | None:
+    """Return a function to the part of a gradient that belongs to sequences which have ended; None if none end early."""
+    return None if in_use is None else lambda t, d_out: a.where(a.step(in_use, t), 0.0, d_out)
 
 
 def time_order(length: int, reverse: bool) -> Sequence[int]:
-    """The time steps in the order in which the layer computes them."""
+    """Return the time steps in the order in which the layer computes them."""
     return range(length - 1, -1, -1) if reverse else range(length)
-
-
-def step_of(x: Any, t: int) -> Any:
-    """`x[t]`, a view."""
-    rest = x.shape[1:]
-    part = slice_(x, (t, *(0,) * len(rest)), (1, *rest), (1,) * x.ndim)
-    return reshape(part, rest)
-
-
-def stacked(steps: dict[int, Any]) -> Any:
-    """The results of all time steps as one tensor, in the order of time."""
-    return concat([reshape(steps[t], (1, *steps[t].shape)) for t in sorted(steps)], 0)
-
-
-def states_before(first: Any, states: Any, reverse: bool) -> Any:
-    """The state that each time step starts from: `first` (B, H), then `states` (T, B, H) without the last computed."""
-    length, *rest = states.shape
-    start = reshape(first, (1, *rest))
-    if length == 1:
-        return start
-    others = slice_(states, (int(reverse), 0, 0), (length - 1, *rest), (1, 1, 1))
-    return concat([others, start] if reverse else [start, others], 0)
-
-
-def np_states_before(first: Any, states: Any, reverse: bool) -> Any:
-    """`states_before` in NumPy."""
-    return np.concatenate([states[1:], first[None]] if reverse else [first[None], states[:-1]])
-
-
-def rows(x: Any) -> Any:
-    """(T, B, width) as (T * B, width)."""
-    return reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
-
-
-def parts(x: Any, count: int) -> list[Any]:
-    """`count` equal parts along the last axis. Views."""
-    lead, width = x.shape[:-1], x.shape[-1] // count
-    return [slice_(x, (*(0,) * len(lead), i * width), (*lead, width), (1,) * x.ndim) for i in range(count)]
-
-
-def np_sigmoid(x: Any) -> Any:
-    """Logistic function, without overflow."""
-    return 0.5 + 0.5 * np.tanh(0.5 * np.asarray(x))
-
-
-def steps_in_use(lengths: Any, length: int) -> Any:
-    """Which steps of each sequence count: bool (T, B, 1); None without `lengths`."""
-    if lengths is None:
-        return None
-    times = reshape(arange(0, length, 1, lengths.dtype), (length, 1, 1))
-    return less(times, reshape(lengths, (1, lengths.shape[0], 1)))
-
-
-def np_steps_in_use(lengths: Any, length: int, batch: int) -> Any:
-    """`steps_in_use` in NumPy; all of them without `lengths`."""
-    ends = np.full(batch, length) if lengths is None else np.asarray(lengths)
-    return (np.arange(length)[:, None] < ends)[:, :, None]
 
 
 def check_sequence(specs: Specs, gates: int, states: Sequence[int]) -> tuple[int, int, int]:
@@ -115,3 +100,12 @@ def terms(specs: Specs, params: Params) -> int:
     length, batch, _ = next(s.shape for s in given if s.ndim == 3)
     width = next(s.shape[1] for s in given if s.ndim == 2)
     return length * max(width, batch)
+
+
+def draw(rng: np.random.Generator, *shape: int) -> Any:
+    """Draw elements of a sample."""
+    return rng.uniform(-1, 1, shape)
+
+
+STEPS_GRAD_CASES = ((3, 2, 4, False), (2, 3, 2, True), (1, 1, 3, False), (2, 9, 19, False))
+"""Steps, sequences, units and direction of samples of the gradients between steps."""
