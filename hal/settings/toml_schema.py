@@ -145,8 +145,9 @@ def _merged(defaults: Iterable[Mapping[str, Any]], own: Mapping[str, Any]) -> di
     for tables in (*defaults, own):
         for name, value in tables.items():
             earlier = merged.get(name)
-            are_tables = isinstance(earlier, dict) and isinstance(value, dict)
-            merged[name] = _merged([earlier], value) if are_tables else value
+            if isinstance(earlier, dict) and isinstance(value, dict):
+                value = _merged([earlier], value)
+            merged[name] = value
     return merged
 
 

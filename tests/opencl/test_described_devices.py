@@ -207,6 +207,10 @@ def test_a_users_card_is_opened_by_its_path(tmp_path: Path) -> None:
     assert Device(f"described:{path}-vulkan").info.name == "My card, Vulkan (described)"
     with pytest.raises(DeviceUnavailableError, match=r"no section \[driver.metal\]; expected a card with it: m1"):
         Device(f"described:{path}-metal")
+    bare = tmp_path / "bare.toml"
+    bare.write_text('title = ""\nvendor = ""\ntype = "gpu"\n[driver]\n', encoding="utf-8")
+    with pytest.raises(DeviceUnavailableError, match=r"no section \[driver.opencl\]; expected a card with it: a770"):
+        Device(f"described:{bare}")
     with pytest.raises(DeviceUnavailableError, match="unknown option 'unit' of a described device; expected units"):
         Device(f"described:{path},unit")
     with pytest.raises(DeviceUnavailableError, match=r"the card h200 has no section \[driver\]; expected a card with it: a770"):

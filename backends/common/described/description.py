@@ -41,7 +41,7 @@ def find(key: str) -> CardDescription:
     if not name or api not in DRIVER_APIS:
         name, api = key, ""
     card = catalogue.find(name, f"driver.{api}" if api else "driver")
-    return CardDescription(card, api or next(a for a in DRIVER_APIS if card.has(f"driver.{a}")))
+    return CardDescription(card, api or next((a for a in DRIVER_APIS if a in card.apis), DRIVER_APIS[0]))
 
 
 def known(*apis: str) -> list[str]:
