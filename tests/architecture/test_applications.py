@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from layers import arrows, clients, cycles
 from public_modules import CONTRACT, LIBRARY
 from survey import Tree, this_tree
 
@@ -82,6 +83,13 @@ def test_applications_use_public_names_only() -> None:
 
 def test_the_library_imports_no_application() -> None:
     assert imports_of_applications(this_tree()) == []
+
+
+def test_no_applications_import_each_other_in_a_cycle() -> None:
+    tree = this_tree()
+    found = arrows(tree, "polyhal")
+    apps = clients(tree)
+    assert cycles(ends for ends in found if set(ends) <= apps) == []
 
 
 def test_forbidden_imports_are_found(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ AREAS: dict[str, Callable[[PurePosixPath], bool]] = {
     "kernels, OpenCL": lambda p: _within(p, "shaders/opencl"),
     "kernels, WGSL": lambda p: _within(p, "shaders/wgsl"),
     "frontend": lambda p: _python(p, "frontend"),
+    "applications": lambda p: _python(p, "apps"),
     "plug-ins of the examples": lambda p: _within(p, "examples/plugins"),
     "tests": lambda p: _python(p, "tests"),
     "benchmarks": lambda p: _python(p, "benchmarks"),
