@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from polyhal.hal.printable import printable_line
 from polyhal.hal.settings import toml
 
 _LARGEST = 1 << 64
@@ -102,7 +102,7 @@ class FaultyFileError(ValueError):
         self.file = file
         self.faults = tuple(faults)
         count = f"{len(self.faults)} faults" if len(self.faults) > 1 else "a fault"
-        super().__init__(f"{file} has {count}: {'; '.join(map(str, self.faults))}")
+        super().__init__(printable_line(f"{file} has {count}: {'; '.join(map(str, self.faults))}"))
 
 
 def parse(file: str, text: str, schema: TableSchema) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def parse_toml(file: str, text: str) -> dict[str, Any]:
     """Return the unchecked tables of a file. Raises ValueError if its text is not TOML."""
     try:
         return toml.parse(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for an integer with too many digits
         raise ValueError(f"{file} is not a TOML file: {error}") from error
 
 
@@ -199,5 +199,8 @@ def _closest(name: str, table: TableSchema) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python limits the digits of integers
+        return "a number with too many digits"
     return text if len(text) <= 60 else f"{text[:57]}..."

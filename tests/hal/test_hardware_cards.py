@@ -148,6 +148,24 @@ def test_a_standard_fills_in_its_values_and_an_unknown_one_is_a_fault() -> None:
         assert [path_of(fault) for fault in error.value.faults] == [("driver", "opencl", "standard")]
 
 
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("memory_gib = 1e30", r"memory_gib = 1e\+30 \(expected a number above 0 and below 2\^64\)"),
+        (f"memory_gib = 0x{'f' * 5000}", "memory_gib = a number with too many digits"),
+        (f"memory_gib = {'9' * 5000}", "mine is not a TOML file: Exceeds the limit"),
+        ('memory_gib = 1\n"a\\nb" = 2', "has an unknown a\N{REPLACEMENT CHARACTER}b = 2"),
+        ("memory_gib = 1979-05-27", "memory_gib = datetime.date"),
+        ("[links.host]\nstandard = [1]", r"\[links.host\] has standard = \[1\] \(expected one of nvlink4"),
+    ],
+    ids=["large", "hexadecimal", "decimal", "control character", "date", "standard"],
+)
+def test_hostile_values_are_faults(line: str, problem: str) -> None:
+    text = 'title = ""\nvendor = ""\ntype = "gpu"\n[performance]\n'
+    with pytest.raises(ValueError, match=problem):
+        parse("mine", text + line)
+
+
 def test_a_card_without_a_section_is_refused_with_the_cards_that_have_it() -> None:
     text = text_of("teaching")
     card: Card = parse("mine.toml", without_links(text))
