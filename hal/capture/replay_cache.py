@@ -124,8 +124,8 @@ class ReplayStep(ABC, Generic[C]):
         return difference(self.captured, later.captured, self.number_fix)
 
     def changed_guard(self) -> str:
-        """Describe the first guard that does not hold; "" if it is not known."""
-        return ""
+        """Describe the first guard that does not hold."""
+        return "a guard does not hold, or the function took another path"
 
     def explain(self) -> str:
         """Report the effect of each pass on the recorded graph, and how and why each op runs."""
@@ -235,7 +235,7 @@ class ReplayCache(ABC, Generic[C, S]):
         entry.unrepeated += 1
         reason = None if expected is None else expected.difference(step)
         if reason is None and entry.unrepeated > self._max_graphs:
-            cause = entry.steps[-1].changed_guard() or "the function took another path"
+            cause = next((s.changed_guard() for s in entry.steps[-1:]), "its memory was replaced")
             reason = Difference(
                 f"it was recorded {entry.unrepeated} times in a row, the last time because {cause}",
                 expected="calls that repeat earlier ones",

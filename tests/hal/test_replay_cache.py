@@ -122,6 +122,17 @@ def test_recordings_that_repeat_nothing_are_given_up() -> None:
     assert step.steps == []
 
 
+def test_steps_that_are_dropped_before_each_recording_are_given_up(here: Device) -> None:
+    class Moving(ArrayFunction):
+        def _before_recording(self, steps: list[Any]) -> None:
+            steps.clear()
+
+    step = Moving(lambda x: add(x, 1.0), max_graphs=2)
+    assert [values(step(array(here, i))) for i in range(2)] == [[1], [2]]
+    with pytest.warns(UserWarning, match="recorded 3 times in a row, the last time because its memory was replaced"):
+        assert values(step(array(here, 2))) == [3]
+
+
 def test_steps_that_are_replayed_are_evicted_but_never_given_up() -> None:
     step = ArrayFunction(lambda x: add(x, MODES["n"]), max_graphs=2)
     with pytest.warns(UserWarning, match="one signature has more than 2 steps") as caught:

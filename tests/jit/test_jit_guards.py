@@ -289,3 +289,25 @@ def test_returned_numbers_that_change_are_noticed() -> None:
     same = jit(lambda x: (x * 2, 7, "name", None), warm_up=False)
     assert [same(vector(1))[1:] for _ in range(4)] == [(7, "name", None)] * 4
     assert len(same.steps) == 1
+
+
+def test_an_interrupt_within_a_recording_leaves_everything_as_it_was() -> None:
+    weight, pressed = vector(1, 2).requires_grad_(), [True]
+    optimizer = optim.SGD([weight], lr=0.5, momentum=0.5)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = (weight * x).sum()
+        loss.backward()
+        optimizer.step()
+        if pressed[0]:
+            raise KeyboardInterrupt
+        return loss
+
+    run = jit(step, warm_up=False)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run(vector(1, 1))
+        assert (weight.numpy().tolist(), weight.grad) == ([1, 2], None)
+    pressed[0] = False
+    assert [float(run(vector(1, 1)).item()) for _ in range(5)] == [3.0, 2.0, 0.5, -1.25, -3.125]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from compiled import (
 )
 from torch import nn
 from torch.nn import functional as F
+
+import polyhal.torch.compiler.graph as compiled_graphs
+import polyhal.torch.compiler.program as compiled_programs
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -99,3 +103,33 @@ def test_other_results_than_tensors(place: str) -> None:
         return None, x + 1, 3, x.shape[0], {"a": [x * 2]}
 
     compare(f, [(torch.randn(3),), (torch.randn(4),)], place)
+
+
+def test_threads_that_call_a_graph_at_once_compile_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(compiled_graphs._GRAPHS)
+    x = torch.arange(4.0, device="polyhal")
+    with torch.no_grad():
+        function = torch.compile(lambda x: x * 2 + 1, backend="polyhal")
+        function(x)
+    (graph,) = set(compiled_graphs._GRAPHS) - before
+    graph.release()
+    programs: list[Any] = []
+
+    def counted(*args: Any) -> Any:
+        programs.append(compiled_programs.Program(*args))
+        return programs[-1]
+
+    monkeypatch.setattr(compiled_graphs, "Program", counted)
+    start, found = threading.Barrier(3), []
+
+    def work() -> None:
+        start.wait()
+        found.append(graph([x])[0].tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == [[1, 3, 5, 7]] * 3
+    assert len(programs) == 1

@@ -189,3 +189,36 @@ def test_tensors_that_the_step_refers_to_are_not_passed_as_well() -> None:
         with pytest.raises(CaptureError, match="pass a clone"):
             step(weight)
         assert torch.equal(step(x), x * 2)
+
+
+def test_an_interrupt_within_a_recording_leaves_everything_as_it_was() -> None:
+    eager, task, pressed = Task(), Task(), [False]
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        loss = task.step(x)
+        if pressed[0]:
+            raise KeyboardInterrupt
+        return loss
+
+    step = polyhal.torch.jit(body)
+    for i, x in enumerate(inputs()):
+        pressed[0] = i == 4
+        if pressed[0]:
+            before = task.state()
+            with pytest.raises(KeyboardInterrupt):
+                step(x)
+            assert equal(before, task.state())
+            pressed[0] = False
+        assert torch.equal(step(x), eager.step(x))
+        assert equal(eager.state(), task.state())
+    assert len(step.steps) == 1
+
+
+def test_steps_within_steps_are_part_of_the_outer_one() -> None:
+    inner = polyhal.torch.jit(lambda x: x + 1, warm_up=False)
+    outer = polyhal.torch.jit(lambda x: inner(x) * 2, warm_up=False)
+    for i in range(4):
+        x = torch.full((2,), float(i), device="polyhal")
+        assert inner(x).tolist() == [i + 1] * 2
+        assert outer(x).tolist() == [2 * i + 2] * 2
+    assert len(outer.steps) == 1

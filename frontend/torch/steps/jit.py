@@ -56,8 +56,7 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
             return super()._warm_up(args, kwargs)
 
     def _record(self, call: Call) -> Pending[RecordedStep]:
-        pending = record(self._function, call, self._optimizers, self._live_settings)
-        return Pending(pending.step, pending.abandon)
+        return record(self._function, call, self._optimizers, self._live_settings)
 
     def _before_recording(self, steps: list[RecordedStep]) -> None:
         """Drop steps whose memory was replaced, and let runs look up such memory and the settings that have changed."""

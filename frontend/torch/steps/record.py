@@ -12,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.replay_cache import NotReplayableError
+from polyhal.hal.capture.replay_cache import NotReplayableError, Pending
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.recording import Recording
 from polyhal.torch.steps.host import HostProgram, Slot
@@ -28,7 +28,7 @@ from polyhal.torch.steps.watch import LiveOperands, StepWatch
 
 def record(
     function: Callable[..., Any], call: Call, optimizers: Iterable[Optimizer], live_settings: frozenset[str]
-) -> PendingStep:
+) -> Pending[RecordedStep]:
     """Record a call. `optimizers` are the known optimizers of the step.
 
     Raises CaptureError for an operation that cannot be recorded, and NotReplayableError for effects that a replay would not
@@ -40,7 +40,7 @@ def record(
     except BaseException:
         pending.abandon()
         raise
-    return pending
+    return Pending(pending.step, pending.abandon)
 
 
 class PendingStep:

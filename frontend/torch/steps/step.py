@@ -93,7 +93,7 @@ class RecordedStep(ReplayStep[Call]):
         return found
 
     def changed_guard(self) -> str:
-        return self.guards.changed()
+        return self.guards.changed() or super().changed_guard()
 
     def explain(self) -> str:
         return explain(self.executable)
