@@ -25,7 +25,7 @@ from polyhal.hal import protocol
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.hardware import catalogue
-from polyhal.hal.ops import LINALG, SPECIAL
+from polyhal.hal.ops import FFT, LINALG, SPECIAL
 from tools import kernels_index
 from tools.contract_text import breaking_changes, contract_text
 from tools.coverage import columns_folder, read_columns
@@ -41,12 +41,15 @@ _REFERENCE = "numpy"
 """Device that exists on every machine, with an always complete column."""
 
 
+_OF_FFT = tuple(
+    f"from polyhal.fft.frequencies import {name} as {name}" for name in ("fftfreq", "fftshift", "ifftshift", "rfftfreq")
+)
 _OF_LINALG = (
     "from polyhal.hal.errors import LinAlgError as LinAlgError",
     "from polyhal.linalg.low_rank import pca_lowrank as pca_lowrank",
     "from polyhal.linalg.low_rank import svd_lowrank as svd_lowrank",
 )
-"""Names of `polyhal.linalg` that are not declared with ops."""
+"""Names of `polyhal.fft` and `polyhal.linalg` that are not declared with ops."""
 
 
 def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None = None) -> Files:
@@ -61,6 +64,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         "frontend/functions.pyi": functions_stub(),
         "frontend/tensor/inplace_ops.pyi": in_place_stub(),
         "frontend/special/__init__.pyi": functions_stub(SPECIAL),
+        "frontend/fft/__init__.pyi": functions_stub(FFT, *_OF_FFT),
         "frontend/linalg/__init__.pyi": functions_stub(LINALG, *_OF_LINALG),
     }
     for generator in (_contract, _names, _benchmarks, _reliability, _kernels_index, _quirks, _cards):

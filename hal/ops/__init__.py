@@ -53,6 +53,8 @@ PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items(
 """The functions that users call by name."""
 
 PUBLIC |= dict(spelled(PUBLIC.values()))
+FFT: dict[str, Callable[..., Any]] = dict(spelled(DECLARED, "fft"))
+"""The transforms of `polyhal.fft`."""
 LINALG: dict[str, Callable[..., Any]] = dict(spelled(DECLARED, "linalg"))
 """The functions of `polyhal.linalg`."""
 SPECIAL: dict[str, Callable[..., Any]] = dict(spelled(DECLARED, "special"))
@@ -64,4 +66,4 @@ METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() 
 
 methods.attach(FUNCTIONS, METHODS)
 
-__all__ = ["BUILT_IN", "DECLARED", "FUNCTIONS", "LINALG", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]
+__all__ = ["BUILT_IN", "DECLARED", "FFT", "FUNCTIONS", "LINALG", "METHODS", "NUMPY", "OPS", "PUBLIC", "SPECIAL"]

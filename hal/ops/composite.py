@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from polyhal.hal.ops.keywords import takes_both_spellings
@@ -28,16 +29,18 @@ def composite(
     returns: Returns = Returns.NEW,
     extends: bool = False,
     public: bool = True,
+    keywords: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[F], F]:
     """Publish a function under its own name and further ones (see `Names`); with `extends`, in place of an op.
 
-    A function that is not `public` has the names in packages only, as `linalg.eig`.
+    A function that is not `public` has the names in packages only, as `linalg.eig`. `keywords` are PyTorch's spellings of its
+    parameters beyond `SPELLINGS`.
 
     `returns` declares whether the result is a view or a copy; its sentence is added to the docstring.
     """
 
     def register(function: F) -> F:
-        function = declared(returns)(takes_both_spellings(function))
+        function = declared(returns)(takes_both_spellings(function, keywords))
         function.__names__ = Names(*also, method=method, in_place=in_place, aten=aten)  # type: ignore[attr-defined]
         if public:
             (EXTENSIONS if extends else COMPOSITES)[function.__name__] = function

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from polyhal.hal.ops.arguments import arguments
@@ -25,10 +26,10 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "..."})()
 """The default of a keyword that is not given."""
 
 
-def second_spellings(names: Iterable[str]) -> dict[str, str]:
+def second_spellings(names: Iterable[str], spellings: Mapping[str, str] = SPELLINGS) -> dict[str, str]:
     """PyTorch's spelling of each parameter that has one, unless it names another parameter."""
     names = tuple(names)
-    return {name: SPELLINGS[name] for name in names if name in SPELLINGS and SPELLINGS[name] not in names}
+    return {name: spellings[name] for name in names if name in spellings and spellings[name] not in names}
 
 
 def chosen(function: str, name: str, value: Any, spelling: str, second: Any, default: Any) -> Any:
@@ -42,10 +43,10 @@ def chosen(function: str, name: str, value: Any, spelling: str, second: Any, def
     return second
 
 
-def takes_both_spellings(function: F) -> F:
-    """Make a function accept PyTorch's spelling of its keywords."""
+def takes_both_spellings(function: F, further: Mapping[str, str] = MappingProxyType({})) -> F:
+    """Make a function accept PyTorch's spelling of its keywords: of `SPELLINGS`, and of `further` in this function only."""
     positional, keyword_only, _, _ = arguments(function)
-    spellings = second_spellings((*positional, *keyword_only))
+    spellings = second_spellings((*positional, *keyword_only), {**SPELLINGS, **further})
     if not spellings:
         return function
     canonical = {second: name for name, second in spellings.items()}

@@ -47,7 +47,7 @@ class Orthogonal(Module):
         else:
             one = eye(rows, dtype=x.dtype, device=x.device)
             q = linalg.solve(one - skew * 0.5, one + skew * 0.5)
-        return q[..., :columns]  # type: ignore[no-any-return]
+        return q[..., :columns]
 
     def right_inverse(self, q: Tensor) -> Tensor:
         """Make `q`, or the orthogonal matrix of its QR decomposition, the base, and return the parameter that maps to it."""

@@ -17,10 +17,14 @@ from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.complex_numbers.rules import imag, join, real
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.fourier.transforms import fourier, half_fourier, real_fourier
 from polyhal.hal.ops.layout.regions import pad
 from polyhal.hal.ops.layout.slicing import slice_
 
+KEYWORDS = {"x": "input", "axes": "dim"}
+"""PyTorch's spelling of parameters; `dim` names one axis or several."""
+_published = composite("fft.", public=False, returns=Returns.COPY, keywords=KEYWORDS)
 Lengths = Sequence[int] | None
 Axes = int | Sequence[int] | None
 Norm = str | None
@@ -128,36 +132,43 @@ def _one(n: int | None) -> Lengths:
     return None if n is None else (n,)
 
 
+@_published
 def fft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The discrete Fourier transform along one axis."""
     return _transform("fft", x, _one(n), axis, norm, False)
 
 
+@_published
 def ifft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The inverse of `fft`. Complex, of the same shape as the spectrum unless `n` is given."""
     return _transform("ifft", x, _one(n), axis, norm, True)
 
 
+@_published
 def fft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The discrete Fourier transform along two axes."""
     return _transform("fft2", x, s, axes, norm, False)
 
 
+@_published
 def ifft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The inverse of `fft2`. Complex, of the same shape as the spectrum unless `s` is given."""
     return _transform("ifft2", x, s, axes, norm, True)
 
 
+@_published
 def fftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The discrete Fourier transform along several axes: all by default, or with `s` as many of the last."""
     return _transform("fftn", x, s, axes, norm, False)
 
 
+@_published
 def ifftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The inverse of `fftn`. Complex, of the same shape as the spectrum unless `s` is given."""
     return _transform("ifftn", x, s, axes, norm, True)
 
 
+@_published
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The first n // 2 + 1 numbers of the transform of real numbers; the others are conjugates of these.
 
@@ -167,31 +178,37 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
     return _of_real("rfft", x, _one(n), axis, norm, False)
 
 
+@_published
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The inverse of `rfft`: `n` real numbers, by default twice as many as `x` has, less 2."""
     return _to_real("irfft", x, _one(n), axis, norm, True)
 
 
+@_published
 def rfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The transform of real numbers along two axes; half of it along the last one."""
     return _of_real("rfft2", x, s, axes, norm, False)
 
 
+@_published
 def irfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The inverse of `rfft2`. Real; the last axis has by default length 2 (m - 1) for m elements."""
     return _to_real("irfft2", x, s, axes, norm, True)
 
 
+@_published
 def rfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The transform of real numbers along several axes; half of it along the last one."""
     return _of_real("rfftn", x, s, axes, norm, False)
 
 
+@_published
 def irfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The inverse of `rfftn`. Real; the last axis has by default length 2 (m - 1) for m elements."""
     return _to_real("irfftn", x, s, axes, norm, True)
 
 
+@_published
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The real spectrum of a signal that is its own mirrored conjugate, given by its first half.
 
@@ -200,26 +217,31 @@ def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
     return _to_real("hfft", x, _one(n), axis, norm, False)
 
 
+@_published
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The inverse of `hfft`. The axis has length n // 2 + 1."""
     return _of_real("ihfft", x, _one(n), axis, norm, True)
 
 
+@_published
 def hfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """As `hfft`, along two axes; halved along the last one."""
     return _to_real("hfft2", x, s, axes, norm, False)
 
 
+@_published
 def ihfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The inverse of `hfft2`. The last axis has length n // 2 + 1."""
     return _of_real("ihfft2", x, s, axes, norm, True)
 
 
+@_published
 def hfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """As `hfft`, along several axes; halved along the last one."""
     return _to_real("hfftn", x, s, axes, norm, False)
 
 
+@_published
 def ihfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The inverse of `hfftn`. The last axis has length n // 2 + 1."""
     return _of_real("ihfftn", x, s, axes, norm, True)
