@@ -75,9 +75,23 @@ def clients(tree: Tree) -> set[str]:
     return {p.name for p in (tree.root / "apps").iterdir() if p.is_dir()}
 
 
+_NAMES = sorted((package for layer in HAL for package in layer.packages), key=len, reverse=True)
+
+
 def package_of(module: str, parent: str) -> str:
-    """Return the package or module directly below `parent` that contains a module; "" for `parent` and modules elsewhere."""
-    return module.removeprefix(f"{parent}.").split(".")[0] if module.startswith(f"{parent}.") else ""
+    """Return the package or module below `parent` that contains a module, by its name in `HAL` if it has one.
+
+    Empty for `parent`, for modules elsewhere, and for packages that only hold packages with a layer.
+    """
+    if not module.startswith(f"{parent}."):
+        return ""
+    name = module.removeprefix(f"{parent}.")
+    if parent == "polyhal.hal":
+        if found := next((n for n in _NAMES if f"{name}.".startswith(f"{n}.")), ""):
+            return found
+        if any(n.startswith(f"{name}.") for n in _NAMES):
+            return ""
+    return name.split(".")[0]
 
 
 def arrows(
