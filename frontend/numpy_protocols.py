@@ -76,7 +76,7 @@ def on_host(value: Any) -> Any:
 
 def _without_copy(x: Any, dtype: Any) -> np.ndarray:
     """Return an array in the memory of the tensor. Raises ValueError unless the device works in the host's memory."""
-    dispatch.thread.executor.require_execution("asarray", "the elements are only being recorded")
+    dispatch.require_execution("asarray", "the elements are only being recorded")
     try:
         out = np.from_dlpack(x.detach(), copy=False)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

@@ -127,7 +127,8 @@ class GradScaler:
             raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
         scale = self._existing_state("unscale_").scale
         self._flags[optimizer] = []
-        dispatch.thread.executor.on_rollback(lambda: self._forget)
+        if (recorder := dispatch.thread.executor.recorder) is not None:
+            recorder.on_rollback(lambda: self._forget)
         gradients: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:

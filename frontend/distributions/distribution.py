@@ -143,7 +143,7 @@ class Distribution:
         if not self._validate_args:
             return False
         try:
-            dispatch.thread.executor.require_execution(self._name, "arguments are checked")
+            dispatch.require_execution(self._name, "arguments are checked")
         except CaptureError:
             return False
         return True

@@ -86,7 +86,7 @@ class LoadedGraph:
 
         Raises ShapeError for arguments of other shapes or dtypes, and CaptureError inside a capture.
         """
-        dispatch.thread.executor.require_execution(
+        dispatch.require_execution(
             "load_graph", "a loaded step is called in a capture", fix="call it outside"
         )
         if len(args) != len(self._inputs):

@@ -52,12 +52,12 @@ class KVCache:
         Raises CaptureError in a captured step, whose replays have other lengths; `reader` and `fix` are parts of its message.
         """
         problem = "a shape depends on the number of filled positions"
-        dispatch.thread.executor.require_execution(reader, problem, fix=fix)
+        dispatch.require_execution(reader, problem, fix=fix)
         return self.length
 
     def start(self, count: int) -> Any:
         """The first of `count` new positions; in a captured step a runtime scalar. Raises ShapeError if there is no room."""
-        limit = dispatch.thread.executor.static_bound(self.capacity, self.reach)
+        limit = dispatch.static_bound(self.capacity, self.reach)
         return dispatch.runtime_scalar(partial(self._checked_length, count, limit), "length")
 
     def _checked_length(self, count: int, limit: int) -> int:
@@ -81,7 +81,7 @@ class KVCache:
     def mask(self, count: int) -> Tensor | None:
         """Which cached positions each of `count` new ones attends to, (count, span); None if causal order is enough."""
         start = self.start(count)
-        if dispatch.thread.executor.static_bound(self.length, self.reach) == 0:
+        if dispatch.static_bound(self.length, self.reach) == 0:
             return None
         span = self._span(count)
         if count == 1:
@@ -123,7 +123,7 @@ class KVCache:
 
     def _span(self, count: int) -> int:
         rounded = -(-(self.length + count) // self.granularity) * self.granularity
-        return dispatch.thread.executor.static_bound(min(rounded, self.capacity), self.reach)
+        return dispatch.static_bound(min(rounded, self.capacity), self.reach)
 
     def _write(self, store: Tensor, new: Tensor, start: Any) -> None:
         """Copy to the positions beginning at `start`, without views: each position would add a plan to the cache."""

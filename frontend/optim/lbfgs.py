@@ -57,7 +57,7 @@ class LBFGS(Optimizer):
         """Minimize for at most `max_iter` iterations. Returns the loss at the start. Raises ValueError without a closure."""
         if closure is None or skip is not None:
             raise ValueError(message("LBFGS", "no closure is given", expected="step(closure), and no skip"))
-        dispatch.thread.executor.require_execution("LBFGS", "an iteration looks at values")
+        dispatch.require_execution("LBFGS", "an iteration looks at values")
         group = self.param_groups[0]
         return _Minimization(group, self.state.setdefault(group["params"][0], {}), closure).run()
 

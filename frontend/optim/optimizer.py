@@ -110,8 +110,9 @@ class Optimizer:
         `closure` computes the loss first, which is returned. `skip`, a float32 scalar tensor, lets the device decide: if it is
         not 0, the step changes nothing. Raises ValueError for `skip` if the optimizer is not `skippable`.
         """
-        executor = dispatch.thread.executor
-        executor.on_rollback(self._snapshot)
+        recorder = dispatch.thread.executor.recorder
+        if recorder is not None:
+            recorder.on_rollback(self._snapshot)
         self._begin(skip)
         loss = None
         if closure is not None:
@@ -124,7 +125,8 @@ class Optimizer:
             except PolyhalError as error:
                 error.add_note(_INTERRUPTED)
                 raise
-            executor.name_state(self.state)
+            if recorder is not None:
+                recorder.name_state(self.state)
         for device in {p.device: None for p in self._ordered()}:
             device.flush()
         return loss

@@ -206,7 +206,7 @@ class _RunState(NamedTuple):
                     fix="differentiate inside the captured function, or call the function without jit",
                 )
             )
-        dispatch.thread.executor.require_execution(
+        dispatch.require_execution(
             "jit",
             "a captured function was called outside and backward() inside of another captured function",
             fix="call both inside",

@@ -6,6 +6,7 @@ Source: Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from polyhal.hal import dispatch
@@ -122,7 +123,8 @@ class Region(Generic[R]):
         recomputed = self._recomputed = {}
         self._next_node = self._next_draw = 0
         self._differentiable = dispatch.thread.grad_enabled
-        recomputing = dispatch.thread.executor.recomputing()
+        recorder = dispatch.thread.executor.recorder
+        recomputing = nullcontext() if recorder is None else recorder.recomputing()
         with recomputing, enable_grad(), dispatch.default_device(self._device), self._autocast():
             self._within(self._call)
         if self._next_node != len(self._nodes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
@@ -186,13 +187,15 @@ def _walk(
     """
     pending = _Pending()
     regions: set[Region[Any]] = set()
-    executor = dispatch.thread.executor
-    with GradMode(create_graph), autocast(enabled=False), executor.differentiating():
+    hooks = dispatch.thread.executor.tape_hooks
+    scope = nullcontext() if hooks is None else hooks.differentiating()
+    with GradMode(create_graph), autocast(enabled=False), scope:
         for out, seed in zip(outputs, seeds, strict=True):
             _deliver(edge_of(out), seed, pending, sink)
         while pending.queue:
             node, sums = pending.pop()
-            executor.differentiate(node)
+            if hooks is not None:
+                hooks.differentiate(node)
             grads = _arrived(node, sums)
             sink.visit(node, grads)
             if paths is not None and not paths.leads(node):

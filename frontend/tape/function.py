@@ -102,7 +102,8 @@ def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: R
     `fresh` says that the rule returns memory that nobody else keeps.
     """
     node = GradNode(op, inputs, (), outs)
-    dispatch.thread.executor.add_to_tape(node)
+    if (hooks := dispatch.thread.executor.tape_hooks) is not None:
+        hooks.add_to_tape(node)
     node.saved.clear()
     node.rule = rule
     node.fresh = fresh

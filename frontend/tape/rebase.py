@@ -170,7 +170,8 @@ def rebase(x: Tensor, base: History, value: Any, *, is_result: bool, others: Seq
         kept = () if base.node is None else retaining(base.node, base.output)
         tensors = list({id(t): t for t in (x, *others, *off_tape, *kept)}.values())
         for t in tensors:
-            dispatch.thread.executor.before_rebase(t, TapePlace)
+            if (recorder := dispatch.thread.executor.recorder) is not None:
+                recorder.before_rebase(t, TapePlace)
         _keep(x, history, tensors)
         for t in tensors:
             # The first tensor in the list is the one that the others are views of.
@@ -253,7 +254,8 @@ def _has_hooks(x: Tensor, base: History) -> bool:
 
 def _renew(x: Tensor, history: History) -> None:
     """Give a tensor on the tape a new node for the contents of its memory."""
-    dispatch.thread.executor.before_rebase(x, TapePlace)
+    if (recorder := dispatch.thread.executor.recorder) is not None:
+        recorder.before_rebase(x, TapePlace)
     assert x.node is not None
     _refresh(x, history, is_view=x.node.is_view)
 

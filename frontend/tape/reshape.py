@@ -60,7 +60,7 @@ def _check(method: str, x: Any) -> None:
     if x.is_batched:
         problem = "the shape of a tensor inside vmap cannot be changed in place"
         raise AutogradError(message(method, problem, fix="use the function without the underscore"))
-    dispatch.thread.executor.require_execution(method, _NO_RECORD, fix="use the function without the underscore")
+    dispatch.require_execution(method, _NO_RECORD, fix="use the function without the underscore")
 
 
 def _note(x: Tensor) -> None:

@@ -327,7 +327,8 @@ def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tu
         return
     node = GradNode(op, inputs, params, outs)
     thread = dispatch.thread
-    thread.executor.add_to_tape(node)
+    if (hooks := thread.executor.tape_hooks) is not None:
+        hooks.add_to_tape(node)
     if thread.region is not None:
         thread.region.add(node, inputs)
     if len(outs) == 1:

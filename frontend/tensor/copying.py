@@ -136,7 +136,7 @@ def _replace_memory(x: Any, value: Any) -> None:
     if x.buffer is value.buffer and x.ref == value.ref:
         return
     fix = "copy the elements: x.data.copy_(value)"
-    dispatch.thread.executor.require_execution("data", "a captured step keeps the memory of its tensors", fix)
+    dispatch.require_execution("data", "a captured step keeps the memory of its tensors", fix)
     x.buffer, x.ref, x.device = value.buffer, value.ref, value.device
     dispatch.structure.changed()
 

@@ -67,7 +67,8 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
             if kind is not None and source.dtype is not kind:
                 source = _cast(source, kind)
             self.buffer, self.ref, self.device = source.buffer, source.ref, target
-            dispatch.thread.executor.track(self)
+            if (recorder := dispatch.thread.executor.recorder) is not None:
+                recorder.track(self)
         else:
             target = dispatch.target_device(device)
             array, kind = to_numpy(data, kind)
@@ -75,7 +76,8 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
                 raise TypeError(message("tensor", "the numbers are complex", fix="use polyhal.tensor"))
             self.buffer, self.ref = target.upload(array, kind)
             self.device = target
-            dispatch.thread.executor.capture_constant(self)
+            if (recorder := dispatch.thread.executor.recorder) is not None:
+                recorder.capture_constant(self)
         self.requires_grad = False
         self.stored_grad = None
         self.node = None
@@ -250,19 +252,22 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
         self.node = None
         self.index = 0
         self.hooks = None
-        dispatch.thread.executor.track(self)
+        if (recorder := dispatch.thread.executor.recorder) is not None:
+            recorder.track(self)
 
     # --- autograd ---------------------------------------------------------------------------------------------------
 
     @property
     def grad(self) -> Tensor | None:
         """The sum of the gradients of all backward passes; None if there is none."""
-        dispatch.thread.executor.before_gradient_read(self)
+        if (recorder := dispatch.thread.executor.recorder) is not None:
+            recorder.before_gradient_read(self)
         return self.stored_grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        dispatch.thread.executor.before_gradient_write(self)
+        if (recorder := dispatch.thread.executor.recorder) is not None:
+            recorder.before_gradient_write(self)
         self.stored_grad = value
 
     @returns(Returns.VIEW)

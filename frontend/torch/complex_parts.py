@@ -26,7 +26,8 @@ def view(root: Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tupl
     def part(at: int) -> Tensor:
         spec = Spec(PARTS[dtype], shape, doubled, at % ALIGNMENT == 0)
         out = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, spec, at))
-        dispatch.thread.executor.track(out, root)
+        if (recorder := dispatch.thread.executor.recorder) is not None:
+            recorder.track(out, root)
         return out
 
     return paired(part(2 * offset), part(2 * offset + 1))

@@ -101,7 +101,7 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Copy the arguments to the CPU, run the op there, and copy results and written arguments back."""
     name = str(op)
     refuse_if_forbidden(name)
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         name, f"it has no kernel on {NAME} and would run on the CPU, which a recorded step cannot do"
     )
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}

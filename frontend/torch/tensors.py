@@ -120,7 +120,8 @@ def _view(x: torch.Tensor, root: Tensor) -> Tensor:
         return complex_parts.view(root, x.dtype, shape, strides, offset)
     spec = Spec(dtype_of(x.dtype), shape, strides, offset % ALIGNMENT == 0)
     out = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, spec, offset))
-    dispatch.thread.executor.track(out, root)
+    if (recorder := dispatch.thread.executor.recorder) is not None:
+        recorder.track(out, root)
     return out
 
 
@@ -141,7 +142,8 @@ def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     if is_debug() and ref.size:
         device.backend.fill(poison(ref.dtype), ref)
     out = polyhal_tensor(device, buffer, ref)
-    dispatch.thread.executor.capture_constant(out)
+    if (recorder := dispatch.thread.executor.recorder) is not None:
+        recorder.capture_constant(out)
     return wrap(out)
 
 
@@ -202,7 +204,8 @@ def upload_to(x: torch.Tensor, device: Device) -> Tensor:
     source = x.detach().resolve_conj().resolve_neg().contiguous()
     bits = source.view(torch.int16) if kind is dtypes.bfloat16 else source
     out = polyhal_tensor(device, *device.upload(bits.numpy().view(kind.numpy), kind))
-    dispatch.thread.executor.capture_constant(out)
+    if (recorder := dispatch.thread.executor.recorder) is not None:
+        recorder.capture_constant(out)
     return out
 
 

@@ -19,10 +19,11 @@ from polyhal.hal.capture.leaves import LeafTable
 from polyhal.hal.capture.replay_log import RECORDED_SEED, ReplayLog, UndoableAction
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.scopes import Scopes
-from polyhal.hal.dispatch import Array, RandomSource, TapeNode
+from polyhal.hal.dispatch import Array, RandomSource
 from polyhal.hal.dispatch.number_range import require_operands_fit
 from polyhal.hal.errors import CaptureError, ShapeError, message
 from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.execution.tape_hooks import TapeNode
 from polyhal.hal.execution.user_line import user_line
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Value
 from polyhal.hal.layout import Ref, Spec
@@ -65,6 +66,18 @@ class StepRecorder:
         """The first places on the tape of tensors in real memory whose place changed, by identity."""
         self.gradient_rules: list[tuple[int, TapeNode]] | None = None
         """Nodes of the tape, each with the number of graph nodes before its gradient rule, if they are to be listed."""
+        self.take_constant: Callable[[Array], bool] | None = None
+        """Makes an argument of an array from host data. Returns False for an array that becomes a constant."""
+
+    @property
+    def recorder(self) -> StepRecorder:
+        """Itself: the protocol `Recorder` is implemented here."""
+        return self
+
+    @property
+    def tape_hooks(self) -> StepRecorder:
+        """Itself: the protocol `TapeHooks` is implemented here."""
+        return self
 
     @property
     def forwarded(self) -> list[StepInput | int]:
@@ -136,6 +149,8 @@ class StepRecorder:
         return self._track(dispatch.frontend.wrap(x.device, x.buffer, x.ref))
 
     def capture_constant(self, x: Array) -> None:
+        if self.take_constant is not None and self.take_constant(x):
+            return
         constant = CapturedConstant(x.buffer, x.ref, x.device, frozen=True)
         x.buffer, x.ref = FakeBuffer(x.ref.spec.nbytes), Ref(FAKE_HANDLE, x.ref.spec, 0)
         self._aliases.add_frozen(x, constant)
@@ -156,9 +171,6 @@ class StepRecorder:
     def read_async(self, x: Array) -> Future[np.ndarray]:
         return finished(self.read(x))
 
-    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
-        raise CaptureError(message(op, f"{problem}, at {user_line()}", fix=fix))
-
     def require_success(self, info: Array) -> bool:
         return self._graph.set_parameter(self._aliases.value_of(info), "check", True)
 
@@ -166,9 +178,6 @@ class StepRecorder:
 
     def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> RuntimeScalar:
         return self._replay_log.scalar(compute, name, increment)
-
-    def static_bound(self, value: int, bound: int) -> int:
-        return bound
 
     def random(self, source: RandomSource, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
         return self._replay_log.random(source, count)
@@ -178,9 +187,8 @@ class StepRecorder:
 
     def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
         if state["seed"] != RECORDED_SEED:
-            self.require_execution(
-                "random", "a state of random numbers from outside is set", fix="set it outside of the step"
-            )
+            problem = f"a state of random numbers from outside is set, at {user_line()}"
+            raise CaptureError(message("random", problem, fix="set it outside of the step"))
         self._replay_log.stream(source).blocks = state["offset"]
 
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:

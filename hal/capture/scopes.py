@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from polyhal.hal.capture.result import UNNAMED, InputSource, StepInput
-from polyhal.hal.dispatch import TapeNode
 from polyhal.hal.execution.location import SourceLocation
 from polyhal.hal.execution.runtime_scalars import RuntimeScalar, describe_scalar
+from polyhal.hal.execution.tape_hooks import TapeNode
 
 
 class _Position(threading.local):

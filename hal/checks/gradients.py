@@ -15,7 +15,8 @@ from polyhal.hal.memory.buffer import TAKEN
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
-    from polyhal.hal.execution.executor import Array, TapeNode
+    from polyhal.hal.execution.executor import Array
+    from polyhal.hal.execution.tape_hooks import TapeNode
     from polyhal.hal.memory.buffer import Buffer
 
 _FIX = "do not change the gradients that hooks and custom functions receive; return new tensors"

@@ -62,7 +62,7 @@ def record_memory_history() -> Iterator[None]:
     Ops of all threads are recorded; modules are only named in this thread. Captured steps run call by call inside the
     block. Raises CaptureError while a step is recorded.
     """
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         "record_memory_history", "memory is only planned while a step is recorded", fix="use step.memory_report"
     )
     with scoped(), observing(MemoryHistory()):

@@ -51,7 +51,7 @@ def check(*modes: str) -> AbstractContextManager[None]:
 @contextmanager
 def checking(function: str, names: Sequence[str]) -> Iterator[None]:
     """Enable checks inside the block; `function` is named in the error while a step is recorded."""
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         function, "results are checked while the step is only being recorded", fix="check the call of the captured step"
     )
     with scoped(), observing(*map(_observer, names)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.capture.scopes import ModuleScopes
-from polyhal.hal.execution.executor import Executor, TapeNode, thread
+from polyhal.hal.execution.executor import Executor, thread
 from polyhal.hal.execution.forwarding import ForwardingExecutor
 
 if TYPE_CHECKING:
@@ -41,14 +41,9 @@ class ScopedExecutor(ForwardingExecutor):
         with self._thread.scopes.within_module(module):
             return self.base.call_module(module, function, args, kwargs)
 
-    def add_to_tape(self, node: TapeNode) -> None:
-        self._thread.scopes.add_to_tape(node)
-
-    def differentiating(self) -> AbstractContextManager[object]:
-        return self._thread.scopes.differentiating()
-
-    def differentiate(self, node: TapeNode) -> None:
-        self._thread.scopes.differentiate(node)
+    @property
+    def tape_hooks(self) -> ModuleScopes:
+        return self._thread.scopes
 
 
 @contextmanager

@@ -5,8 +5,7 @@ Whatever is costly (promotion, shape rules, choosing and building kernels) happe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.backend_failures import note_backend_failure
@@ -16,7 +15,7 @@ from polyhal.hal.dispatch.inplace import write_into
 from polyhal.hal.dispatch.operands import NUMBERS, admitted, arg, freeze, mismatch
 from polyhal.hal.dispatch.plans import make_plan
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
-from polyhal.hal.execution.executor import Array, RandomSource, TapeNode, set_default_executor, thread
+from polyhal.hal.execution.executor import Array, RandomSource, set_default_executor, thread
 from polyhal.hal.execution.frontend import frontend
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.overlap import share_elements
@@ -34,14 +33,14 @@ if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
 
-_NO_SCOPE = nullcontext()
-
 
 class EagerExecutor:
     """Runs every op when it is called. See `Executor` for what the methods do."""
 
     __slots__ = ()
 
+    recorder = None
+    tape_hooks = None
     fuses_later = False
     replays_graphs = True
 
@@ -151,73 +150,22 @@ class EagerExecutor:
     def alias(self, x: Array) -> Any:
         return frontend.wrap(x.device, x.buffer, x.ref)
 
-    def capture_constant(self, x: Array) -> None:
-        """The elements are there."""
-
-    def track(self, x: Array, base: Array | None = None) -> None:
-        """The memory is there."""
-
     def read(self, x: Array) -> np.ndarray:
         return x.device.download(x.ref)
 
     def read_async(self, x: Array) -> Future[np.ndarray]:
         return x.device.download_async(x.ref)
 
-    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
-        """Ops are executed here."""
-
-    def require_success(self, info: Array) -> bool:
-        return False
-
-    def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
-        return compute()
-
-    def static_bound(self, value: int, bound: int) -> int:
-        return value
-
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         return source.advance(count)
 
-    def random_state(self, source: RandomSource) -> dict[str, int]:
-        return source.get_state()
-
-    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
-        source.set_state(state)
-
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         action()
-
-    def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
-        """Nothing that was run is rolled back."""
-
-    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
-        """No-op. The write is not repeated by runs of a graph."""
 
     def call_module(
         self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return function(*args, **kwargs)
-
-    def name_state(self, state: Mapping[Any, Mapping[str, Any]]) -> None:
-        """There is no graph to show names in."""
-
-    def before_gradient_read(self, leaf: Any) -> None:
-        """Gradients are read as they are."""
-
-    def before_gradient_write(self, leaf: Any) -> None:
-        """Gradients are replaced as they are."""
-
-    def add_to_tape(self, node: TapeNode) -> None:
-        """Which module an op belongs to shows in graphs only."""
-
-    def differentiating(self) -> AbstractContextManager[object]:
-        return _NO_SCOPE
-
-    def differentiate(self, node: TapeNode) -> None:
-        """Which op a gradient belongs to shows in graphs only."""
-
-    def recomputing(self) -> AbstractContextManager[object]:
-        return _NO_SCOPE
 
 
 def _write(source: Array, target: Array) -> None:

@@ -1,15 +1,19 @@
-"""The executor protocol: what a thread's ops, and everything else that differs between running and recording, go through.
+"""The executor protocol: interface of the object that runs or records a thread's ops.
 
-Normally a thread has the `EagerExecutor`. `StepRecorder` (hal/capture) and `Tracer` (hal/ir) build graphs instead; autocast,
-the profiler and anomaly detection stand in front of another executor. Callers never ask which one it is.
+Normally a thread has the `EagerExecutor`. `StepRecorder` and `Tracer` build graphs instead; autocast, the profiler and
+anomaly detection forward to another executor. An executor that records has a `Recorder` in addition, and one that locates
+ops has `TapeHooks`; callers skip them if they are None.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
+
+from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.execution.user_line import user_line
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
-    from polyhal.hal.execution.location import SourceLocation
+    from polyhal.hal.execution.recorder import Recorder
+    from polyhal.hal.execution.tape_hooks import TapeHooks
     from polyhal.hal.layout import Ref
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.ops.opdef import OpDef
@@ -43,14 +48,6 @@ class Array:
         self.requires_grad = False
 
 
-class TapeNode(Protocol):
-    """What executors know of a node of the frontend's tape."""
-
-    op: OpDef
-    location: SourceLocation
-    """Where the user's program called the op; `UNKNOWN` unless an executor notes it."""
-
-
 class RandomSource(Protocol):
     """A stream of random words, addressed by seed and offset."""
 
@@ -68,10 +65,17 @@ class RandomSource(Protocol):
 
 
 class Executor(Protocol):
-    """Runs or records what one thread asks for.
+    """Runs or records the ops of a thread."""
 
-    "Recording" below means that ops become nodes of a graph, which is replayed later, any number of times, without Python.
-    """
+    @property
+    def recorder(self) -> Recorder | None:
+        """Records state, constants and scalars; None where ops run when they are called."""
+        ...
+
+    @property
+    def tape_hooks(self) -> TapeHooks | None:
+        """Callbacks of the tape; None if nothing needs the location of ops."""
+        ...
 
     @property
     def fuses_later(self) -> bool:
@@ -82,8 +86,6 @@ class Executor(Protocol):
     def replays_graphs(self) -> bool:
         """True if a recorded graph may run in place of its ops; False where every op has to be seen."""
         ...
-
-    # --- ops and memory ---------------------------------------------------------------------------------------------
 
     def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         """Apply `op`. Returns one array, or a tuple if the op declares several outputs.
@@ -114,14 +116,6 @@ class Executor(Protocol):
         """Return another array over the memory of `x`, off the tape."""
         ...
 
-    def capture_constant(self, x: Array) -> None:
-        """Note that `x` was just made from host data; recording, its elements become a constant of the graph."""
-        ...
-
-    def track(self, x: Array, base: Array | None = None) -> None:
-        """Note that `x` was just made over the memory of another array: of `base`, if that is all of this memory."""
-        ...
-
     def read(self, x: Array) -> np.ndarray:
         """Return the elements on the host; waits for the device. Raises CaptureError for values that are only recorded."""
         ...
@@ -130,37 +124,8 @@ class Executor(Protocol):
         """Start to read like `read`, without waiting for the device if it supports that."""
         ...
 
-    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
-        """Raise CaptureError with this message if ops are only recorded."""
-        ...
-
-    def require_success(self, info: Array) -> bool:
-        """Let the recorded op that returns `info` raise its error when it runs. Returns False if no such op can be changed."""
-        ...
-
-    # --- what differs from run to run -------------------------------------------------------------------------------
-
-    def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
-        """Return `compute()`; recording, a scalar that calls `compute` before each replay.
-
-        `increment` says by how much the number grows from run to run if nothing else happens to it.
-        """
-        ...
-
-    def static_bound(self, value: int, bound: int) -> int:
-        """Return `value`; recording, the `bound` that it never exceeds, because shapes hold for every replay."""
-        ...
-
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         """Return seed and offset of `count` fresh random words; recording, runtime scalars that each replay draws."""
-        ...
-
-    def random_state(self, source: RandomSource) -> dict[str, int]:
-        """Return the state of a source; recording, a position in the words that each run draws, with the seed -1."""
-        ...
-
-    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
-        """Set the state to one of `random_state`. Recording, raises CaptureError for a state from outside."""
         ...
 
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
@@ -170,54 +135,10 @@ class Executor(Protocol):
         """
         ...
 
-    def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
-        """Register a rollback of a change to a Python object, called if the recording is abandoned.
-
-        `snapshot` is called only while recording; it notes the state before the change and returns the rollback.
-        """
-        ...
-
-    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
-        """Prepare for another place of `x` on the tape because of a write to its memory.
-
-        `place` is called with `x` only while recording. It returns the present place, an object with a method `restore`.
-        """
-        ...
-
-    # --- what ops belong to -----------------------------------------------------------------------------------------
-
     def call_module(
         self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Return `function(*args, **kwargs)`, whose ops belong to `module`."""
-        ...
-
-    def name_state(self, state: Mapping[Any, Mapping[str, Any]]) -> None:
-        """Name the arrays kept for a parameter after it: `state` maps parameters to arrays by name."""
-        ...
-
-    def before_gradient_read(self, leaf: Any) -> None:
-        """Prepare for a look at a leaf's gradient."""
-        ...
-
-    def before_gradient_write(self, leaf: Any) -> None:
-        """Prepare for a leaf's gradient to be replaced."""
-        ...
-
-    def add_to_tape(self, node: TapeNode) -> None:
-        """Note a node that was just made for the tape."""
-        ...
-
-    def differentiating(self) -> AbstractContextManager[object]:
-        """Enclose one walk over the tape."""
-        ...
-
-    def differentiate(self, node: TapeNode) -> None:
-        """Begin with the gradient of a node, within `differentiating`."""
-        ...
-
-    def recomputing(self) -> AbstractContextManager[object]:
-        """Enclose ops that compute dropped values again, so that they are not merged with the first computation."""
         ...
 
 
@@ -314,7 +235,19 @@ def runtime_scalar(compute: Callable[[], Any], name: str = "", increment: int = 
     an operand of ops; in a captured step a comparison raises CaptureError. `name` appears in the graph. `increment` says by
     how much the number grows from run to run if nothing else happens to it, so that a saved step counts on.
     """
-    return thread.executor.runtime_scalar(compute, name, increment)
+    recorder = thread.executor.recorder
+    return compute() if recorder is None else recorder.runtime_scalar(compute, name, increment)
+
+
+def static_bound(value: int, bound: int) -> int:
+    """Return `value`; in a captured step the `bound` that it never exceeds, because shapes hold for every replay."""
+    return value if thread.executor.recorder is None else bound
+
+
+def require_execution(op: str, problem: str, fix: str = "") -> None:
+    """Raise CaptureError, with the user's line, if ops are only recorded."""
+    if thread.executor.recorder is not None:
+        raise CaptureError(message(op, f"{problem}, at {user_line()}", fix=fix))
 
 
 def on_replay(action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.execution.executor import Array, Executor, RandomSource, TapeNode
+from polyhal.hal.execution.executor import Array, Executor, RandomSource
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.execution.recorder import Recorder
+    from polyhal.hal.execution.tape_hooks import TapeHooks
     from polyhal.hal.ops.opdef import OpDef
 
 
@@ -27,6 +28,14 @@ class ForwardingExecutor:
 
     def __init__(self, base: Executor) -> None:
         self.base = base
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return self.base.recorder
+
+    @property
+    def tape_hooks(self) -> TapeHooks | None:
+        return self.base.tape_hooks
 
     @property
     def fuses_later(self) -> bool:
@@ -56,70 +65,19 @@ class ForwardingExecutor:
     def alias(self, x: Array) -> Any:
         return self.base.alias(x)
 
-    def capture_constant(self, x: Array) -> None:
-        self.base.capture_constant(x)
-
-    def track(self, x: Array, base: Array | None = None) -> None:
-        self.base.track(x, base)
-
     def read(self, x: Array) -> np.ndarray:
         return self.base.read(x)
 
     def read_async(self, x: Array) -> Future[np.ndarray]:
         return self.base.read_async(x)
 
-    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
-        self.base.require_execution(op, problem, fix)
-
-    def require_success(self, info: Array) -> bool:
-        return self.base.require_success(info)
-
-    def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
-        return self.base.runtime_scalar(compute, name, increment)
-
-    def static_bound(self, value: int, bound: int) -> int:
-        return self.base.static_bound(value, bound)
-
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         return self.base.random(source, count)
 
-    def random_state(self, source: RandomSource) -> dict[str, int]:
-        return self.base.random_state(source)
-
-    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
-        self.base.set_random_state(source, state)
-
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         self.base.on_replay(action, undo)
-
-    def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
-        self.base.on_rollback(snapshot)
-
-    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
-        self.base.before_rebase(x, place)
 
     def call_module(
         self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return self.base.call_module(module, function, args, kwargs)
-
-    def name_state(self, state: Mapping[Any, Mapping[str, Any]]) -> None:
-        self.base.name_state(state)
-
-    def before_gradient_read(self, leaf: Any) -> None:
-        self.base.before_gradient_read(leaf)
-
-    def before_gradient_write(self, leaf: Any) -> None:
-        self.base.before_gradient_write(leaf)
-
-    def add_to_tape(self, node: TapeNode) -> None:
-        self.base.add_to_tape(node)
-
-    def differentiating(self) -> AbstractContextManager[object]:
-        return self.base.differentiating()
-
-    def differentiate(self, node: TapeNode) -> None:
-        self.base.differentiate(node)
-
-    def recomputing(self) -> AbstractContextManager[object]:
-        return self.base.recomputing()

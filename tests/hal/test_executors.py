@@ -1,4 +1,4 @@
-"""Executors: all implement the protocol, and forwarding executors forward every member."""
+"""Executors: all implement the protocols, and forwarding executors forward every member."""
 
 from __future__ import annotations
 
@@ -12,22 +12,35 @@ import pytest
 import polyhal as ph
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
+from polyhal.hal.capture.scopes import ModuleScopes
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import EAGER, Array, EagerExecutor, Executor, ForwardingExecutor
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CaptureError
+from polyhal.hal.execution.recorder import Recorder
+from polyhal.hal.execution.tape_hooks import TapeHooks
 from polyhal.hal.ir.trace import Tracer
 from polyhal.hal.ops import FUNCTIONS
 
-MEMBERS = sorted(name for name in vars(Executor) if not name.startswith("_"))
+
+def members(protocol: type) -> list[str]:
+    return sorted(name for name in vars(protocol) if not name.startswith("_"))
 
 
-@pytest.mark.parametrize("kind", [EagerExecutor, StepRecorder, ForwardingExecutor, Tracer])
-@pytest.mark.parametrize("name", MEMBERS)
-def test_every_executor_has_every_member(kind: type, name: str) -> None:
-    own, declared = inspect.getattr_static(kind, name), vars(Executor)[name]
+MEMBERS = members(Executor)
+EXECUTORS = (EagerExecutor, StepRecorder, ForwardingExecutor, Tracer)
+IMPLEMENTATIONS = [
+    *((kind, Executor, name) for kind in EXECUTORS for name in MEMBERS),
+    *((StepRecorder, Recorder, name) for name in members(Recorder)),
+    *((kind, TapeHooks, name) for kind in (StepRecorder, ModuleScopes) for name in members(TapeHooks)),
+]
+
+
+@pytest.mark.parametrize(("kind", "protocol", "name"), IMPLEMENTATIONS)
+def test_every_member_of_a_protocol_is_implemented(kind: type, protocol: type, name: str) -> None:
+    own, declared = inspect.getattr_static(kind, name), vars(protocol)[name]
     if isinstance(declared, property):
-        assert isinstance(own, (property, bool))
+        assert own is None or isinstance(own, (property, bool))
     else:
         function = own.__func__ if isinstance(own, staticmethod) else own
         wanted = [p for p in inspect.signature(declared).parameters if p != "self"]
@@ -81,7 +94,7 @@ def test_a_snapshot_is_taken_only_if_it_can_be_rolled_back() -> None:
     def snapshot() -> Any:
         return lambda before=list(state): state.__setitem__(slice(None), before)
 
-    EAGER.on_rollback(lambda: pytest.fail("nothing can be rolled back"))
+    assert EAGER.recorder is None, "nothing can be rolled back"
     recorder = StepRecorder()
     recorder.on_rollback(snapshot)
     state.append(2)

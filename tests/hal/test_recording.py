@@ -24,7 +24,8 @@ def array(device: Device, *values: Any) -> Array:
 def view(x: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
     spec = contiguous(float32, shape)._replace(strides=strides)
     out = Array(x.device, x.buffer, Ref(x.ref.handle, spec, x.ref.offset + offset))
-    dispatch.thread.executor.track(out, x)
+    if (recorder := dispatch.thread.executor.recorder) is not None:
+        recorder.track(out, x)
     return out
 
 

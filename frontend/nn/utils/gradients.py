@@ -101,7 +101,7 @@ def _checked_norms(
     name: str, tensors: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool
 ) -> dict[Device, Tensor]:
     if error_if_nonfinite:
-        dispatch.thread.executor.require_execution(
+        dispatch.require_execution(
             name,
             "error_if_nonfinite waits for the norm, which is only being recorded",
             fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",

@@ -165,7 +165,8 @@ def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
 @_recorded("_linalg_check_errors")
 def check_errors(info: Any, api_name: str, *, is_matrix: bool) -> None:
     """Let the factorization that returned `info` raise an error when it fails. In another program, its results are NaN."""
-    dispatch.thread.executor.require_success(info)
+    if (recorder := dispatch.thread.executor.recorder) is not None:
+        recorder.require_success(info)
 
 
 def filled_to(x: Any, shape: tuple[int, ...]) -> Any:

@@ -95,7 +95,7 @@ class Program(ReplayStep[Any]):
         Raises CaptureError in a step that is being recorded.
         """
         arguments = call.arguments
-        dispatch.thread.executor.require_execution(
+        dispatch.require_execution(
             "torch.compile", "a compiled graph is called in a step that is recorded"
         )
         self._numbers[:] = [arguments[i] for i in self._floats]

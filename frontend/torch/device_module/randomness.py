@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ __all__ = [
 
 
 def _require_no_recording(what: str) -> None:
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         "random",
         f"{what} in a recorded step, each run of which draws new random numbers",
         fix="do it outside of the step",
@@ -90,7 +91,8 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 def packed(generator: random.Generator) -> torch.Tensor:
     """Return the state of a generator as 16 bytes on the CPU; in a recorded step, a position that is valid within the step."""
-    state = dispatch.thread.executor.random_state(generator)
+    recorder = dispatch.thread.executor.recorder
+    state = generator.get_state() if recorder is None else recorder.random_state(generator)
     with private.without_modes(), private.without_functions():
         return torch.tensor([state["seed"], state["offset"]], dtype=torch.int64, device="cpu").view(torch.uint8)
 
@@ -105,4 +107,6 @@ def unpack(generator: random.Generator, state: torch.Tensor) -> None:
         )
     with private.without_modes(), private.without_functions():
         seed, offset = state.contiguous().view(torch.int64).tolist()
-    dispatch.thread.executor.set_random_state(generator, {"seed": seed, "offset": offset})
+    recorder = dispatch.thread.executor.recorder
+    set_state = generator.set_state if recorder is None else partial(recorder.set_random_state, generator)
+    set_state({"seed": seed, "offset": offset})

@@ -12,6 +12,7 @@ import torch
 from torch.utils.weak import TensorWeakRef
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
+from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.replay_cache import NotReplayableError
 from polyhal.hal.dispatch import Array, ForwardingExecutor
 from polyhal.hal.errors import CaptureError, message
@@ -205,9 +206,10 @@ class LiveOperands(ForwardingExecutor):
 
     __slots__ = ("_watch",)
 
-    def __init__(self, base: Any, watch: StepWatch) -> None:
+    def __init__(self, base: StepRecorder, watch: StepWatch) -> None:
         super().__init__(base)
         self._watch = watch
+        base.take_constant = self._take_upload
 
     def _operand(self, x: Any) -> Any:
         x = self._watch.live(x)
@@ -228,15 +230,16 @@ class LiveOperands(ForwardingExecutor):
     def overwrite(self, target: Array, value: Any) -> None:
         self.base.overwrite(target, self._operand(value))
 
-    def capture_constant(self, x: Array) -> None:
+    def _take_upload(self, x: Array) -> bool:
+        """Make an argument of an array that is a copy of a tensor on the CPU, in place of a constant."""
         watch = self._watch
         for i, source in enumerate(watch.sources):
             if tuple(source.shape) == x.ref.shape and tensors.DTYPES.get(source.dtype) is x.ref.dtype:
                 watch.recording.make_argument(x)
                 watch.inputs.append(Upload(watch.place(source)))
                 del watch.sources[i]
-                return
-        self.base.capture_constant(x)
+                return True
+        return False
 
 
 def present_value(source: Slot | torch.Tensor, values: list[Any]) -> Any:

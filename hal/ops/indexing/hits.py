@@ -35,7 +35,7 @@ def _flat_mask(x: Any) -> Any:
 
 def hit_positions(op: str, x: Any) -> Any:
     """The row-major positions (int64) of the elements that are not zero. Raises CaptureError in a captured step."""
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         op, "the number of hits is only being recorded", fix="call it outside the captured step, or use where"
     )
     if not x.size:

@@ -49,7 +49,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise ValueError(f"[bincount] got {x.dtype.name}{list(x.shape)}; expected a vector of integers")
     if weights is not None and weights.shape != x.shape:
         raise ValueError(f"[bincount] weights have shape {weights.shape}; expected {x.shape}")
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         "bincount", "the length of the result is the largest number, which is only being recorded", fix="use histc"
     )
     x, length = x.cast(dtype=dtypes.int64), minlength

@@ -26,7 +26,7 @@ from polyhal.hal.ops.reductions.sort import argsort, sort_pairs
 
 
 def _require_execution(op: str) -> None:
-    dispatch.thread.executor.require_execution(
+    dispatch.require_execution(
         op, "the number of distinct elements is only being recorded", fix="call it outside the captured step"
     )
 
