@@ -64,7 +64,7 @@ class OpOptions(TypedDict, total=False):
     expression: str
     flops: CostRule
     index_range: Callable[[Specs, Params], IndexRange]
-    without_empty: Callable[[Specs, Params], PartOfCall | None]
+    without_empty: Callable[[Specs, Params], PartOfCall | None] | None
     public: bool
 
 

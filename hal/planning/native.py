@@ -28,7 +28,8 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
         return None
     part = op.without_empty(inputs, params) if request.has_empty_input and op.without_empty is not None else None
     if part is not None:
-        inputs, outputs, params = tuple(inputs[i] for i in part.inputs), tuple(outputs[i] for i in part.outputs), part.params
+        inputs, outputs = tuple(inputs[i] for i in part.inputs), tuple(outputs[i] for i in part.outputs)
+        params = {**part.params}
     elif request.has_empty_input:
         resolution.skipped.append("native kernel: an input is empty")
         return None

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import jit
@@ -128,3 +129,42 @@ def test_updates_in_place_compute_the_same(repeated: bool) -> None:
         for x, y in zip(eager, recorded, strict=True):
             np.testing.assert_array_equal(x.numpy(), y.numpy())
     assert "foreach_elementwise" in str(run.explain())
+
+
+@pytest.mark.parametrize("several", [True, False], ids=["one of each tensor", "one of all"])
+def test_numbers_on_the_device_may_differ_from_tensor_to_tensor(several: bool) -> None:
+    """As step counts that an optimizer keeps for each parameter."""
+    rows = range(4)
+    numbers = [f"        %{4 + i}: float32[]\n" for i in rows if several or not i]
+    count = 4 + len(numbers)
+    inputs = "".join(f"        %{i}: float32[{i + 2}]\n" for i in rows) + "".join(numbers) + "        on it\n"
+    before = "".join(
+        f"        %{count + i} = multiply(%{i}, %{4 + i * several}): float32[{i + 2}]\n" for i in rows
+    )
+    results = ", ".join(f"%{count + i}" for i in rows)
+    operands = ", ".join(f"%{i}" for i in range(count))
+    found = ", ".join(f"float32[{i + 2}]" for i in rows)
+    lists = 2 if several else 1
+    after = (
+        f"        {results} = foreach_elementwise({operands}, lists={lists}, count=4, steps=(('multiply', (0, 1), ()),), "
+        f"results=(2,), sums=()): {found}\n"
+    )
+    end = f"        return {results}\n"
+    check(fuse_lists, inputs + before + end, inputs + after + end, rich_device())
+
+
+@pytest.mark.parametrize("device", PARITY_DEVICES)
+def test_recorded_numbers_of_each_tensor_give_the_results_of_eager_ops(device: str) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(0.5, 2, (i + 1, 3)).astype(np.float32) for i in range(6)]
+    numbers = rng.uniform(0.5, 2, 6).astype(np.float32)
+    xs = [polyhal.tensor(x, device=device) for x in arrays]
+    counts = [polyhal.tensor(n, device=device) for n in numbers]
+
+    def step() -> list[polyhal.Tensor]:
+        return [(x / count + count) * x for x, count in zip(xs, counts, strict=True)]
+
+    run = jit(step)
+    for _ in range(3):
+        for result, x, number in zip(run(), arrays, numbers, strict=True):
+            np.testing.assert_allclose(result.numpy(), (x / number + number) * x, rtol=4e-7)

@@ -74,7 +74,7 @@ def multi_tensor(
         samples=samples,
         dtypes=(dtypes.float32, dtypes.float64),
         tolerance=tolerance or Tolerance(16.0, floor=1.0),
-        **({} if without_empty is None else {"without_empty": without_empty}),
+        without_empty=without_empty,
     )
 
 

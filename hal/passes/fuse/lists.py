@@ -5,6 +5,7 @@ A model has a hundred biases, gains and step counts. Each is cast, scaled or cou
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from polyhal.hal.ir.graph import Graph, Node, Operand, operand_key
@@ -57,14 +58,13 @@ class _Grouping:
         """The operands that the members of a group share."""
         self._calls: dict[int, tuple[_Call, _Member]] = {}
         """By the position of the node."""
-        self._sizes: dict[_Call, int] = {}
         for k, node in enumerate(graph.nodes):
             found = self._call(node)
             if found is not None:
                 self._calls[k] = found
+        self._list_numbers_of_each()
         self._let_others_wait()
-        for call, _ in self._calls.values():
-            self._sizes[call] = self._sizes.get(call, 0) + 1
+        self._sizes = Counter(call for call, _ in self._calls.values())
         self._waiting: dict[_Call, list[_Member]] = {}
         self._views: dict[_Call, list[Node]] = {}
         """Views of results that wait, in order."""
@@ -94,7 +94,14 @@ class _Grouping:
 
     # --- members ----------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Node) -> tuple[_Call, _Member] | None:
+    def _list_numbers_of_each(self) -> None:
+        """Regroup members of small groups by calls that list tensors without axes: each may have its own, as step counts."""
+        sizes = Counter(call for call, _ in self._calls.values())
+        for k, (call, member) in self._calls.items():
+            if sizes[call] < _FEWEST:
+                self._calls[k] = self._call(member.node, numbers_of_each=True) or (call, member)
+
+    def _call(self, node: Node, numbers_of_each: bool = False) -> tuple[_Call, _Member] | None:
         """The group that a node may be part of; None if it is no small pointwise op on tensors without gaps."""
         graph = self._graph
         group = node.op is OPS["fused_elementwise"]
@@ -107,6 +114,7 @@ class _Grouping:
         if any(s.shape != shape or not s.is_contiguous for s in outputs):
             return None
         lists: list[int] = []
+        numbers: list[int] = []
         shared: list[int] = []
         for i, x in enumerate(node.inputs):
             spec = graph.spec_of(x)
@@ -116,10 +124,13 @@ class _Grouping:
                 lists.append(i)
             elif x is None or (isinstance(spec, Spec) and spec.shape != ()):
                 return None
+            elif numbers_of_each and isinstance(spec, Spec):
+                numbers.append(i)
             else:
                 shared.append(i)
         if not lists:
             return None
+        lists += numbers
         order = {old: new for new, old in enumerate((*lists, *shared))}
         order |= {i: i for i in range(len(order), len(order) + 64)}
         if group:

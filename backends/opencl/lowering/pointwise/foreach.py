@@ -19,9 +19,6 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-_LAST_POSITION = 9
-"""Maximum position of a tensor in a slot: parameter names have one digit for it."""
-
 
 def _foreach(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -32,8 +29,6 @@ def _foreach(
 
 def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> LaunchSequence | Declined:
     """Return launches that run a group of steps on the tensors of all slots."""
-    if max(group.position(i) for i in range(len(group.operands))) > _LAST_POSITION:
-        return Declined("too many lists, or too many shared numbers and tensors")
     text = _text(runtime, group)
     if isinstance(text, Declined):
         return text

@@ -80,7 +80,7 @@ def definitions(
 
 def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, str | int | bool]:
     parameters = [
-        f"{_pointer(o)}{o.name}{i}, const ulong {o.name}{i}_offset" for i in range(count) for o in operands
+        f"{_pointer(o)}{o.name}_{i}, const ulong {o.name}_{i}_offset" for i in range(count) for o in operands
     ]  # fmt: skip
     numbers = ", ".join(["size", "start", *_MATRIX * of_matrices(operands)])
     variables = " ".join(f"{_pointer(o)}{o.name};" for o in operands) + f" uint {numbers};"
@@ -93,7 +93,7 @@ def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, 
 def _binary_search(operands: Sequence[SlotOperand], first: int, end: int) -> str:
     """Return code that selects the last slot in [`first`, `end`) that starts at `chunk` or before."""
     if end - first == 1:
-        pointers = " ".join(f"{o.name} = {o.name}{first} + {o.name}{first}_offset;" for o in operands)
+        pointers = " ".join(f"{o.name} = {o.name}_{first} + {o.name}_{first}_offset;" for o in operands)
         numbers = ("size", "start", *_MATRIX * of_matrices(operands))
         return " ".join([pointers, *(f"{name} = slots.{name}[{first}];" for name in numbers)])
     middle = (first + end) // 2
@@ -152,7 +152,7 @@ def _batch(
     for slot in slots:
         starts.append(starts[-1] + chunks_of(slot))
     tensors = {
-        f"{o.name}{i}": tensor
+        f"{o.name}_{i}": tensor
         for i, slot in enumerate([*slots, *[slots[0]] * unused])
         for o, tensor in zip(operands, slot.tensors, strict=True)
     }
