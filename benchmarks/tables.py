@@ -264,9 +264,9 @@ def overhead_table(result: dict[str, Any]) -> list[str]:
 
 def optimizers_table(result: dict[str, Any]) -> list[str]:
     """Return launches and milliseconds of steps on the small parameters, before a change if that was measured, and now."""
-    ways = ("eager", "captured", "PyTorch, foreach")
+    ways = ("eager", "captured", "PyTorch, foreach", "PyTorch, recorded")
     before = {(row["device"], row["parameters"], row["optimizer"]): row["steps"] for row in result.get("before", ())}
-    lines = [f"| optimizer | device | {' | '.join(ways)} |", "|---|---|---:|---:|---:|"]
+    lines = [f"| optimizer | device | {' | '.join(ways)} |", "|---|---|" + "---:|" * len(ways)]
     for row in (r for r in result["rows"] if r["parameters"] == "24 small"):
         earlier = before.get((row["device"], row["parameters"], row["optimizer"]), {})
         cells = [" → ".join(_launches(steps[way]) for steps in (earlier, row["steps"]) if way in steps) for way in ways]

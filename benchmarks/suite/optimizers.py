@@ -1,4 +1,4 @@
-"""Launches and time of optimizer steps, eager, captured and of PyTorch's own optimizers on its device "polyhal".
+"""Launches and time of optimizer steps, eager and captured, also of PyTorch's optimizers on its device "polyhal".
 
 Each optimizer updates 24 small parameters, whose launches take longer than their work, and one large parameter, which
 is bound by memory traffic. A step ends when the device has finished.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from benchmarks.arguments import choices, make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import alternate
 from polyhal import Device, get_default_device, jit, nn, optim, set_default_device, tensor
+from polyhal.hal.errors import CaptureError
 from polyhal.hal.protocol import SupportsProfiling
 
 OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -37,22 +39,26 @@ OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
     "Lion": ("Lion", {}),
     "LAMB": ("LAMB", {}),
     "Adafactor": ("Adafactor", {}),
+    "Muon": ("Muon", {}),
 }
 PARAMETERS: dict[str, list[tuple[int, ...]]] = {
     "24 small": [shape for _ in range(12) for shape in ((32, 32), (32,))],
     "one large": [(2048, 2048)],
 }
 _PYTORCH_HAS_NOT = ("Lion", "LAMB")
+_OF_MATRICES = ("Muon",)
+"""Optimizers of parameters with two axes; the others are left out."""
 
 
-def _arrays(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+def _arrays(name: str, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    return [rng.normal(size=s).astype(np.float32) for s in shapes]
+    taken = [s for s in shapes if len(s) == 2 or name not in _OF_MATRICES]
+    return [rng.normal(size=s).astype(np.float32) for s in taken]
 
 
 def polyhal_step(device: Device, name: str, shapes: Sequence[tuple[int, ...]]) -> Callable[[], None]:
     """Return a step of an optimizer of `polyhal.optim` on parameters with gradients."""
-    arrays = _arrays(shapes)
+    arrays = _arrays(name, shapes)
     parameters = [nn.Parameter(tensor(x, device=device)) for x in arrays]
     for p, x in zip(parameters, arrays, strict=True):
         p.grad = tensor(x * 0.1, device=device)
@@ -61,19 +67,35 @@ def polyhal_step(device: Device, name: str, shapes: Sequence[tuple[int, ...]]) -
     return lambda: optimizer.step()
 
 
-def pytorch_step(name: str, shapes: Sequence[tuple[int, ...]]) -> Callable[[], None]:
-    """Return a step of PyTorch's optimizer with `foreach` on the device "polyhal"."""
+def pytorch_step(name: str, shapes: Sequence[tuple[int, ...]], capturable: bool = False) -> Callable[[], None]:
+    """Return a step of PyTorch's optimizer on the device "polyhal", with `foreach` and `capturable` where it has them."""
     import torch
 
     import polyhal.torch  # noqa: F401  (registers the device)
 
-    arrays = _arrays(shapes)
+    arrays = _arrays(name, shapes)
     parameters = [torch.nn.Parameter(torch.from_numpy(x).to("polyhal")) for x in arrays]
     for p, x in zip(parameters, arrays, strict=True):
         p.grad = torch.from_numpy(x * np.float32(0.1)).to("polyhal")
     kind, settings = OPTIMIZERS[name]
-    optimizer = getattr(torch.optim, kind)(parameters, foreach=True, **settings)
+    make = getattr(torch.optim, kind)
+    options = {"foreach": True, "capturable": capturable}
+    known = {k: v for k, v in options.items() if k in inspect.signature(make).parameters}
+    optimizer = make(parameters, **known, **settings)
     return lambda: optimizer.step()
+
+
+def _recorded(step: Callable[[], None]) -> Callable[[], None] | None:
+    """Return a recorded step; None if the optimizer reads numbers from the device, as PyTorch's Adafactor."""
+    from polyhal.torch import jit as record
+
+    recorded: Callable[[], None] = record(step)
+    try:
+        recorded()
+        recorded()
+    except CaptureError:
+        return None
+    return recorded
 
 
 def launches(device: Device, step: Callable[[], None]) -> int:
@@ -97,6 +119,9 @@ def measure(device: Device, names: Sequence[str], repetitions: int, pytorch: boo
             steps["captured"] = captured
             if pytorch and name not in _PYTORCH_HAS_NOT:
                 steps["PyTorch, foreach"] = pytorch_step(name, shapes)
+                recorded = _recorded(pytorch_step(name, shapes, capturable=True))
+                if recorded is not None:
+                    steps["PyTorch, recorded"] = recorded
             for step in steps.values():
                 for _ in range(4):
                     step()
