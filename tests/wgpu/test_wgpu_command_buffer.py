@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.execution.runtime_scalars import DerivedScalar, RuntimeScalar
+from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import BindingSlot
 
@@ -52,16 +52,3 @@ def test_a_short_recording_is_one_submission(device: Any) -> None:
     before = backend.runtime.encoder.submissions
     recorded.submit(())
     assert backend.runtime.encoder.submissions == before + 1
-
-
-def test_numbers_are_evaluated_when_a_recording_runs(device: Any) -> None:
-    """They need not exist before: an optimizer that is recorded in its first step divides by a correction for step 0."""
-    backend = device.backend
-    handle = backend.allocate(_SPEC.nbytes)
-    step = [0.0]
-    recorded = backend.record([partial(backend.fill, DerivedScalar(lambda: 1 / step[0]), Ref(handle, _SPEC, 0))])
-    out = np.empty(100, np.float32)
-    for step[0] in (4.0, 8.0):
-        recorded.submit(())
-        backend.copy_from_device(handle, 0, memoryview(out.view(np.uint8)))
-        assert out.tolist() == [1 / step[0]] * 100

