@@ -136,6 +136,14 @@ def test_launches_of_ever_changing_shapes_are_bounded(device: Any, monkeypatch: 
         assert 0 < len(backend._launches) <= 16
 
 
+def test_another_number_is_not_another_program(device: Any) -> None:
+    x = device.upload(np.ones(100, np.float32))
+    for number in (2.5, -7.25):
+        before = device.backend.runtime.programs.compilations
+        np.testing.assert_array_equal(device.run("multiply", [x, number], dtypes.float32, (100,)), np.full(100, number))
+    assert device.backend.runtime.programs.compilations == before
+
+
 def test_launches_are_named_after_their_kernels(device: Any) -> None:
     """A sequence has the names of all its kernels, each once, and every name leads to a file."""
     x, out = contiguous(dtypes.float32, (8, 40)), contiguous(dtypes.float32, (8,))
