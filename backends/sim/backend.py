@@ -118,6 +118,8 @@ class SimBackend(SimCore):
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         """Run any op as one kernel, except ops that other GPUs also run by fills, copies or the host."""
+        if op not in OPS:
+            return Declined(f"sim has no kernel for {op}")
         definition = OPS[op]
         if definition.family in ("movement", "creation"):
             return Declined("runs as fills and copies")
