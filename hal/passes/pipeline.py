@@ -50,7 +50,7 @@ PASSES = (
 
 
 def optimize(graph: Graph) -> Graph:
-    """Return the graph after all passes. Outputs that became one value get their own memory in `hal/scheduler/outputs.py`."""
+    """Return the graph after all passes. Outputs that became one value get their own memory from the scheduler."""
     for step in PASSES:
         start, before = time.perf_counter(), len(graph.nodes)
         graph = step(graph)

@@ -2,7 +2,8 @@
 
 Attention makes (batch, head, time, feature), and its users want (batch, time, head, feature) without gaps: written in that
 layout, the result equals the copy. Likewise the operands of a concatenation get the strides of their region of its
-result, so that they can be computed there (see `hal.scheduler.buffers`). Only ops whose kernels can write any layout take part.
+result, so that they can be computed there (see `hal.scheduler.buffers`). Only ops whose kernels can write any layout take
+part.
 """
 
 from __future__ import annotations
