@@ -1,7 +1,7 @@
 """`Names`, the further names of an op or function, which stand in its declaration and nowhere else.
 
 An op has the Array API's name, if that has the function. From the declarations follow the functions of `polyhal`, of
-`polyhal.special` and `polyhal.linalg`, methods and in-place methods of tensors, type stubs, and the ops of PyTorch's device.
+`polyhal.fft`, `linalg` and `special`, methods and in-place methods of tensors, type stubs, and the ops of PyTorch's device.
 """
 
 from __future__ import annotations

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from new_ops import run_with
 
 import polyhal
 from polyhal.hal.ops import FUNCTIONS, LINALG, METHODS, NUMPY, PUBLIC, SPECIAL
 from polyhal.hal.ops.composite import EXTENSIONS
 
-CHECKOUT = Path(__file__).parents[2]
 DECLARATION = '''
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import Names
@@ -32,21 +30,6 @@ def demo_shift(x, by=1):
 """A new file of ops."""
 
 USE = """
-import pkgutil
-import sys
-
-walk = pkgutil.walk_packages
-
-
-
-def walk_with_the_new_file(path, prefix, *others):
-    if prefix == "polyhal.hal.ops.":
-        path.append(sys.argv[1])
-    return walk(path, prefix, *others)
-
-
-pkgutil.walk_packages = walk_with_the_new_file
-
 import polyhal
 from polyhal.hal.ops import NUMPY
 from tools import stubs
@@ -73,10 +56,7 @@ for name in ("demo_double", "demo_twice", "demo_shift", "demo_moved"):
 
 
 def test_one_declaration_makes_all_names_of_a_new_op(tmp_path: Path) -> None:
-    (tmp_path / "demo_names.py").write_text(DECLARATION)
-    command = [sys.executable, "-c", USE, str(tmp_path)]
-    run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+    run_with(DECLARATION, USE, tmp_path)
 
 
 ALIASES = [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from new_ops import run_with
 
 import polyhal.torch  # noqa: F401  registers the device
 from polyhal.hal.ops import DECLARED, OPS
@@ -33,20 +32,6 @@ demo_double = elementwise(
 )
 """
 USE = """
-import pkgutil
-import sys
-
-walk = pkgutil.walk_packages
-
-
-def walk_with_the_new_file(path, prefix, *others):
-    if prefix == "polyhal.hal.ops.":
-        path.append(sys.argv[1])
-    return walk(path, prefix, *others)
-
-
-pkgutil.walk_packages = walk_with_the_new_file
-
 import torch
 
 import polyhal.torch
@@ -60,10 +45,7 @@ assert not polyhal.torch.report().on_cpu
 
 
 def test_a_new_op_with_a_name_of_aten_runs_on_the_device(tmp_path: Path) -> None:
-    (tmp_path / "demo_aten_names.py").write_text(DECLARATION)
-    command = [sys.executable, "-c", USE, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+    run_with(DECLARATION, USE, tmp_path)
 
 
 @pytest.mark.parametrize("name", FROM_DECLARATIONS)
