@@ -1,4 +1,4 @@
-"""Measurements of calibration: data collected by the frontend, to which the simulator fits a profile."""
+"""Measurements of a device, made by calibration, to which the simulator fits a card."""
 
 from __future__ import annotations
 
