@@ -1,4 +1,4 @@
-"""`Names`, the further names of an op or function, which stand in its declaration and nowhere else.
+"""`Names`, the further names of an op or function, which are declared with it and nowhere else.
 
 An op has the Array API's name, if that has the function. From the declarations follow the functions of `polyhal`, of
 `polyhal.fft`, `linalg` and `special`, methods and in-place methods of tensors, type stubs, and the ops of PyTorch's device.
@@ -13,8 +13,8 @@ from typing import Any
 class Names:
     """Names beyond an op's own: `Names("cat", "concatenate")`.
 
-    also: further functions, as NumPy and PyTorch name them. `special.expit` is in that package
-        only, and `special.` is there under the op's own name.
+    also: further functions, as NumPy and PyTorch name them. `special.expit` is a name in that package
+        only, and `special.` is the op's own name in it.
     method: True for a tensor method. By default, functions whose first argument is a tensor are methods.
     in_place: True for a method `NAME_`, which replaces the elements of its tensor or, for views, the tensor's shape.
         Elementwise ops without it have one, too.

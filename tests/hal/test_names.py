@@ -1,4 +1,4 @@
-"""Names of an op stand in its declaration alone: functions, methods, in-place methods, packages and stubs follow from it."""
+"""Names of an op are declared with it only: functions, methods, in-place methods, packages and stubs are derived from them."""
 
 from __future__ import annotations
 
