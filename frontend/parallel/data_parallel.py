@@ -47,8 +47,8 @@ class DataParallel(Module):
 
     With `shard="state"` every device holds all parameters from the forward pass to the backward pass, but only the gradients
     and optimizer state of the parameters that it owns (ZeRO-2). With `shard="parameters"` (FSDP, ZeRO-3) a captured step
-    frees gathered parameters after their use and regathers them, a few buckets at a time, with bit-identical results; eager
-    calls raise.
+    reshards after use: it frees gathered parameters and regathers them, a few buckets at a time, with bit-identical results;
+    eager calls raise.
 
     >>> layer = polyhal.nn.Linear(3, 2, device="numpy")
     >>> model = polyhal.parallel.DataParallel(layer, ["numpy", "numpy:no_f64"])

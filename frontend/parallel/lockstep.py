@@ -1,8 +1,8 @@
 """Replicas in lockstep: each runs until it exchanges tensors with the others, and resumes when all have reached that point.
 
 A program runs its replicas one after the other, so that a layer in the middle of a model has no access to the intermediate
-results of other replicas. Here each replica is a coroutine that pauses where it communicates. When all have paused, one
-collective serves them all, and they resume.
+results of other replicas. Here each replica is a coroutine that pauses where it communicates. This is a rendezvous: when all
+have paused, one collective serves them all, and they resume.
 """
 
 from __future__ import annotations

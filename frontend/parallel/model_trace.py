@@ -1,6 +1,7 @@
 """A recorded forward and backward pass of a model, divided into parts at possible cuts, with the costs and memory of each.
 
-Nothing runs. A part begins at the first op of another module, and extends to the next such op. Stages are sequences of parts.
+The passes are recorded, not run. A part begins at the first op of a module that was not entered before, and ends at the next
+such op. Stages are sequences of parts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class OpCost(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A value in memory, with its producer and consumers."""
+    """A value that a node allocates, with its producer and consumers. Parameters and inputs are not included."""
 
     nbytes: int
     made: int
@@ -47,7 +48,10 @@ class ModelTrace:
     """The recorded passes of one micro-batch."""
 
     def __init__(self, model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) -> None:
-        """`inputs` are positional and keyword arguments for a micro-batch. `loss` takes the outputs; None sums them."""
+        """Record the passes. `inputs` are positional and keyword arguments for a micro-batch.
+
+        `loss` computes the loss from the outputs; with None it is the sum of their elements.
+        """
         captured = _record(model, inputs, loss)
         self._graph: Graph = captured.graph
         nodes = self._graph.nodes
@@ -70,7 +74,10 @@ class ModelTrace:
     # --- requirements of stages -----------------------------------------------------------------------------------------
 
     def crossing(self) -> np.ndarray:
-        """Return, for each part, the bytes that earlier parts send to it and later ones in the forward pass."""
+        """Return the bytes that cross a cut before each part in the forward pass.
+
+        A value crosses every cut between its producer and its last consumer: stages relay it.
+        """
         total = np.zeros(self.count + 1, np.int64)
         for value in self._held:
             last = max((part for k, part in value.uses if k < self.backward_from), default=value.part)
@@ -113,7 +120,11 @@ class ModelTrace:
     # --- reading the recording --------------------------------------------------------------------------------------
 
     def _parts(self, starts: Sequence[int]) -> list[int]:
-        """Return the part of each node. A backward op belongs to the latest part of its module that is not complete."""
+        """Return the part of each node.
+
+        The backward pass visits parts in reverse: an op belongs to the latest part with ops of its module that is not later
+        than the part of the previous op.
+        """
         nodes = self._graph.nodes
         forward = np.searchsorted(np.array(starts), np.arange(self.backward_from), side="right") - 1
         of_path: dict[str, set[int]] = {}
@@ -224,7 +235,7 @@ def _sum(outputs: Any) -> Tensor:
 
 
 def _starts(nodes: Sequence[Node], modules: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the positions at which modules begin, with the outermost module of each; (0, "") first."""
+    """Return the positions at which modules are entered for the first time, each with the outermost of them; (0, "") first."""
     known = set(modules)
     entered: set[str] = set()
     starts = [(0, "")]

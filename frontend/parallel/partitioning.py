@@ -2,7 +2,7 @@
 
 Costs of ops come from a recording of the model's passes, rates from a short measurement of each device, and memory from the
 lifetimes of values. Dynamic programming over contiguous cuts finds the best split for every number of stages. Source:
-Narayanan et al., "PipeDream", SOSP 2019, with the memory of 1F1B in place of weight versions.
+Narayanan et al., "PipeDream", SOSP 2019, but for synchronous schedules, which keep one version of the weights.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StagePlan:
     first: str
     """Module at which the stage begins; empty for the beginning of the model."""
     last: str
-    """Last module that begins in the stage."""
+    """Module at which the last part of the stage begins (see `model_trace`)."""
     seconds: float
     """Predicted seconds of one micro-batch, forward and backward, with its copies."""
     received: int
@@ -103,7 +103,7 @@ class ModelPartition:
 
 
 class _Choice(NamedTuple):
-    """The best split found so far: the parts (first, end) of each stage and the number of its device."""
+    """A split, compared by seconds of a step: for each stage (first part, end of parts, number of its device)."""
 
     seconds: float
     stages: tuple[tuple[int, int, int], ...]
@@ -123,7 +123,8 @@ def partition(
 ) -> ModelPartition:
     """Split a model, unchanged, into stages for `devices`, so that the slowest stage is as fast as memory allows.
 
-    `inputs` are a whole batch (see `Pipeline.forward_backward`), on the model's device, which may be the host: nothing runs.
+    `inputs` are a whole batch (see `Pipeline.forward_backward`), on the model's device. It may be the host, even for a large
+    model: the passes are recorded, not run.
     With `targets` and a `loss_function` the loss is part of the last stage. `optimizer_state` is the number of bytes of
     optimizer state per byte of parameters: 2 for Adam, 0 for plain SGD. Devices keep their order; devices that would make a
     step slower are left out. `rates` replace the measured ones. Raises OutOfMemoryError if no split fits, with the memory
@@ -205,7 +206,10 @@ class _Search:
         return result
 
     def _with(self, stages: int, *, by_memory: bool = False) -> _Choice | None:
-        """Find the split into `stages` stages that minimizes the slowest time, or the largest fraction of a memory."""
+        """Find the split into `stages` stages with the least time of the slowest stage; None if no split fits.
+
+        With `by_memory`, find the split with the least ratio of required to available memory on the fullest device instead.
+        """
         n, devices = self._count, len(self._rates)
         # reached[d][j]: the slowest stage of the best split of parts 0 to j - 1 whose last stage is on device d.
         start = np.full(n + 1, np.inf)

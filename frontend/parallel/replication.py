@@ -21,7 +21,7 @@ from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _TEMPORARY_BYTES = 100 * 2**20
-"""Maximum bytes of a bucket that captured steps free and regather: two or three of them are resident at a time."""
+"""Default maximum of a bucket that captured steps free and regather, in bytes. Two or three are resident at a time."""
 
 
 class Bucket(NamedTuple):
@@ -31,7 +31,10 @@ class Bucket(NamedTuple):
 
 
 def assign_owners(sizes: Mapping[str, int], shares: Sequence[float], buckets: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Assign parameters to devices: the largest first, to the device with the least load relative to `shares`."""
+    """Assign parameters to devices, bucket by bucket, so that all devices own about their share of each.
+
+    Within a bucket, the largest parameter is first. Each is assigned to the device with the least load relative to `shares`.
+    """
     load = [0.0] * len(shares)
     owners: dict[str, int] = {}
     for names in buckets:
@@ -55,9 +58,10 @@ class Replication:
         *,
         temporary: bool = False,
     ) -> None:
-        """With `processes`, owners are the same in each process, and gradients are summed over all processes.
+        """Move each parameter to its owner. `bucket_bytes` of None means the communicator's size of buckets.
 
-        With `temporary`, captured steps free gathered parameters, and regather them for the backward pass.
+        With `processes`, owners are the same in each process, and gradients are summed over all processes. With `temporary`,
+        captured steps free gathered parameters, and regather them for the backward pass.
         """
         self._parameters = dict(parameters)
         self._group = group
@@ -114,7 +118,10 @@ class Replication:
 
 
 def _runs(parameters: Mapping[str, Parameter], most: int) -> Iterator[list[str]]:
-    """Yield names of consecutive parameters of one dtype and `requires_grad`, of at most `most` bytes in total."""
+    """Yield names of successive parameters of one dtype and `requires_grad`, of at most `most` bytes, or one larger parameter.
+
+    Parameters of another kind between them do not end a run.
+    """
     runs: dict[Any, list[str]] = {}
     filled: dict[Any, int] = {}
     for name, p in parameters.items():

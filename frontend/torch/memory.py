@@ -20,14 +20,14 @@ from polyhal.torch.storages import Storage
 KERNELS: dict[str, Callable[..., Any]] = {}
 """Kernels by overload, as in `empty_strided.default`."""
 ALLOWED = frozenset({"_has_compatible_shallow_copy_type.default"})
-"""Implicit composites that may have a kernel, because they do not have a gradient."""
+"""CompositeImplicitAutograd ops that may have a kernel: they have no gradient for it to cut off."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kernel(name: str) -> Callable[[F], F]:
-    """Declare a kernel that allocates memory or computes, and may fail."""
+    """Declare a kernel that allocates memory or computes. Polyhal's errors are translated to PyTorch's."""
 
     def declare(function: F) -> F:
         KERNELS[name] = as_pytorch(function)
@@ -37,7 +37,7 @@ def _kernel(name: str) -> Callable[[F], F]:
 
 
 def _view(name: str) -> Callable[[F], F]:
-    """Declare a kernel that only returns another view of memory."""
+    """Declare a kernel that only returns another view of memory. Errors are not translated, which saves a call per view."""
 
     def declare(function: F) -> F:
         KERNELS[name] = function
@@ -125,7 +125,7 @@ def as_strided_in_place(
 
 @_view("_reshape_alias.default")
 def reshape_alias(x: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
-    """Return a view with strides from PyTorch."""
+    """Return a view with strides that PyTorch has checked."""
     return private.reinterpret(x, size, stride, 0)
 
 
@@ -204,7 +204,7 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
 
 @_kernel("resize_.default")
 def resize(x: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
-    """Change the shape in place, with new memory if the old is too small."""
+    """Change the shape in place, in row-major order. Memory that is too small is replaced; its elements are lost."""
     if tuple(x.shape) != tuple(size):
         tensors.resize(x, size)
     return x
@@ -239,7 +239,7 @@ def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 @_kernel("copy_.default")
 def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """Copy the elements of `source` to `x`, between any devices."""
+    """Copy the elements of `source` to `x`, to, from or on the device. `non_blocking` has no effect."""
     if x.device.type != NAME:
         x.copy_(tensors.download(tensors.resolved(source)))
     elif x.numel():

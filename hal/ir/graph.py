@@ -128,7 +128,7 @@ class Signature(NamedTuple):
 
 
 class _Uses(NamedTuple):
-    """Per value the positions of the nodes that read it, and how often it is read; the values that outlive the graph."""
+    """Positions of each value's consumers, and how often it is read; the values that outlive the graph."""
 
     users: list[list[int]]
     counts: list[int]
@@ -244,28 +244,28 @@ class Graph:
     # --- producers and users ----------------------------------------------------------------------------------------
 
     def producer(self, value: int) -> Node | None:
-        """The node that makes `value`; None for an input."""
+        """Return the producer of `value`; None for an input."""
         k = self._producers[value]
         return None if k < 0 else self.nodes[k]
 
     def producer_index(self, value: int) -> int:
-        """The position of the node that makes `value`; -1 for an input."""
+        """Return the position of the producer of `value`; -1 for an input."""
         return self._producers[value]
 
     def users(self, value: int) -> list[Node]:
-        """The nodes that read `value`, each once, in execution order."""
+        """Return the consumers of `value`, each once, in execution order."""
         return [self.nodes[k] for k in self._used().users[value]]
 
     def user_indices(self, value: int) -> Sequence[int]:
-        """The positions of the nodes that read `value`, each once, in execution order."""
+        """Return the positions of the consumers of `value`, each once, in execution order."""
         return self._used().users[value]
 
     def use_count(self, value: int) -> int:
-        """How often `value` is read, by nodes and as an output or update."""
+        """Return how often `value` is read, by nodes and as an output or update."""
         return self._used().counts[value]
 
     def is_live_out(self, value: int) -> bool:
-        """Return whether `value` is an output or update, and so outlives the nodes that read it."""
+        """Return whether `value` is an output or update, and so outlives its consumers."""
         return value in self._used().live_outs
 
     @property

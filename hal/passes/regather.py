@@ -1,8 +1,8 @@
 """Free gathered parameters after the forward pass and regather them for the backward pass (FSDP `reshard_after_forward`).
 
-A device that owns a shard of the parameters gathers the others before use. The gathered value is freed once other gathered
-values are used, and the collective is repeated before the next use, with a bitwise identical result. Source: Zhao et al.,
-"PyTorch FSDP", arXiv:2304.11277.
+A device that owns a shard of the parameters gathers the others before use. They are resharded, which means that the gathered
+value is freed, once other gathered values are used. The collective is repeated before the next use, with a bitwise identical
+result. Source: Zhao et al., "PyTorch FSDP", arXiv:2304.11277.
 """
 
 from __future__ import annotations

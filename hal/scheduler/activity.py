@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class StepActivity:
-    """Timer of the captured steps on several devices that this thread runs in a `with` block; `str` shows the last step's runs.
+    """Timer of captured steps on several devices, for runs by this thread in a `with` block. `str` shows a table.
 
-    All devices run concurrently, as in other runs, but are synchronized at cross-device ops, so runs are a little slower. The
-    second run is profiled instead, one device after the other: it has the time of each family of ops and of each module.
+    Only runs of the step that ran last are kept. Devices run concurrently, as in other runs, but are synchronized at
+    cross-device ops, so runs are a little slower. The second run is excluded from the times: it is profiled, one device after
+    the other, for the time of each family of ops and of each module.
     """
 
     def __init__(self) -> None:
@@ -58,8 +59,8 @@ class StepActivity:
     def to_json(self) -> dict[str, Any]:
         """Return the medians of the runs as plain data: times in seconds, sizes in bytes.
 
-        A device has `families` and `modules` of its ops, with their numbers; `family_seconds` and `module_seconds` are from the
-        profiled run, the slowest first, and empty before it.
+        `idle` of a device is all time without computation, `waiting` included. `families` and `modules` count its ops;
+        `family_seconds` and `module_seconds` are from the profiled run, the slowest first, and empty before it.
         """
         if not self.runs:
             return {"runs": 0, "devices": [], "links": [], "collectives": []}
@@ -164,7 +165,7 @@ class StepActivity:
 
 
 def _links(executable: Executable) -> Counter[tuple[Device, Device]]:
-    """Return the bytes that a run moves from device to device, by transfers and collectives."""
+    """Return the bytes that a run moves from device to device of this process, by transfers and collectives."""
     links = Counter(executable.placement().traffic)
     for node in executable.graph.nodes:
         if represents_collective(node):

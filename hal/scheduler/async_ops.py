@@ -42,7 +42,7 @@ class AsyncOp:
         self._started[device].put(_mark(device))
 
     def execute(self, worker: WorkerKey, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
-        """Wait until all devices have started, then call `run` with `streams` selected. Raises WorkerStoppedError."""
+        """Call `run` with `streams` selected, after a rendezvous of all devices. Raises WorkerStoppedError."""
         events = [self._next(self._started[d], worker) for d in self._devices]
         with ExitStack() as stack:
             for device, event in zip(self._devices, events, strict=True):

@@ -1,7 +1,7 @@
 """Device workers: host threads, one per device of a step, that enqueue the partitions of their device in order.
 
 Additional workers run overlapped collectives and peer copies. A worker blocks only in cross-device ops (see `cross_device`).
-The calling thread runs the first worker; the threads of the others come from a pool that is kept from run to run.
+The calling thread runs the first worker; the threads of the others come from a thread pool that is kept from run to run.
 """
 
 from __future__ import annotations

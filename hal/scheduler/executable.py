@@ -47,7 +47,7 @@ _KEPT_FREE = 1 << 20
 class Executable:
     """A captured step that can be run repeatedly.
 
-    Each run returns new tensors: memory of an earlier result that is still in use is not overwritten.
+    Each run returns new tensors. A result reuses memory of its previous value only if the program no longer references it.
     """
 
     def __init__(self, captured: CapturedGraph, budget: int | None = None) -> None:
@@ -90,7 +90,7 @@ class Executable:
         self._plain_copies: list[tuple[Device, Ref, Ref]] = []
         """Copies at the end of a run, as (device, source, target), for observers."""
         self._observed: list[Callable[[], None]] = []
-        """Calls of an observed run, one by one; built on first use."""
+        """Calls of an observed run, without command buffers; built on first use."""
         self._known_live_outs: object = None
         """The captured list of live-outs that `_live_outs` was built from."""
         self._live_outs: list[LiveOut] = []
@@ -112,7 +112,7 @@ class Executable:
 
     def _allocate_blocks(self) -> None:
         for device, arena in self.plan.arenas.items():
-            # Free blocks of an eager run before the recording: no replay uses them.
+            # The pool still caches blocks that eager runs freed before the recording. No replay uses them.
             if device.pool.reserved - device.pool.used > _KEPT_FREE:
                 device.pool.drain()
             buffers = self.blocks[device] = _take_blocks(device, arena)
@@ -338,7 +338,7 @@ class Executable:
         self._forks = dispatch.structure.forks
 
     def _is_in_blocks(self, handle: Any) -> bool:
-        """Return whether an argument may be a gradient of an earlier run, in memory that a run first uses for other values."""
+        """Return whether an argument may be a gradient of an earlier run in an arena block: a run would overwrite it."""
         return bool(self.plan.gradients) and any(handle is b.handle for held in self.blocks.values() for b in held)
 
     def _run_separately(self, arguments: Sequence[Array], count: int | None) -> list[Any]:
@@ -369,7 +369,7 @@ def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
         limit = max(arena.layout.blocks) // 2
         if limit < largest or not device.capabilities.suballocation or arena.layout.nbytes > device.pool.available:
             raise refused
-        del refused  # its causes reference this frame, and so the recording
+        del refused  # a reference cycle: the tracebacks of its causes reference this frame, which keeps the recording alive
         arena.layout = plan_arena(arena.intervals, limit)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BoundCall(NamedTuple):
-    """A call with bound arguments. The executable shares its references and rebinds them."""
+    """A call with bound arguments: `run` uses references that the executable mutates in place to rebind them."""
 
     device: Device
     run: Callable[[], None]
@@ -44,7 +44,7 @@ class Partition(NamedTuple):
     """Node of each call; None for copies."""
     recorded: CommandBuffer | None
     on_worker: Callable[[Streams], None] | None = None
-    """Action of a worker thread in place of `run`; its argument has the streams for overlapped work."""
+    """Action of a worker thread instead of `run`, with the streams for overlapped work; None if it is `run`."""
     worker: WorkerKey = None
     """Key of a communication worker; None for the worker of `device`."""
     link: WorkerLink | None = None
@@ -52,10 +52,11 @@ class Partition(NamedTuple):
 
 
 def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> list[Partition]:
-    """Return the partitions of a run, in an order in which a single thread can run them.
+    """Return the partitions of a run, in an order in which a single thread can run them without a deadlock.
 
-    A command buffer contains the recorded calls of a device between two cross-device ops. It takes the position of its first
-    call: values that its later calls need from other devices were received before that call.
+    A command buffer contains recorded calls that are consecutive on their device. Any other call of the device ends it, such
+    as a receive from another device. So all values from other devices that it reads were received before its first call, and it
+    takes the position of that call. Each submission of a command buffer rebinds the slots in `moved`.
     """
     workers: dict[WorkerKey, list[tuple[int, BoundCall]]] = {}
     for position, call in enumerate(calls):
@@ -79,7 +80,7 @@ def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> l
 
 
 def run_in_turn(actions: Sequence[Callable[[], None]], partitions: Sequence[Partition]) -> None:
-    """Run all partitions in order on this thread. An exception of a backend receives a note with the op."""
+    """Run the actions of all partitions in order on this thread. A note with the op is added to an exception."""
     remaining = iter(actions)
     try:
         for action in remaining:

@@ -88,7 +88,7 @@ class _Round:
         self._graph = graph
         self._barred = barred
         self._users: dict[int, list[int]] = {}
-        """Indices of the nodes that read each root, without views."""
+        """Indices of the consumers of each root, without views."""
         for k, node in enumerate(graph.nodes):
             if not graph.is_view(node):
                 for r in {graph.root(v) for v in node.reads}:

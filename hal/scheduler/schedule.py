@@ -108,7 +108,7 @@ class _ListScheduler:
         self._reads: list[set[int]] = [{graph.root(v) for v in node.reads} for node in graph.nodes]
         """Roots that each node reads."""
         self._users_left: dict[int, int] = {}
-        """Number of unscheduled nodes that read each root."""
+        """Number of unscheduled consumers of each root."""
         for k, roots in enumerate(self._reads):
             if not self._is_view[k]:
                 for r in roots:

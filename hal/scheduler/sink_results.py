@@ -1,7 +1,7 @@
 """Sink small results that depend on another device, such as the combined loss of a data-parallel step.
 
-A device runs its nodes in graph order. If a program combines small results of several devices in mid-step, the device would
-block there, and delay its own later work, although none of that depends on the result.
+A device runs its nodes in graph order. If a program combines small results of several devices in mid-step, the wait for the
+other devices would be on the critical path of this device, although none of its later work depends on the result.
 """
 
 from __future__ import annotations

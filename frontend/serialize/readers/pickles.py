@@ -34,6 +34,7 @@ class PickleStandIn(Protocol):
 
 
 _MARK = object()
+"""Sentinel on the stack at the start of the items of a container."""
 _LARGEST_KEY = 100
 """Maximum number of parts of a key. Python hashes nested tuples without any limit on depth or on repetition."""
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}

@@ -13,7 +13,7 @@ from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 
 MODES = ("default", "reduce-overhead")
-"""Supported modes. They are equal: programs are always planned and replayed, as "reduce-overhead" requests."""
+"""Supported modes, with equal effect: a program is always replayed with planned memory, as "reduce-overhead" requests."""
 OPTIONS = ("device", "split")
 
 
@@ -24,7 +24,7 @@ def backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compile a Dynamo graph and its gradient.
+    """Compile a Dynamo graph and its gradient by AOTAutograd, with PyTorch's min-cut partitioner.
 
     `options["device"]` is the Polyhal device that computes on CPU tensors, by default the device of `torch.device("polyhal")`.
     With `options["split"]` False, an op that only PyTorch runs is an error. Raises ValueError for other options and for modes
@@ -40,12 +40,14 @@ def backend(
     split = bool(settings.get("split", True))
 
     def forward(made: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        """Compile a forward graph. Results that are saved for the backward graph remain on the device."""
         count = private.forward_results()
         results = made.graph.output_node().args[0]
         total = len(results) if isinstance(results, (list, tuple)) else 1
         return private.boxed(CompiledGraph(made, range(total if count is None else count, total), device, split))
 
     def whole(made: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        """Compile a backward graph, or a graph without gradients."""
         return private.boxed(CompiledGraph(made, (), device, split))
 
     compile_graph = private.dynamo_backend(

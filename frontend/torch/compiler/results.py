@@ -82,7 +82,7 @@ class InputView(NamedTuple):
 
 
 class Made:
-    """A block that the program computes, for one result or for several views."""
+    """A contiguous tensor that the program computes (a block), in which PyTorch has one result or several views."""
 
     __slots__ = ("_contiguous", "_dtype", "_number", "_on_host", "_spec", "_strides")
 
@@ -152,7 +152,8 @@ class GraphResults:
         """Nodes whose memory several results share, with their values once computed."""
         self._inputs: dict[int, tuple[int, Tensor]] = {}
         self._known: dict[Any, Made] = {}
-        """Blocks by node. A result saved for backward is the tensor that the program receives: changes are detected."""
+        """Blocks by node. A value that is both returned and saved for backward is one tensor in each run, so that PyTorch's
+        version counter detects a change between the passes."""
         self._views: dict[Any, MadeView] = {}
         """Views of blocks by node."""
         self._taken: set[int] = set()
@@ -161,13 +162,14 @@ class GraphResults:
         """Tensors that the program must return."""
 
     def add_argument(self, position: int, x: Tensor, is_written: bool) -> None:
-        """Note an argument. Results do not share its memory, except views of an argument that the graph does not write to."""
+        """Reserve the memory of an argument: results in it are copied. Views are not, if the graph does not write to it."""
         self._taken.add(id(x.buffer))
         if not is_written:
             self._inputs[id(x.buffer)] = position, x
 
     def add(self, node: Any, x: Any, stays: bool) -> Result:
-        """Return the recipe of a result. With `stays` it remains on the device, even if PyTorch assumes the CPU."""
+        """Return the recipe of a result. With `stays` it remains on the device, although PyTorch assumes the CPU: only other
+        graphs of the program read it."""
         if isinstance(x, RuntimeScalar):
             return ComputedNumber(x)
         if not isinstance(x, Tensor):
@@ -191,7 +193,7 @@ class GraphResults:
         return self._views[node]
 
     def _block(self, node: torch.fx.Node, x: Tensor, on_host: bool) -> Made:
-        """Return the block for the value of a node."""
+        """Return the block for the value of a node, in the memory layout that PyTorch expects."""
         known = self._known.get(node)
         if known is None:
             strides = self._symbols.strides(node.meta["val"])

@@ -32,7 +32,7 @@ class Filled:
     __slots__ = ("get", "what")
 
     def __init__(self, get: Callable[[Run], Any], *what: Any) -> None:
-        """Describe a leaf; leaves of two recordings are equal if their `what` is."""
+        """Create a leaf with a function `get` of a run. Leaves of two recordings are equal if their descriptions `what` are."""
         self.get = get
         self.what = what
 
@@ -94,7 +94,7 @@ class Results:
         return Filled(lambda run: tensors.wrap(run.made[number]), "made", number)
 
     def _outside(self, x: torch.Tensor) -> Any:
-        """Describe a tensor in memory that the step did not allocate."""
+        """Describe a tensor that the step did not allocate: a view of an argument, or one tensor for all runs."""
         position = self._buffers.get(id(tensors.root_of(x).buffer))
         if position is None:
             return x.detach() if x.grad_fn is not None else x

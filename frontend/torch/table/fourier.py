@@ -12,7 +12,7 @@ _BY_ROOT, _BY_LENGTH = 1, 2
 
 
 def _scale(normalization: int, count: int) -> float:
-    """Return the factor of one of PyTorch's normalization codes for a transform of `count` elements."""
+    """Return the factor of PyTorch's normalization code for `count` elements: 1 / sqrt(count), 1 / count or 1."""
     return {_BY_ROOT: 1 / math.sqrt(max(count, 1)), _BY_LENGTH: 1 / max(count, 1)}.get(normalization, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Maximum and average pooling, adaptive pooling, and unpooling."""
+"""Max, average, adaptive and fractional pooling, and max unpooling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRACTIONAL = {2: functional.fractional_max_pool2d, 3: functional.fractional_max
 
 
 def _put_back(values: Any, indices: Any, shape: tuple[int, ...], axes: int) -> Any:
-    """Add values to zeros of this shape at indices into the flattened last axes."""
+    """Scatter-add values into zeros of this shape. Indices count elements of the last `axes` axes, flattened."""
     planes, length = math.prod(shape[: len(shape) - axes]), math.prod(shape[len(shape) - axes :])
     base = zeros((planes, length), values.dtype, values.device)
     if not values.size:
@@ -29,7 +29,7 @@ def _put_back(values: Any, indices: Any, shape: tuple[int, ...], axes: int) -> A
     return F["reshape"](F["scatter_add"](base, 1, F["reshape"](indices, flat), F["reshape"](values, flat)), shape)
 
 
-# --- maxima of windows ----------------------------------------------------------------------------------------------
+# --- max pooling ----------------------------------------------------------------------------------------------------
 
 
 def _max_pool(axes: int, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool) -> Any:
@@ -54,7 +54,7 @@ def max_pool3d(
 def max_pool2d_backward(
     grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
 ) -> Any:
-    """Compute the gradient by a kernel that finds the maxima again; `indices` refer to the same elements."""
+    """Compute the gradient by a kernel that searches each window again, without `indices`: the results are equal."""
     if not grad.size:
         return zeros(x.shape, grad.dtype, grad.device)
     window = [per_axis(v, 2, "window") for v in (kernel, stride or kernel, padding, dilation)]
@@ -69,7 +69,7 @@ def max_pool3d_backward(
     return _put_back(grad, indices, x.shape, 3)
 
 
-# --- means of windows -----------------------------------------------------------------------------------------------
+# --- average pooling ------------------------------------------------------------------------------------------------
 
 
 def _avg_pool(
@@ -106,7 +106,7 @@ def avg_pool3d_backward(grad: Any, x: Any, *window: Any) -> Any:
     return pulled_back(lambda x: _avg_pool(3, x, *window), grad, x)
 
 
-# --- even divisions -------------------------------------------------------------------------------------------------
+# --- adaptive pooling -----------------------------------------------------------------------------------------------
 
 
 @aten("_adaptive_avg_pool2d", keeps_format=True)
@@ -149,7 +149,7 @@ def adaptive_max_pool3d_backward(grad: Any, x: Any, indices: Any) -> Any:
     return _put_back(grad, indices, x.shape, 3)
 
 
-# --- random divisions -----------------------------------------------------------------------------------------------
+# --- fractional pooling ---------------------------------------------------------------------------------------------
 
 
 @aten("fractional_max_pool2d")
@@ -172,11 +172,11 @@ def fractional_max_pool3d_backward(grad: Any, x: Any, kernel: Axes, size: Axes, 
     return _put_back(grad, indices, x.shape, 3)
 
 
-# --- maxima put back ------------------------------------------------------------------------------------------------
+# --- max unpooling --------------------------------------------------------------------------------------------------
 
 
 def _unpool(x: Any, indices: Any, lengths: Axes) -> Any:
-    """Put values at their indices. If indices are equal, so are the values after a pooling, and the last is kept."""
+    """Scatter values to their indices. The last of duplicate indices is kept: after a pooling their values are equal."""
     shape = (*x.shape[: x.ndim - len(lengths)], *lengths)
     planes, length = math.prod(shape[: len(shape) - len(lengths)]), math.prod(lengths)
     base = zeros((planes, length), x.dtype, x.device)

@@ -1,5 +1,7 @@
 """Choice between one matrix product over the columns of all images (cpu_im2col) and a product per image, on CPUs.
 
+The first is called the im2col product below. It fills vectors if images are small, and packs no weights.
+
 Times are relative to a multiply-add of a matrix product without padding of tiles. They were measured on a core with
 AVX-512 (AMD Zen 4).
 """
@@ -22,13 +24,13 @@ from polyhal.hal.layout import Spec
 _MAX_COLUMN_BYTES = 1 << 25
 """Maximum bytes of columns in memory."""
 _MAX_TABLE_ENTRIES = 1 << 15
-"""Maximum of taps times pixels: launches have a table with an entry for each."""
+"""Maximum entries of the table of a launch, one for each tap of the kernel and pixel of an image."""
 _MOVE = 8
-"""Time to move a pixel to or from a column."""
+"""Time to copy a pixel to or from the matrix of columns."""
 _FAR_MOVE = 16
-"""Time to move a pixel for weight gradients, whose columns seldom stay in a cache."""
+"""Time to copy a pixel for weight gradients, whose columns seldom stay in a cache."""
 _PACK = 40
-"""Time in which the kernels that process single images pack a weight."""
+"""Time to pack one element of the weights, which the product per image requires."""
 _BY_IMAGE, _GRAD_BY_IMAGE = 1.08, 1.28
 """Time per multiply-add of the kernels that process single images, and of their kernel for weight gradients."""
 _RESULTS_PER_UNIT = 1 << 12
@@ -36,14 +38,14 @@ _RESULTS_PER_UNIT = 1 << 12
 
 
 def prefers_im2col_forward(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether the product supports a convolution and is faster."""
+    """Return whether the im2col product supports a convolution and is faster."""
     g = c.geometry
     time = _product_time(runtime, c, g.filters, g.images * g.pixels, _MOVE)
     return _supports(c, c.second) and time < _by_image(runtime, c, g.filters, [(*g.result, 1.0)])
 
 
 def prefers_im2col_input_grad(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether the product supports an input gradient and is faster."""
+    """Return whether the im2col product supports an input gradient and is faster."""
     g = c.geometry
     down, across = ([ceil_div(n - i, s) for i in range(min(s, n))] for n, s in zip(g.size, g.stride, strict=True))
     phases = [(y, x, 1 / len(down) / len(across)) for y in down for x in across]
@@ -52,7 +54,10 @@ def prefers_im2col_input_grad(runtime: Runtime, c: Convolution) -> bool:
 
 
 def prefers_im2col_weight_grad(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether the product supports a weight gradient and is faster. It has no split-K for sums over many pixels."""
+    """Return whether the im2col product supports a weight gradient and is faster.
+
+    It has no split-K: few weights with sums over many pixels would occupy few compute units.
+    """
     g = c.geometry
     if not _supports(c, c.out) or g.groups * g.filters * g.taps < _RESULTS_PER_UNIT * runtime.features.compute_units:
         return False
@@ -67,7 +72,7 @@ def prefers_im2col_weight_grad(runtime: Runtime, c: Convolution) -> bool:
 
 
 def _supports(c: Convolution, weight: Spec) -> bool:
-    """Return whether the product supports these operands."""
+    """Return whether the im2col product supports these operands: a weight in order, and columns within the limits."""
     g, out = c.geometry, c.out
     columns = g.images * g.groups * g.pixels * g.taps * out.dtype.itemsize
     _, channel, row, column = weight.strides
@@ -77,7 +82,7 @@ def _supports(c: Convolution, weight: Spec) -> bool:
 
 
 def _product_time(runtime: Runtime, c: Convolution, m: int, n: int, move: int) -> float:
-    """Return the time per multiply-add of a product of m x n sums, including moves of pixels to or from columns."""
+    """Return the time per multiply-add of an im2col product of m x n sums, including copies of pixels."""
     time = tile_time(runtime, itemsize(real_type(c.out.dtype)), m, n) / (m * n)
     return time + move / c.geometry.filters + move / c.geometry.taps
 

@@ -1,4 +1,8 @@
-"""Convolution and input gradient on CPUs, from tap planes: every tap is a constant offset (problems.conv_planes)."""
+"""Convolution and input gradient on CPUs, from tap planes (`problems.conv_planes`).
+
+Tap planes are padded copies of the channels, in which every tap of the kernel is a constant offset. Rows of results have gaps
+of unused columns between them, unless each column of the kernel has separate, gapless planes.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +42,9 @@ from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
 WEIGHTS_BYTES = 1 << 19
-"""Maximum bytes of weights that a work-item streams through: they stay in the second-level cache for the next one.
+"""Maximum bytes of weights that a work-item reads repeatedly: they stay in the second-level cache.
 
-With more, planes have gaps.
+With more, images are packed by a separate launch, and gapless planes are not considered.
 """
 _CHANNELS_AHEAD = 2
 """Channels of the planes to prefetch.
@@ -50,7 +54,7 @@ Without it a tile's loads stalled on the second-level cache for a third of the t
 _UNLIMITED = 1 << 31
 """`last_start` for packed planes: it is safe to read past their end."""
 _WIDE_TILES = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
-"""Relative time per multiply-add of register tiles (rows, vectors) with 32 registers. One row waits for its loads."""
+"""Relative time per multiply-add of register tiles (rows, vectors) with 32 registers. A single row is bound by loads."""
 _NARROW_TILES = {(4, 3): 1.0, (4, 2): 1.1, (1, 7): 2.2}
 """Relative time per multiply-add of register tiles with 16 registers."""
 
@@ -70,7 +74,7 @@ def register_tile(runtime: Runtime, real: str, filters: int, columns: int) -> Re
 
 
 def _fastest(runtime: Runtime, real: str, filters: int, columns: int) -> tuple[float, tuple[int, int]]:
-    """Return the fastest tile's time per term, in multiply-adds of the ideal tile, and its rows and vectors."""
+    """Return (time, (rows, vectors)) of the fastest tile: time per term of all sums, in multiply-adds of the best tile."""
     width = lanes(runtime, real)
     shapes = _WIDE_TILES if registers(runtime.features) == 32 else _NARROW_TILES
 
@@ -89,7 +93,7 @@ class _Layout:
 
     @property
     def columns(self) -> int:
-        """Columns of the largest phase, including those between its rows."""
+        """Columns of the largest phase, including the gaps between its rows."""
         return max((p.down - 1) * self.planes.pitch + p.across for p in self.phases)
 
     @property
@@ -99,7 +103,7 @@ class _Layout:
 
     @property
     def reach(self) -> int:
-        """Maximum pixels of a plane that are read; a bound also for the tiles of phases with fewer columns."""
+        """Upper bound of the pixels of a plane that any phase reads."""
         return self.columns + max((offset for p in self.phases for offset in p.places), default=0)
 
 

@@ -16,11 +16,11 @@ from polyhal.hal.protocol import Declined, Launch
 _FEW_FILTERS = 4
 """Maximum filters per group for which most of a matrix product's tile would be empty."""
 _MAX_GROUP = 256
-"""Maximum work-items that share an element of the weight gradient."""
+"""Maximum work-items that sum one element of the weight gradient."""
 
 
 def is_faster(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether a matrix product would have mostly empty tiles, or stage them in local memory that is not faster."""
+    """Return whether a matrix product is slower: its tiles would be mostly empty, or staged in local memory off the chip."""
     return c.geometry.filters <= _FEW_FILTERS or not runtime.features.local_memory_is_real
 
 

@@ -2,8 +2,9 @@
 
 The forward pass and the input gradient multiply packed weights (rows) by windows (columns are pixels of the result). In
 the input gradient, pixels with different remainders by the stride (phases) get contributions from different taps: they
-are different rows of one product, with zeros for taps that do not contribute. The weight gradient multiplies the
-output's gradient (rows are filters, k pixels) by windows (columns are channels and taps).
+are different rows of one product, with zeros for taps that do not contribute. Where each tile contains rows of one phase
+(channels are a multiple of its rows, no dilation), the phases are separate: each has a k axis of its own, without zeros.
+The weight gradient multiplies the output's gradient (rows are filters, k pixels) by windows (columns are channels and taps).
 """
 
 from __future__ import annotations
@@ -63,16 +64,16 @@ class _PackedProduct:
     taps: tuple[_TapAxis, _TapAxis]
     output: OutputIndex
     separate: bool = False
-    """True if the k axis of a phase has only taps that contribute to it; a tile then has rows of a single phase."""
+    """True if phases are separate. Requires tiles with rows of a single phase."""
 
     @property
     def tables(self) -> int:
-        """Tables of the offsets of the k axis."""
+        """Number of tables of k-axis offsets: one for each separate phase."""
         return math.prod(self.output.phases) if self.separate else 1
 
     @property
     def absent_taps(self) -> bool:
-        """Return whether rows of one phase are padded with zeros for taps of other phases."""
+        """Return whether rows of a phase contain zeros for taps of other phases."""
         return not self.separate and self.output.phases != (1, 1)
 
     def tap_args(self) -> Args:
@@ -102,7 +103,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
-    """Return the product; if phases are `separate`, its taps are the maximum over phases."""
+    """Return the product. If phases are `separate`, its number of taps is the maximum over the phases."""
     g, out = c.geometry, c.out
     w, s, o = c.second.strides, c.first.strides, out.strides
     strides = (_strides_per_column(g), 1)
@@ -127,9 +128,10 @@ def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
 
 
 def _strides_per_column(g: Geometry) -> int:
-    """Return the vertical strides that a column of the input gradient spans, so that few channels still fill a tile's rows.
+    """Return the number of vertical strides that a column of the input gradient spans.
 
-    The windows of such a column overlap and are read once.
+    With few channels, a stride has too few rows for a tile. The windows of a column that spans several overlap and are read
+    once.
     """
     rows = g.channels * math.prod(g.stride)
     return max(1, min(_MAX_STRIDES, MIN_ROWS // rows, g.size[0] // g.stride[0])) if g.dilation[0] == 1 else 1
@@ -183,7 +185,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     p, x, out = packed.product, c.first, c.out
     tile = choose_tile(runtime, p.m, x.dtype, out.dtype, c.precision, weight_grad=False)
     reason = _refusal(runtime, tile.group, x, c.second)
-    # The taps of a separate phase begin at most one later.
+    # The first tap of a separate phase is at most one tap later than the first of all phases.
     lengths = (length + packed.separate for length in p.term_lengths)
     windows = (length * step for length, step in zip(lengths, p.term_step, strict=True))
     if not reason and max(*p.size, *p.column_lengths, *windows, *map(abs, p.origin)) >= POSITION_LIMIT:
@@ -246,7 +248,7 @@ def _reduced(
     runtime: Runtime, steps: list[Launch], workspace: tuple[int, ...], partials: Partials,
     bias: int | None, target: int, output: OutputIndex,
 ) -> Launch:  # fmt: skip
-    """Build the launch of `steps`, followed by a reduction of their partial results if k is split."""
+    """Build the sequence of `steps`, followed by a reduction of their partial results if k is split."""
     if partials.splits == 1:
         return LaunchSequence(steps, workspace)
     reduce = reduction(runtime, partials, bias, target, output)

@@ -14,16 +14,19 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _GROUP = 64
-"""ITEMS of conv/split_k_reduce.cl."""
+"""Work-items of a group; equals ITEMS of conv/split_k_reduce.cl."""
 _COLUMNS = 4
-"""Columns per work-item if the results are many."""
+"""Columns per work-item for at least `_MANY` results. The number of columns need not be a multiple."""
 _MANY = 1 << 19
 """Minimum results for which work-items of several columns fill a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Partial results of shape (splits, groups, rows, columns) in workspace `index`."""
+    """Partial results of shape (splits, groups, rows, columns) in workspace `index`.
+
+    They are float64 if the results are, and float32 otherwise.
+    """
 
     index: int
     splits: int
@@ -31,8 +34,9 @@ class Partials:
     rows: int
     columns: int
     dtype: DType
-    """Dtype of the operands."""
+    """Dtype of the operands, and of a bias."""
     out: DType
+    """Dtype of the results."""
 
     @property
     def nbytes(self) -> int:
@@ -40,7 +44,7 @@ class Partials:
 
 
 def add_up(runtime: Runtime, out: Spec, parts: int, workspace: int, target: int) -> Launch:
-    """Return a launch that adds up contiguous results in a workspace (see `backends.common.problems.conv_pieces`)."""
+    """Return a launch that adds up `parts` contiguous tensors like `out` in a workspace (see `common.problems.conv_pieces`)."""
     output = OutputIndex((out.size, 0, out.size, 0, 1), (1, out.size), 1, (1, 1), (1, out.size))
     return reduction(runtime, Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype), None, target, output)
 

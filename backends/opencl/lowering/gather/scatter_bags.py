@@ -21,7 +21,7 @@ _OUT = 4
 def scatter_bags(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    """Lower the op `scatter_bags`."""
+    """Lower the op `scatter_bags`. Declined if deterministic: the order of atomic additions varies."""
     src, (out,) = inputs[0], outputs
     if not isinstance(src, Spec) or not src.is_contiguous:
         return Declined("the gradient is a number, or not contiguous")

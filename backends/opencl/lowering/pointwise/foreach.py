@@ -119,7 +119,7 @@ def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
 
 
 def _input(text: KernelText, group: SlotSteps, position: int, spec: InputSpec | None) -> RegisterValue:
-    """Load an input into a register: before the loop if one value serves all elements, else inside."""
+    """Load an input into a register; the load is hoisted out of the loop if one value serves all elements."""
     assert spec is not None
     shared = group.shared[position - group.reads] if position >= group.reads else None
     if not isinstance(spec, Spec):

@@ -1,6 +1,7 @@
-"""Merge sort without local memory: short blocks sorted in registers, then merged in pairs.
+"""Merge sort without local memory: short blocks sorted in registers, then merged in pairs between two workspaces.
 
-Best on CPUs; runs on any device.
+The passes double-buffer: each reads the workspace that the previous one wrote. Top-k merges only the first `keep` elements of a
+pair. Fastest on CPUs, correct on any device.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDIC
 from polyhal.hal.protocol import Launch
 
 _BLOCK = 16
-"""Elements of a sorting network.
+"""Elements of a block, which a sorting network sorts in registers.
 
-Its work grows with the square of the logarithm, the work of merging with the logarithm; this size fits in registers.
+The work per element grows with log(n)^2 in a network of n elements, and with log(n) in merges.
 """
 _CHUNK = 1024
-"""Consecutive elements that a work-item merges."""
+"""Maximum consecutive results that a work-item merges."""
 _RESULTS: Arguments = {"x": Tensor(X), "values": Tensor(VALUES), "indices": Tensor(INDICES)}
 
 
 def build(problem: SortProblem) -> Launch:
-    """Build the launches. Raises KernelBuildError."""
+    """Build the launches: blocks, then one merge per doubling of the sorted runs. Raises KernelBuildError."""
     blocks = ceil_div(problem.length, _BLOCK)
     if blocks == 1:
         return _sort_blocks(problem, 1, last=True)

@@ -1,11 +1,11 @@
-"""Group sizes that fill a device's waves: work-items in lockstep, where idle ones cost as much as busy ones."""
+"""Work-group sizes that fill a device's waves (warps, subgroups), in which idle work-items cost as much as busy ones."""
 
 from __future__ import annotations
 
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 
 _USUAL = 32
-"""Work-items of a wave on most devices, for which group sizes are chosen."""
+"""Work-items of a wave on most devices. Default group sizes are chosen for it."""
 
 
 def filled(features: OpenCLFeatures, group: int) -> int:
