@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.architecture.habits import CEILINGS, HABITS, of_file, places, prose, rates
+from tests.architecture.habits import CEILINGS, HABITS, ROOT, of_file, places, prose, rates
 
 TEXTS = prose()
 RATES = rates(TEXTS)
+LIBRARY = " ".join(
+    " ".join(p.text.split()) for p in TEXTS if p.path.relative_to(ROOT).parts[0] in ("hal", "backends", "frontend")
+)
+FIELD_WORDS = (
+    "compute stream", "consumer", "critical path", "deadlock", "double-buffer", "hoist", "no-op", "rendezvous", "reshard",
+    "sentinel", "thread pool",
+)  # fmt: skip
+"""Words that readers of other projects search for."""
 
 
 @pytest.mark.parametrize("habit", HABITS)
@@ -17,6 +27,12 @@ def test_prose_keeps_below_the_ceiling_of_each_habit(habit: str) -> None:
     assert RATES[habit] <= most, (
         f"{RATES[habit]:.1f} per 10,000 words, at most {most}: {HABITS[habit][0]}\n" + "\n".join(found)
     )
+
+
+@pytest.mark.parametrize("word", FIELD_WORDS)
+def test_words_of_the_field_occur_in_the_prose_of_the_library(word: str) -> None:
+    pattern = r"\b" + re.sub("[- ]", "[- ]", word)
+    assert re.search(pattern, LIBRARY, re.IGNORECASE), f"{word!r}: use it where a text describes it otherwise"
 
 
 def test_habits_are_counted_in_docstrings_comments_and_pages(tmp_path) -> None:  # type: ignore[no-untyped-def]
