@@ -23,16 +23,28 @@
 #define STORE_FULL STORE_CONTIGUOUS(float32, r0, q1)
 #define STORE_PART STORE_CONTIGUOUS_PART(float32, r0, q1)
 #endif
-// One element for each row, each column or each matrix of a tensor of matrices.
+// One element for each row, each column or each matrix of a tensor of matrices. Vectors within one row need no division for
+// each element.
 #define ROW(i) ((i) / columns)
 #define COLUMN(i) ((i) / (rows * columns) * columns + (i) % columns)
 #define MATRIX(i) ((i) / (rows * columns))
-#define LOAD_MATRICES(D, r, p) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, MATRIX(at + j));
-#define LOAD_MATRICES_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, MATRIX(at + j)))
-#define LOAD_ROWS(D, r, p) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, ROW(at + j));
-#define LOAD_COLUMNS(D, r, p) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, COLUMN(at + j));
+#define WITHIN_ROW (at % columns + WIDTH <= columns)
+#define LOAD_EACH(D, r, p, index) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, index(at + j));
+#define LOAD_ONE(D, r, p, index) \
+    if (WITHIN_ROW) r = (VEC(COMPUTE(D)))(LOAD(D, p, index(at))); \
+    else LOAD_EACH(D, r, p, index)
+#define LOAD_ROWS(D, r, p) LOAD_ONE(D, r, p, ROW)
+#define LOAD_MATRICES(D, r, p) LOAD_ONE(D, r, p, MATRIX)
+#if ALIGNED || WIDTH == 1
+#define LOAD_COLUMNS(D, r, p) LOAD_EACH(D, r, p, COLUMN)
+#else
+#define LOAD_COLUMNS(D, r, p) \
+    if (WITHIN_ROW) r = LOADV(D, (p) + COLUMN(at)); \
+    else LOAD_EACH(D, r, p, COLUMN)
+#endif
 #define LOAD_ROWS_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, ROW(at + j)))
 #define LOAD_COLUMNS_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, COLUMN(at + j)))
+#define LOAD_MATRICES_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, MATRIX(at + j)))
 #ifndef SHARED
 #define SHARED
 #endif
