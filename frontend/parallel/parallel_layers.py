@@ -44,8 +44,9 @@ class ColumnParallelLinear(ShardedModule):
     """`input @ weight.T + bias` with the outputs divided among devices: (..., in_features) to (..., out_features).
 
     Takes a tensor on the first device, or one on each. With `gather`, returns the whole output on the first device, else a
-    list of each device's outputs, for a `RowParallelLinear`. `sizes` are the outputs per device, by default equal; with
-    `blocks`, per device and block. Raises ValueError for sizes that do not add up.
+    list of each device's outputs, for a `RowParallelLinear`. `blocks` equal parts of the outputs, such as queries,
+    keys and values, are divided separately. `sizes` are the outputs per device and block, by default equal. Raises ValueError
+    for sizes that do not add up.
 
     >>> group = polyhal.parallel.Group(["numpy", "numpy:no_f64"])
     >>> layer = polyhal.parallel.ColumnParallelLinear(4, 6, group)

@@ -1,8 +1,8 @@
 """Data parallelism over processes: losses that are sums of each process's part, and parameters that are replicated.
 
-Every process differentiates its own part of the loss. So the sum of the parts has the gradient of the own part, and the
-gradients of the replicas are summed. Compare the conjugate functions f and g of Shoeybi et al., "Megatron-LM",
-arXiv:1909.08053.
+Every process differentiates only its own part of the loss. So the gradient of a sum of parts passes unchanged to the own part,
+and the gradients of replicas are summed over the processes. Compare the conjugate functions f and g of Shoeybi et al.,
+"Megatron-LM", arXiv:1909.08053.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ Their joins are deferred, and their send buffers stay reserved until then.
 """
 
 _Position = tuple[int, int, int, int]
-"""Schedule position of a part, compared lexicographically."""
+"""Schedule position of a part: the node of the original schedule at which it is placed, then tie-breakers."""
 
 
 class _Entry(NamedTuple):
@@ -101,7 +101,7 @@ class _Entry(NamedTuple):
 def lower_cross_device_ops(graph: Graph, devices: Sequence[Any]) -> Graph:
     """Return the graph with transfers and collectives lowered to their parts; `devices` has the device of each value.
 
-    All other nodes that run keep their order.
+    All other nodes keep their order, except views of operands and results.
     """
     if not any(map(_is_cross_device, graph.nodes)):
         return graph
@@ -153,7 +153,7 @@ class _Order:
         self._crosses = [_is_cross_device(node) for node in graph.nodes]
         self._end: _Position = (len(graph.nodes), 0, 0, 0)
         self._before = list(range(len(graph.nodes)))
-        """Node that each node precedes: itself, or for views of received values their first user."""
+        """Node before which each node is scheduled: itself, or, for a view of a received value, its first consumer."""
         self._arrival: dict[int, int] = {}
         """Latest node before which each received value must have arrived."""
         for k in range(len(graph.nodes) - 1, -1, -1):

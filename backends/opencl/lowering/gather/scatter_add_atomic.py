@@ -27,7 +27,7 @@ def adds_quads(runtime: Runtime, p: RowScatter) -> bool:
 
 
 def build(runtime: Runtime, p: RowScatter) -> Launch:
-    """Build the launch. Raises KernelBuildError."""
+    """Build the launch that adds to the elements of the result, which are initialized. Raises KernelBuildError."""
     definitions = atomic_definitions(p.index.dtype, p.out.dtype, runtime.features.float_atomics)
     quads = adds_quads(runtime, p)
     return runtime.launch(

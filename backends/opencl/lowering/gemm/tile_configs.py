@@ -186,7 +186,7 @@ _LAUNCH_TIME = 5000
 _BANDWIDTH, _UNIT_BANDWIDTH = 4000, 25
 """Bytes per nanosecond to and from memory: of the device, and of one compute unit."""
 _MAX_ROUNDS = 8
-"""Maximum tiles per compute unit at which a split-K aims, to balance the load."""
+"""Maximum partial tiles per compute unit in the candidates for a split-K; more of them balance the load better."""
 
 
 def count(tile: TensorCoreTile, p: Product) -> int:

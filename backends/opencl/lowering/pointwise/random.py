@@ -86,7 +86,7 @@ def _dropout(
 
 
 def _blocks_per_vector(runtime: Runtime) -> int:
-    """Return the Philox blocks that a CPU computes at a time, one per vector lane; 0 to use the kernels for GPUs."""
+    """Return the Philox blocks that a CPU computes at a time, one per vector lane; 0 if only the kernels for GPUs apply."""
     features = runtime.features
     return features.vector_width if features.cpu and features.vector_width in (4, 8, 16) else 0
 

@@ -20,11 +20,11 @@ from polyhal.hal.protocol import Launch
 
 _GROUP = 256
 _UNITS, _GRAD_COLUMNS = 8, 32
-"""Units per group, and columns per group in the gradient, where a group multiplies a single gate."""
+"""Units per group in the forward pass, with all their gates, and columns per group in the gradient, of a single gate."""
 _BLOCK = 64
 """Sequences per warp."""
 _TERMS = 64
-"""Required divisor of a layer's units: eight terms for each of at most eight slices."""
+"""Required divisor of a layer's units, the terms of its products: slices of eight terms, at most eight slices."""
 _STAGED = 64 << 10
 """Bytes of local memory in addition to the weight."""
 _MIN_BATCH = 16
