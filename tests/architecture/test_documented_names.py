@@ -165,7 +165,10 @@ def test_words_that_readers_search_for_occur_where_the_glossary_sends_them(row: 
     assert [file for file, text in texts.items() if not any(word in text for word in words)] == []
 
 
-@pytest.mark.parametrize("word", ["producer", "split_k", "liveness", "prefetch", "warpgroup", "workaround"])
+@pytest.mark.parametrize(
+    "word",
+    ["producer", "split_k", "liveness", "prefetch", "warpgroup", "workaround", "deadlock", "rendezvous", "reshard"],
+)
 def test_the_words_of_the_field_have_a_row(word: str) -> None:
     assert any(word in row[0] for row in LOOKED_FOR)
 
