@@ -46,7 +46,7 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
     return F["where"](scaled, weight * (max_norm / (norms + 1e-7)), weight)
 
 
-# --- bags -----------------------------------------------------------------------------------------------------------
+# --- embedding bags -------------------------------------------------------------------------------------------------
 
 
 def _bag_of(indices: Any, offsets: Any) -> Any:

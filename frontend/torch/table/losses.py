@@ -22,7 +22,7 @@ def _shared(grad: Any, x: Any, reduction: int) -> Any:
     return grad * (1 / max(x.size, 1)) if reduction == MEAN else grad
 
 
-# --- differences ----------------------------------------------------------------------------------------------------
+# --- regression losses ----------------------------------------------------------------------------------------------
 
 
 @aten("mse_loss")
@@ -62,7 +62,7 @@ def huber_loss_backward(grad: Any, x: Any, y: Any, reduction: int, delta: float)
     return F["clip"](x - y, -delta, delta) * _shared(grad, x, reduction)
 
 
-# --- probabilities --------------------------------------------------------------------------------------------------
+# --- losses of probabilities and margins ----------------------------------------------------------------------------
 
 
 @aten("binary_cross_entropy")
@@ -98,7 +98,7 @@ def soft_margin_loss_backward(grad: Any, x: Any, target: Any, reduction: int) ->
     return -target * F["sigmoid"](-target * x) * _shared(grad, x, reduction)
 
 
-# --- classes --------------------------------------------------------------------------------------------------------
+# --- negative log likelihood ----------------------------------------------------------------------------------------
 
 
 def _classes(x: Any, target: Any, ignore_index: int) -> tuple[int, Any, Any]:

@@ -36,7 +36,7 @@ def _chosen(found: Any, mask: Any) -> tuple[Any, ...]:
     return tuple(g if wanted else None for g, wanted in zip(found, mask, strict=True))
 
 
-# --- the last axes --------------------------------------------------------------------------------------------------
+# --- layer norm and RMS norm ----------------------------------------------------------------------------------------
 
 
 def _kept(x: Any, axes: int) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ def rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mas
     return _chosen(F["rms_norm_grad"](grad, x, weight, rows, len(shape)), mask)
 
 
-# --- channels over the batch ----------------------------------------------------------------------------------------
+# --- batch norm -----------------------------------------------------------------------------------------------------
 
 
 def _per_channel(statistic: Any, x: Any) -> Any:
@@ -199,7 +199,7 @@ def batch_norm_with_update_backward(
     return batch_norm_backward(grad, x, weight, running_mean, running_var, mean, rstd, update, eps, mask)
 
 
-# --- groups of channels ---------------------------------------------------------------------------------------------
+# --- group norm -----------------------------------------------------------------------------------------------------
 
 
 @aten("native_group_norm", keeps_format=True)
@@ -215,7 +215,7 @@ def group_norm_backward(
     return _chosen(F["group_norm_grad"](grad, x, weight, mean, rstd, groups), mask)
 
 
-# --- weights --------------------------------------------------------------------------------------------------------
+# --- weight norm ----------------------------------------------------------------------------------------------------
 
 
 def _norms(v: Any, dim: int) -> Any:

@@ -98,7 +98,7 @@ _declare("_upsample_bilinear2d_aa", "linear", 2, True, True)
 _declare("_upsample_bicubic2d_aa", "cubic", 2, True, True)
 
 
-# --- positions ------------------------------------------------------------------------------------------------------
+# --- grid sampling --------------------------------------------------------------------------------------------------
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")

@@ -24,7 +24,7 @@ from polyhal.hal.protocol import Launch
 _KC = 128
 """Maximum terms per pass: the pixels of a tile then stay in the first-level cache."""
 _WEIGHTS_BYTES = 1 << 20
-"""Maximum bytes of weights that a work-item streams through: they stay in the second-level cache for its next tile."""
+"""Maximum bytes of weights that a work-item reads repeatedly: they stay in the second-level cache."""
 _MIN_ROWS = 32
 """Minimum number of filters for which packing the pixels of each tap is faster."""
 _MIN_ACROSS = 8

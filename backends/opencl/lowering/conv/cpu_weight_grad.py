@@ -31,7 +31,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _WIDE_TILES = {(4, 6): 1.0, (1, 9): 2.2}
-"""Relative time per multiply-add of register tiles (rows, pairs) with 32 registers. One row waits for its loads."""
+"""Relative time per multiply-add of register tiles (rows, pairs) with 32 registers. A single row is bound by loads."""
 _NARROW_TILES = {(4, 3): 1.0, (1, 7): 2.0}
 """Relative time per multiply-add of register tiles with 16 registers."""
 _CHUNK = 2048
@@ -39,12 +39,12 @@ _CHUNK = 2048
 _REUSE = 1152
 """Default of WeightTile.reuse."""
 _SUM_COST = 1.1
-"""Time of a multiply-add with the summing of lanes, relative to that of a product."""
+"""Time of a multiply-add of this kernel, which sums over vector lanes, relative to a multiply-add of a matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightTile:
-    """How conv/cpu_weight_grad.cl is tiled."""
+    """Tiling of conv/cpu_weight_grad.cl."""
 
     rows: int
     """Filters of a register tile."""
