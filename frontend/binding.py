@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.settings import env
 from polyhal.tape.rebase import note_view
 from polyhal.tape.tape import record
@@ -13,7 +12,7 @@ from polyhal.tensor import Tensor, make_tensor, wrap
 from polyhal.tensor.complex_tensor import join
 
 
-def _convert(data: Any, device: Device) -> Tensor:
+def _convert(data: Array | float, device: Device) -> Tensor:
     return make_tensor(data, None, device)
 
 

@@ -34,12 +34,12 @@ def tensor(data: Any, dtype: object = None, device: Target = None, requires_grad
     return out.requires_grad_() if requires_grad else out
 
 
-def scalar_tensor(value: Any, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(value: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
     """Make a tensor without axes; float32 by default, also of integers."""
     return tensor(value, dtype or dtypes.DEFAULT_FLOAT, device, requires_grad)
 
 
-def _filled(shape: tuple[int, ...], value: Any, dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
+def _filled(shape: tuple[int, ...], value: int, dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
     kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     out: Tensor = _full(shape, value, kind, device=dispatch.target_device(device))
     return out.requires_grad_() if requires_grad else out
@@ -118,7 +118,7 @@ def _number(function: str, value: Any) -> Any:
     return value
 
 
-def _dtype_of(value: Any) -> DType:
+def _dtype_of(value: complex | float) -> DType:
     if isinstance(value, builtins.bool):
         return dtypes.bool_
     if isinstance(value, builtins.complex):
@@ -185,7 +185,7 @@ def full_like(
 
 
 def arange(
-    start: Any = None,
+    start: Tensor | float | None = None,
     stop: Any = None,
     step: Any = 1,
     dtype: object = None,
@@ -241,7 +241,7 @@ def linspace(
 
 
 def logspace(
-    start: Any,
+    start: Tensor | float,
     stop: Any = None,
     num: int | None = None,
     base: float = 10.0,
@@ -264,7 +264,7 @@ def logspace(
     return _computed(values, dtype, device, requires_grad)
 
 
-def _range(function: str, start: Any, stop: Any, num: Any, end: Any, steps: Any) -> tuple[Any, Any, int]:
+def _range(function: str, start: Any, stop: Any, num: Any, end: int | None, steps: int | None) -> tuple[Any, Any, int]:
     """Return both bounds and the count, from either spelling of the keywords."""
     stop, num = end if stop is None else stop, steps if num is None else num
     if stop is None or num is None:
@@ -274,7 +274,7 @@ def _range(function: str, start: Any, stop: Any, num: Any, end: Any, steps: Any)
     return _number(function, start), _number(function, stop), num
 
 
-def _spaced(start: Any, stop: Any, count: int, dtype: object) -> np.ndarray:
+def _spaced(start: float, stop: float, count: int, dtype: object) -> np.ndarray:
     """Evenly spaced float64 numbers, counted from the nearer end, so that both ends are exact and the middle symmetric.
 
     An integer dtype truncates the bounds first.

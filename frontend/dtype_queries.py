@@ -18,7 +18,7 @@ from polyhal.tensor import Tensor, as_tensor, make_tensor
 NUMBERS = (builtins.bool, builtins.int, builtins.float, builtins.complex)
 
 
-def _dtype_of(value: Any) -> DType:
+def _dtype_of(value: Tensor | DType) -> DType:
     return value.dtype if isinstance(value, Tensor) else as_dtype(value)
 
 

@@ -11,7 +11,12 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.ops.tensor_like import Array
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 _MODULE = "einops._backends"
 
@@ -63,7 +68,7 @@ def define_backend(module: Any) -> None:
 
         framework_name = "polyhal"
 
-        def is_appropriate_type(self, tensor: Any) -> bool:
+        def is_appropriate_type(self, tensor: Tensor | Array) -> bool:
             return isinstance(tensor, polyhal.Tensor)
 
         def from_numpy(self, x: Any) -> Any:
@@ -75,19 +80,19 @@ def define_backend(module: Any) -> None:
         def arange(self, start: int, stop: int) -> Any:
             return polyhal.arange(start, stop)
 
-        def reshape(self, x: Any, shape: Any) -> Any:
+        def reshape(self, x: Tensor, shape: Any) -> Any:
             return x.reshape(tuple(shape))
 
-        def transpose(self, x: Any, axes: Any) -> Any:
+        def transpose(self, x: Tensor, axes: Any) -> Any:
             return x.permute(tuple(axes))
 
-        def reduce(self, x: Any, operation: str, axes: Any) -> Any:
+        def reduce(self, x: Tensor, operation: str, axes: Any) -> Any:
             return getattr(x, operation)(axis=tuple(axes))
 
-        def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Any:
+        def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Any:
             return polyhal.stack(tensors)
 
-        def add_axes(self, x: Any, n_axes: int, pos2len: dict[int, int]) -> Any:
+        def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Any:
             for position in pos2len:
                 x = x.unsqueeze(position)
             return x.broadcast_to(tuple(pos2len.get(i, n) for i, n in enumerate(x.shape)))
@@ -95,13 +100,13 @@ def define_backend(module: Any) -> None:
         def tile(self, x: Any, repeats: Any) -> Any:
             return x.tile(tuple(repeats))
 
-        def concat(self, tensors: list[Any], axis: int) -> Any:
+        def concat(self, tensors: list[Tensor], axis: int) -> Any:
             return polyhal.concat(tensors, axis)
 
         def add_axis(self, x: Any, new_position: int) -> Any:
             return x.unsqueeze(new_position)
 
-        def is_float_type(self, x: Any) -> bool:
+        def is_float_type(self, x: Tensor) -> bool:
             return bool(x.dtype.is_floating_point)
 
         def einsum(self, pattern: str, *x: Any) -> Any:

@@ -11,6 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
+from polyhal.hal.ops.tensor_like import Array
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -56,7 +57,7 @@ def truths_as_masks(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[An
     return basic_index(x, tuple(view)), tuple(_lifted(i) if _is_truth(i) else i for i in items)
 
 
-def _lifted(truth: Any) -> Any:
+def _lifted(truth: Tensor | Array | bool) -> Any:
     return _reshape(truth, (1,)) if hasattr(truth, "ref") else np.asarray(truth).reshape(1)
 
 
@@ -74,7 +75,7 @@ def is_mask(item: Any) -> bool:
     return not is_basic(item) and array.dtype in (dtypes.bool_, np.bool_)
 
 
-def axes_of(item: Any) -> int:
+def axes_of(item: Tensor) -> int:
     """Return the number of axes that an index tensor indexes: all axes of a mask, else one."""
     array = item if hasattr(item, "ref") else np.asarray(item)
     return int(array.ndim) if array.dtype in (dtypes.bool_, np.bool_) else 1
@@ -94,7 +95,7 @@ def _is_truth(item: Any) -> bool:
     return hasattr(item, "dtype") and not item.shape and item.dtype in (dtypes.bool_, np.bool_)
 
 
-def _is_integer(item: Any) -> bool:
+def _is_integer(item: Tensor | int) -> bool:
     return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
 
 
@@ -151,7 +152,7 @@ def _without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
     return expanded
 
 
-def _hits(mask: Any, shape: tuple[int, ...]) -> Sequence[Any]:
+def _hits(mask: Tensor | Array, shape: tuple[int, ...]) -> Sequence[Any]:
     """Return the places at which a mask is true, one vector per axis. Raises CaptureError for a tensor in a captured step."""
     if mask.shape != shape:
         raise IndexError(f"[getitem] a mask of shape {mask.shape} does not fit axes {shape}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.conversion import names_dtype
 from polyhal.hal import dispatch
@@ -17,6 +17,9 @@ from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.ops.traits import Autocast
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 _CASTABLE = frozenset({float16, bfloat16, float32})
 """Dtypes that are cast. float64 stays: the user chose its precision."""
@@ -38,7 +41,7 @@ class _AutocastExecutor(dispatch.ForwardingExecutor):
             inputs = tuple(self._cast(x, dtype) for x in inputs)
         return self.base.apply(op, inputs, params, device)
 
-    def _cast(self, x: Any, target: DType) -> Any:
+    def _cast(self, x: Tensor, target: DType) -> Any:
         dtype = getattr(x, "dtype", None)
         if dtype is target or dtype not in _CASTABLE:
             return x

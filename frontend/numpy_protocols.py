@@ -8,13 +8,16 @@ elements, and return arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import NUMPY
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 class NumPyProtocols:
@@ -74,7 +77,7 @@ def on_host(value: Any) -> Any:
     return {k: on_host(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _without_copy(x: Any, dtype: Any) -> np.ndarray:
+def _without_copy(x: Tensor, dtype: Any) -> np.ndarray:
     """Return an array in the memory of the tensor. Raises ValueError unless the device works in the host's memory."""
     dispatch.require_execution("asarray", "the elements are only being recorded")
     try:

@@ -281,7 +281,7 @@ def normal(
 
 
 def randint(
-    low: Any = 0,
+    low: Tensor | int = 0,
     high: Any = None,
     shape: Shape | None = None,
     *,

@@ -67,5 +67,5 @@ def shape_and_options(function: str, arguments: tuple[Any, ...], size: Any, name
     return lengths_of(function, *arguments, size=size), ()
 
 
-def _is_sequence(value: Any) -> bool:
+def _is_sequence(value: int | tuple[int, ...]) -> bool:
     return isinstance(value, (tuple, list))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Handle, InputSpec, Launch, Number
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _INFO = DeviceInfo("null", "computes nothing", DeviceType.CPU, 1 << 40, "none", "null", "")
 
@@ -92,7 +95,7 @@ class NullBackend:
         pass
 
     def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Accept every op, so that no op is decomposed."""
         return NullLaunch(op)

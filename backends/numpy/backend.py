@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from polyhal.hal.protocol import (
     SimpleLaunch,
     UserKernel,
 )
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def _total_memory() -> int:
@@ -251,7 +254,7 @@ class NumpyBackend(CoreNumpyBackend):
         return handle
 
     def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Run any op by its reference function. Half precision is computed in float32 and rounded once, when stored."""
         definition = OPS[op]
@@ -267,7 +270,7 @@ class NumpyBackend(CoreNumpyBackend):
         kernel: UserKernel,
         inputs: tuple[InputSpec | None, ...],
         outputs: tuple[Spec, ...],
-        params: Mapping[str, Any],
+        params: Params,
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:
@@ -279,7 +282,7 @@ class NumpyBackend(CoreNumpyBackend):
 
 
 def _launch(
-    name: str, function: Callable[..., Any], inputs: tuple[InputSpec | None, ...], params: Mapping[str, Any]
+    name: str, function: Callable[..., Any], inputs: tuple[InputSpec | None, ...], params: Params
 ) -> SimpleLaunch:
     """Return a launch that stores the results of a function of arrays."""
     is_tensor = [isinstance(spec, Spec) for spec in inputs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import Params
 
 _HOST, _CUDA = 1, 2
 """DLPack's numbers for the host and for CUDA devices."""
@@ -128,7 +129,9 @@ class OpenCLBackend(CoreMethods):
         assert isinstance(peer, OpenCLBackend)
         return self.peers.copy(peer.peers, src, src_offset, dst, dst_offset, nbytes)
 
-    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+    def open_communicator(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None
+    ) -> Communicator | None:
         """Return a communicator of kernels that write to peers' memory; None unless all devices can access each other's."""
         peers = [d.backend.peers for d in devices if isinstance(d.backend, OpenCLBackend)]
         return open_window_communicator(devices, peers if len(peers) == len(devices) else None, processes)
@@ -214,7 +217,7 @@ class OpenCLBackend(CoreMethods):
     # --- lowering ---------------------------------------------------------------------------------------------------
 
     def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Return a native kernel for `op`, or the reason for declining it. Logs calls that build programs."""
         known = len(self.kernels.program_builds)
@@ -228,7 +231,7 @@ class OpenCLBackend(CoreMethods):
         kernel: UserKernel,
         inputs: tuple[InputSpec | None, ...],
         outputs: tuple[Spec, ...],
-        params: Mapping[str, Any],
+        params: Params,
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:

@@ -28,6 +28,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.device_runtime import DeviceRuntime
+    from polyhal.hal.ops.schema import Params
 
 C_TYPES = {
     "float32": "float", "float64": "double", "float16": "half", "bfloat16": "ushort", "bool_": "uchar",
@@ -91,7 +92,7 @@ class UserKernelCompiler:
         kernel: UserKernel,
         inputs: tuple[InputSpec | None, ...],
         outputs: tuple[Spec, ...],
-        params: Mapping[str, Any],
+        params: Params,
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.sim import transfers
@@ -28,6 +28,9 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import ComputeBackend, Declined, Handle, InputSpec, Launch, UserKernel
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def probe() -> Sequence[DeviceInfo]:
@@ -115,7 +118,7 @@ class SimBackend(SimCore):
     # --- kernels ----------------------------------------------------------------------------------------------------
 
     def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Run any op as one kernel, except ops that other GPUs also run by fills, copies or the host."""
         if op not in OPS:
@@ -133,7 +136,7 @@ class SimBackend(SimCore):
         kernel: UserKernel,
         inputs: tuple[InputSpec | None, ...],
         outputs: tuple[Spec, ...],
-        params: Mapping[str, Any],
+        params: Params,
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from polyhal.backends.sim.timing import KernelCost
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _FLOPS_PER_ELEMENT = {
     "norm": 8,
@@ -37,9 +40,7 @@ _TENSORS_PER_LAUNCH = 24
 """Maximum number of tensors per kernel of an op on a list, bounded by the size of kernel parameters."""
 
 
-def kernel_cost(
-    op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]
-) -> KernelCost:
+def kernel_cost(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Params) -> KernelCost:
     """Return the cost of an op for these specs."""
     family, flops = OPS[op].family, op_flops(op, inputs, outputs, params)
     kind = _kind(op, family, params)
@@ -52,7 +53,7 @@ def kernel_cost(
     return _convolution(op, cost, inputs, outputs) if family == "convolution" else cost
 
 
-def _launches(op: str, inputs: Sequence[InputSpec | None], params: Mapping[str, Any]) -> int:
+def _launches(op: str, inputs: Sequence[InputSpec | None], params: Params) -> int:
     if op == "norms":
         return math.ceil(len(inputs) / _TENSORS_PER_LAUNCH) + 1
     if op == "means_along":
@@ -62,7 +63,7 @@ def _launches(op: str, inputs: Sequence[InputSpec | None], params: Mapping[str, 
     return _LAUNCHES.get(op, 1)
 
 
-def _kind(op: str, family: str, params: Mapping[str, Any]) -> str:
+def _kind(op: str, family: str, params: Params) -> str:
     """Return the family, prefixed with qualifiers of the kernel: gradient, strides, overlapping windows.
 
     A profile that has no figure for `weight_gradient_strided_convolution` falls back to the figure of a suffix, such as
@@ -91,7 +92,7 @@ def _convolution(op: str, cost: KernelCost, inputs: Sequence[InputSpec | None], 
     return cost._replace(row=image.shape[-1], packed=packed)
 
 
-def op_flops(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]) -> int:
+def op_flops(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Params) -> int:
     """Return the operations of an op: by its rule, or else from its family and the size of the largest operand."""
     definition = OPS[op]
     if definition.flops is not None:
@@ -106,7 +107,7 @@ def op_flops(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec
     return backward * _FLOPS_PER_ELEMENT.get(definition.family, 1) * largest
 
 
-def _pooling_flops(op: str, largest: int, outputs: Sequence[Spec], params: Mapping[str, Any]) -> int:
+def _pooling_flops(op: str, largest: int, outputs: Sequence[Spec], params: Params) -> int:
     """Count one comparison or addition per element of a window. The gradient visits all windows that contain an element."""
     window: int = math.prod(params["kernel"])
     if not op.endswith("_grad"):

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, extent
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import InputSpec, Number, UserKernel
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Computation = Callable[[list[Any], list[np.ndarray]], None]
 """Function of inputs (arrays, numbers, None) and output arrays, which it fills."""
@@ -127,9 +130,7 @@ class KernelTable:
         return number
 
 
-def op_kernel(
-    op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> KernelObject:
+def op_kernel(op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params) -> KernelObject:
     """Build the kernel of an op from its reference function."""
     function = OPS[op].reference
     compute = partial(members.run_function, function, dict(params))
@@ -138,7 +139,7 @@ def op_kernel(
 
 
 def user_kernel(
-    kernel: UserKernel, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    kernel: UserKernel, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> KernelObject:
     """Build a user kernel from its NumPy function."""
     function = kernel.sources["numpy"]
@@ -150,7 +151,7 @@ def user_kernel(
 
 
 def _identity(
-    function: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    function: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> tuple[Any, ...] | None:
     """Return the cache key of a kernel; None if a parameter is not a plain value, whose `repr` is complete."""
     if not all(map(_is_plain, params.values())):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.core_methods import CoreMethods
 from polyhal.backends.common.launching.table import lower
@@ -15,6 +15,9 @@ from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.user_kernel import compile_kernel
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import CommandBuffer, CompletionEvent, Declined, InputSpec, Launch, UserKernel
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def create(selector: str) -> WGPUBackend:
@@ -90,7 +93,7 @@ class WGPUBackend(CoreMethods):
         return record(self.runtime, calls)
 
     def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Return a native kernel for `op`, or the reason why it has none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
@@ -100,7 +103,7 @@ class WGPUBackend(CoreMethods):
         kernel: UserKernel,
         inputs: tuple[InputSpec | None, ...],
         outputs: tuple[Spec, ...],
-        params: Mapping[str, Any],
+        params: Params,
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:

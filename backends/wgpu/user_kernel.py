@@ -28,6 +28,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.runtime import Runtime
+    from polyhal.hal.ops.schema import Params
 
 _TYPES = {"float32": "f32", "float16": "f16", "int32": "i32", "uint32": "u32"}
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\s*\(([^)]*)\)\s*fn\s+main\s*\(|"
@@ -125,7 +126,7 @@ def compile_kernel(
     kernel: UserKernel,
     inputs: tuple[InputSpec | None, ...],
     outputs: tuple[Spec, ...],
-    params: Mapping[str, Any],
+    params: Params,
     grid: tuple[int, ...],
     group: tuple[int, ...],
 ) -> Launch | Declined:
@@ -187,7 +188,7 @@ def _declarations(
     specs: Mapping[str, Spec],
     outputs: tuple[str, ...],
     members: Iterable[str],
-    params: Mapping[str, Any],
+    params: Params,
     immediates: bool,
 ) -> str:
     """Return the declarations of types, constants, buffers and parameters.

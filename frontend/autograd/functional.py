@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyhal import func as transforms
@@ -68,7 +68,11 @@ def hessian(
 
 
 def vhp(
-    func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable[..., Any],
+    inputs: Inputs,
+    v: Sequence[Tensor] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """Return `func(*inputs)` and the product of `v`, nested like `inputs`, with the Hessian."""
     values, single = _values(inputs)

@@ -78,7 +78,7 @@ def gradgradcheck(
     return gradcheck(first, [*values, *seeds], eps, atol, rtol, raise_exception=raise_exception)
 
 
-def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> list[Tensor]:
+def _outputs(func: Callable[..., Any], values: Sequence[Tensor]) -> list[Tensor]:
     """Return the floating-point results."""
     result = func(*values)
     results = result if isinstance(result, (tuple, list)) else (result,)
@@ -86,7 +86,7 @@ def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> list[Tensor]:
 
 
 def _first_problem(
-    func: Callable[..., Any], values: list[Any], checked: list[int], eps: float, atol: float, rtol: float
+    func: Callable[..., Any], values: list[Tensor], checked: list[int], eps: float, atol: float, rtol: float
 ) -> str:
     """Describe the first disagreement; empty if there is none."""
     outputs = _outputs(func, values)
@@ -112,7 +112,7 @@ def _first_problem(
     return ""
 
 
-def _differences(func: Callable[..., Any], values: list[Any], i: int, number: int, eps: float) -> np.ndarray:
+def _differences(func: Callable[..., Any], values: list[Tensor], i: int, number: int, eps: float) -> np.ndarray:
     """Central differences of result `number` with respect to input `i`: (*input, result.size)."""
     x = values[i]
     base = x.detach().numpy()

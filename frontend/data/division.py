@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.data.transfer import BatchSlot, UploadSlot, map_arrays, slot_factory
 from polyhal.hal.device import Device
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.tensor import Tensor
 
 
@@ -36,7 +37,7 @@ class DividedSlot:
         self._division = division
         self._slots = list(slots)
 
-    def load(self, batch: Any) -> None:
+    def load(self, batch: Sequence[Array]) -> None:
         rows: list[int] = []
         map_arrays(batch, lambda array: rows.append(len(array)))
         counts = self._division.counts(rows[0]) if rows else ()
@@ -72,7 +73,7 @@ def divided_upload_slot(division: BatchDivision) -> BatchSlot:
     return DividedSlot(division, [UploadSlot(device) for device in division.devices])
 
 
-def _rows(batch: Any, start: int, end: int) -> Any:
+def _rows(batch: Sequence[Array], start: int, end: int) -> Any:
     def of(array: np.ndarray) -> np.ndarray:
         return array[start:end]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from polyhal.data.dataset import collate, read_batch, read_lazily
 from polyhal.data.randomness import seeded
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.tensor import Tensor
 
 
@@ -65,11 +66,11 @@ class BatchReader:
             raise StreamEnd
         return to_arrays((self.collate_fn or collate)(samples))
 
-    def _converted(self, sample: Any) -> Any:
+    def _converted(self, sample: Array | str) -> Any:
         return to_arrays((self.collate_fn or default_convert)(sample))
 
 
-def _plain(indices: Any) -> list[Any]:
+def _plain(indices: Array) -> list[Any]:
     return [int(i) if isinstance(i, (int, np.integer)) else i for i in indices]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, ClassVar, Protocol
 
@@ -17,6 +17,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.memory.streams import Stream
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.protocol import Event, SupportsPinnedMemory, SupportsStreams
 from polyhal.tensor import Tensor, wrap
 
@@ -26,7 +27,7 @@ _CHUNK = 1 << 20
 """Bytes that are staged in page-locked memory at a time, so that the transfer starts early."""
 
 
-def map_arrays(batch: Any, function: Callable[[Any], Any]) -> Any:
+def map_arrays(batch: Array | Sequence[Array], function: Callable[[Any], Any]) -> Any:
     """Apply `function` to every array in `batch`, lazy or not; tuples, lists and dictionaries are inner nodes."""
     if isinstance(batch, (np.ndarray, LazyRows)):
         return function(batch)
@@ -73,7 +74,7 @@ class UploadSlot:
         self._device = device
         self._batch: Any = None
 
-    def load(self, batch: Any) -> None:
+    def load(self, batch: Sequence[Array]) -> None:
         self._batch = batch
 
     def deliver(self) -> Any:
@@ -103,7 +104,7 @@ class PinnedSlot:
         self._staged: Any = None
         self._events: list[Event] = []
 
-    def load(self, batch: Any) -> None:
+    def load(self, batch: Sequence[Array]) -> None:
         self.wait()
         self._staged = self._stage(batch)
 
@@ -122,7 +123,7 @@ class PinnedSlot:
     def release_memory(self) -> None:
         """No-op: delivered batches own their memory."""
 
-    def _stage(self, batch: Any) -> Any:
+    def _stage(self, batch: Sequence[Array]) -> Any:
         """Copy the arrays of a batch to page-locked memory."""
         spans = self._spans(batch)
 
@@ -133,7 +134,7 @@ class PinnedSlot:
 
         return map_arrays(batch, copy)
 
-    def _spans(self, batch: Any) -> Iterator[np.ndarray]:
+    def _spans(self, batch: Sequence[Array]) -> Iterator[np.ndarray]:
         """Yield a span of page-locked memory for each array of the batch, in order."""
         sizes: list[int] = []
         map_arrays(batch, lambda array: sizes.append(array.nbytes))
@@ -177,7 +178,7 @@ class StreamSlot(PinnedSlot):
         self._ready: Event | None = None
         self._done: Event | None = None
 
-    def load(self, batch: Any) -> None:
+    def load(self, batch: Sequence[Array]) -> None:
         self.wait()
         dependencies = [] if self._done is None else [self._done]
         if self._allocate(batch):
@@ -221,7 +222,7 @@ class StreamSlot(PinnedSlot):
         self._buffers = [buffers[i] for i in range(len(buffers)) if sys.getrefcount(buffers[i]) <= 2]
         self._done = self._streams.mark()
 
-    def _allocate(self, staged: Any) -> bool:
+    def _allocate(self, staged: Sequence[Array]) -> bool:
         """Provide device memory for each array, in order. Returns whether any of it is newly allocated."""
         sizes: list[int] = []
         map_arrays(staged, lambda array: sizes.append(bucket(_spec(self._device, array).nbytes)))

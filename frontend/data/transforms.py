@@ -15,6 +15,7 @@ import numpy as np
 
 from polyhal.data.randomness import sample_generator
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.tensor_like import Array
 
 _GRAY = np.array([0.2989, 0.587, 0.114], np.float32)
 """Weights of red, green and blue in the brightness. Source: ITU-R BT.601."""
@@ -26,7 +27,7 @@ class Compose:
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
         self.transforms = list(transforms)
 
-    def __call__(self, image: Any) -> Any:
+    def __call__(self, image: Array) -> Any:
         for transform in self.transforms:
             image = transform(image)
         return image
@@ -38,7 +39,7 @@ class ToTensor:
     The result is an array: loaders make tensors of whole batches.
     """
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array = np.asarray(image)
         if array.ndim not in (2, 3):
             raise ShapeError(message("ToTensor", f"an image of shape {array.shape}", expected="(H, W) or (H, W, C)"))
@@ -57,7 +58,7 @@ class Normalize:
         if not self.std.all():
             raise ValueError(message("Normalize", "std has a zero", expected="positive numbers"))
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array = _image("Normalize", image)
         if array.dtype.kind != "f":
             raise TypeError(message("Normalize", f"an image of {array.dtype}", fix="use ToTensor first"))
@@ -74,7 +75,7 @@ class Resize:
         self.interpolation = interpolation
         self.antialias = antialias
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array = _image("Resize", image)
         height, width = array.shape[-2:]
         if isinstance(self.size, int):
@@ -91,7 +92,7 @@ class CenterCrop:
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair(size)
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array, (height, width) = _image("CenterCrop", image), self.size
         missing = [max(0, n - m) for n, m in zip(self.size, array.shape[-2:], strict=True)]
         if any(missing):
@@ -127,7 +128,7 @@ class RandomCrop(_RandomTransform):
         self.padding = padding
         self.fill = fill
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array, (height, width) = _image("RandomCrop", image), self.size
         if self.padding:
             sides = [(0, 0)] * (array.ndim - 2) + [(self.padding, self.padding)] * 2
@@ -149,7 +150,7 @@ class RandomHorizontalFlip(_RandomTransform):
         super().__init__(generator)
         self.p = p
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array = _image(type(self).__name__, image)
         return np.flip(array, self.axis) if self.draw().random() < self.p else array
 
@@ -180,7 +181,7 @@ class RandomResizedCrop(_RandomTransform):
         self.ratio = ratio
         self.interpolation = interpolation
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array = _image("RandomResizedCrop", image)
         top, left, height, width = self.region(*array.shape[-2:])
         return resize(array[..., top : top + height, left : left + width], self.size, self.interpolation)
@@ -214,7 +215,7 @@ class ColorJitter(_RandomTransform):
             raise ValueError(message("ColorJitter", "a strength is negative", expected="0 or more"))
         self.strengths = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
 
-    def __call__(self, image: Any) -> np.ndarray:
+    def __call__(self, image: Array) -> np.ndarray:
         array, random = _image("ColorJitter", image), self.draw()
         for name in random.permutation(list(self.strengths)):
             x = self.strengths[name]
@@ -278,7 +279,7 @@ def _pair(size: int | Sequence[int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))
 
 
-def _image(op: str, image: Any) -> np.ndarray:
+def _image(op: str, image: Array) -> np.ndarray:
     array = np.asarray(image)
     if array.ndim < 3:
         raise ShapeError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.random import Generator
 
 
@@ -20,7 +19,7 @@ class TokenWindows:
     """
 
     def __init__(
-        self, tokens: Any, length: int, stride: int | None = None, samples: int | None = None, seed: int = 0
+        self, tokens: Array, length: int, stride: int | None = None, samples: int | None = None, seed: int = 0
     ) -> None:
         self.tokens: np.ndarray = tokens if isinstance(tokens, np.ndarray) else np.asarray(tokens)
         if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":

@@ -23,7 +23,9 @@ class Bernoulli(TrialDistribution):
     support = constraints.boolean
     has_enumerate_support = True
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
         self._set_odds(probs, logits)
         super().__init__(self._given.shape, validate_args=validate_args)
 
@@ -44,7 +46,7 @@ class Bernoulli(TrialDistribution):
         probs = self.probs.detach()
         return (noise.unit_uniform(self._extended_shape(sample_shape), probs, generator) < probs).to(probs.dtype)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         result: Tensor = value * self.logits - softplus(self.logits)
         return result

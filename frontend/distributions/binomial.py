@@ -29,7 +29,11 @@ class Binomial(TrialDistribution):
     has_enumerate_support = True
 
     def __init__(
-        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        total_count: int = 1,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         (count,) = self._set_odds(probs, logits, total_count)
         self.total_count = count.to(self._given.dtype)
@@ -55,7 +59,7 @@ class Binomial(TrialDistribution):
         shape = self._extended_shape(sample_shape)
         return binomial_sample(shape, self.total_count.detach(), self.probs.detach(), generator)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, n = self._value(value), self.total_count
         ways = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
         result: Tensor = ways + value * self.logits - n * softplus(self.logits)

@@ -37,7 +37,9 @@ class Categorical(Distribution):
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
         name, value = one_of(self._name, probs, logits)
         (given,) = as_parameters(value)
         if given.ndim < 1:
@@ -85,7 +87,7 @@ class Categorical(Distribution):
         gumbel = noise.standard_gumbel((*self._extended_shape(sample_shape), self._num_events), logits, generator)
         return ops.argmax(logits + gumbel, axis=-1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value).to(dtypes.int64)
         shape = np.broadcast_shapes(value.shape, self.batch_shape)
         index = ops.unsqueeze(expanded(value, shape), -1)

@@ -31,14 +31,14 @@ class Cauchy(LocationScale):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.open_uniform(self._extended_shape(sample_shape), self.loc, generator))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         z = (self._value(value) - self.loc) / self.scale
         return -math.log(math.pi) - ops.log(self.scale) - ops.log1p(ops.square(z))
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return ops.atan((self._value(value) - self.loc) / self.scale) / math.pi + 0.5
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
@@ -52,7 +52,7 @@ class HalfCauchy(Distribution):
     support = constraints.nonnegative
     has_rsample = True
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor, validate_args: bool | None = None) -> None:
         (self.scale,) = as_parameters(scale)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -71,15 +71,15 @@ class HalfCauchy(Distribution):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.open_uniform(self._extended_shape(sample_shape), self.scale, generator))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         density = math.log(2 / math.pi) - ops.log(self.scale) - ops.log1p(ops.square(value / self.scale))
         return ops.where(value >= 0, density, -math.inf)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return ops.atan(self._value(value) / self.scale) * (2 / math.pi)
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return ops.tan(math.pi / 2 * value) * self.scale
 
     def entropy(self) -> Tensor:

@@ -76,7 +76,14 @@ class OneHot(Constraint):
 class Bounded(Constraint):
     """Numbers between two bounds, which are numbers, tensors or None; each end is open or closed."""
 
-    def __init__(self, lower: Any, upper: Any, *, open_lower: bool = False, open_upper: bool = False) -> None:
+    def __init__(
+        self,
+        lower: Tensor | float | None,
+        upper: Tensor | float | None,
+        *,
+        open_lower: bool = False,
+        open_upper: bool = False,
+    ) -> None:
         self.lower_bound, self.upper_bound = lower, upper
         self._open = (open_lower, open_upper)
 
@@ -118,7 +125,7 @@ class MultinomialCounts(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: int) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -218,7 +225,7 @@ def greater_than(lower_bound: Any) -> Bounded:
     return Bounded(lower_bound, None, open_lower=True)
 
 
-def greater_than_eq(lower_bound: Any) -> Bounded:
+def greater_than_eq(lower_bound: Tensor | int) -> Bounded:
     """Return the constraint to numbers of at least `lower_bound`."""
     return Bounded(lower_bound, None)
 
@@ -228,7 +235,7 @@ def less_than(upper_bound: Any) -> Bounded:
     return Bounded(None, upper_bound, open_upper=True)
 
 
-def interval(lower_bound: Any, upper_bound: Any) -> Bounded:
+def interval(lower_bound: Tensor | float, upper_bound: Tensor | float) -> Bounded:
     """Return the constraint to the closed interval between two bounds."""
     return Bounded(lower_bound, upper_bound)
 

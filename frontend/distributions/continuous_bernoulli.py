@@ -27,8 +27,8 @@ class ContinuousBernoulli(TrialDistribution):
 
     def __init__(
         self,
-        probs: Any = None,
-        logits: Any = None,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
@@ -70,18 +70,18 @@ class ContinuousBernoulli(TrialDistribution):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.unit_uniform(self._extended_shape(sample_shape), self._given, generator))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, logits = self._value(value), self.logits
         result: Tensor = value * logits - softplus(logits) + self.log_normalizer()
         return result
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         value = self._value(value)
         outside, p = self._off_centre()
         exact = (ops.pow(p, value) * ops.pow(1 - p, 1 - value) + p - 1) / (2 * p - 1)
         return ops.clip(ops.where(outside, exact, value), 0.0, 1.0)
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         outside, p = self._off_centre()
         value = value if isinstance(value, Tensor) else Tensor(value, dtype=p.dtype, device=p.device)
         exact = (ops.log1p(-p + value * (2 * p - 1)) - ops.log1p(-p)) / (ops.log(p) - ops.log1p(-p))

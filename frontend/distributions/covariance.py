@@ -37,7 +37,9 @@ class CovarianceDistribution(Distribution):
         return ops.cholesky_inverse(self.scale_tril)
 
 
-def only_matrix(distribution: str, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any) -> tuple[str, Any]:
+def only_matrix(
+    distribution: str, covariance_matrix: Tensor | None, precision_matrix: Tensor | None, scale_tril: Tensor | None
+) -> tuple[str, Any]:
     """Return the name and value of the given matrix. Raises ValueError unless there is exactly one."""
     matrices = {
         "covariance_matrix": covariance_matrix,

@@ -30,7 +30,7 @@ class Dirichlet(Distribution):
     support = constraints.simplex
     has_rsample = True
 
-    def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         (self.concentration,) = as_parameters(concentration)
         if self.concentration.ndim < 1:
             raise ValueError(message("Dirichlet", "concentration without axes", expected="one or more axes"))
@@ -59,7 +59,7 @@ class Dirichlet(Distribution):
         shape = self._extended_shape(sample_shape)
         return ops.softmax(log_gamma_rsample(shape, self.concentration, generator), axis=-1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
         normalization = lgamma(ops.sum(a, axis=-1)) - ops.sum(lgamma(a), axis=-1)
         return ops.sum(xlogy(a - 1, self._value(value)), axis=-1) + normalization
@@ -78,7 +78,7 @@ class Beta(Distribution):
     support = constraints.unit_interval
     has_rsample = True
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration1: Tensor, concentration0: Tensor, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_parameters(concentration1, concentration0)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
@@ -103,7 +103,7 @@ class Beta(Distribution):
         first, second = (log_gamma_rsample(shape, a, generator) for a in (self.concentration1, self.concentration0))
         return ops.sigmoid(first - second)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, a, b = self._value(value), self.concentration1, self.concentration0
         return xlogy(a - 1, value) + xlog1py(b - 1, -value) + lgamma(a + b) - lgamma(a) - lgamma(b)
 

@@ -22,7 +22,7 @@ class Exponential(Distribution):
     support = constraints.nonnegative
     has_rsample = True
 
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, rate: Tensor, validate_args: bool | None = None) -> None:
         (self.rate,) = as_parameters(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
@@ -45,13 +45,13 @@ class Exponential(Distribution):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return noise.standard_exponential(self._extended_shape(sample_shape), self.rate, generator) / self.rate
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         return ops.log(self.rate) - self.rate * self._value(value)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return -ops.expm1(-self.rate * self._value(value))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return -ops.log1p(-value) / self.rate
 
     def entropy(self) -> Tensor:

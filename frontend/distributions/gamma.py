@@ -30,7 +30,7 @@ class Gamma(Distribution):
     support = constraints.nonnegative
     has_rsample = True
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor, rate: Tensor | float, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_parameters(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
 
@@ -52,12 +52,12 @@ class Gamma(Distribution):
         )
         return ops.clip(drawn, float(dtypes.finfo(drawn.dtype).smallest_normal), None)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, a = self._value(value), self.concentration
         result: Tensor = xlogy(a, self.rate) + xlogy(a - 1, value) - self.rate * value - lgamma(a)
         return result
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         value = self._value(value)
         shape = np.broadcast_shapes(value.shape, self.batch_shape)
         return gammainc(expanded(self.concentration, shape), self.rate * value)
@@ -72,7 +72,7 @@ class Chi2(Gamma):
 
     arg_constraints: ClassVar = {"df": constraints.positive}
 
-    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df: Tensor, validate_args: bool | None = None) -> None:
         (self.df,) = as_parameters(df)
         super().__init__(0.5 * self.df, 0.5, validate_args=validate_args)
 
@@ -90,7 +90,7 @@ class InverseGamma(Distribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor, rate: Tensor, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_parameters(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
 
@@ -113,12 +113,12 @@ class InverseGamma(Distribution):
             -log_gamma_rsample(self._extended_shape(sample_shape), self.concentration, generator)
         )
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, a = self._value(value), self.concentration
         result: Tensor = a * ops.log(self.rate) - (a + 1) * ops.log(value) - self.rate / value - lgamma(a)
         return result
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         value = self._value(value)
         shape = np.broadcast_shapes(value.shape, self.batch_shape)
         return 1 - gammainc(expanded(self.concentration, shape), self.rate / value)
@@ -135,7 +135,7 @@ class FisherSnedecor(Distribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df1: Tensor, df2: Tensor, validate_args: bool | None = None) -> None:
         self.df1, self.df2 = broadcast_parameters(df1, df2)
         super().__init__(self.df1.shape, validate_args=validate_args)
 
@@ -159,7 +159,7 @@ class FisherSnedecor(Distribution):
         above, below = (log_gamma_rsample(shape, df / 2, generator) for df in (self.df1, self.df2))
         return ops.exp(above - below + ops.log(self.df2 / self.df1))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         half1, half2, ratio = self.df1 / 2, self.df2 / 2, self.df1 / self.df2
         beta = lgamma(half1 + half2) - lgamma(half1) - lgamma(half2)

@@ -21,7 +21,9 @@ class Geometric(TrialDistribution):
     arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
         self._set_odds(probs, logits)
         super().__init__(self._given.shape, validate_args=validate_args)
         if self._checks() and probs is not None and not ops.all(self.probs > 0).item():
@@ -44,7 +46,7 @@ class Geometric(TrialDistribution):
         waiting = noise.standard_exponential(self._extended_shape(sample_shape), probs, generator)
         return ops.floor(waiting / -ops.log1p(-probs))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         return xlog1py(value, -self.probs) + ops.log(self.probs)
 

@@ -30,14 +30,14 @@ class Gumbel(LocationScale):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self.loc + self.scale * noise.standard_gumbel(self._extended_shape(sample_shape), self.loc, generator)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         z = (self.loc - self._value(value)) / self.scale
         return z - ops.exp(z) - ops.log(self.scale)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return ops.exp(-ops.exp((self.loc - self._value(value)) / self.scale))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc - self.scale * ops.log(-ops.log(value))
 
     def entropy(self) -> Tensor:

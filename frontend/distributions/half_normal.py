@@ -24,7 +24,7 @@ class HalfNormal(Distribution):
     support = constraints.nonnegative
     has_rsample = True
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor, validate_args: bool | None = None) -> None:
         (self.scale,) = as_parameters(scale)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -43,15 +43,15 @@ class HalfNormal(Distribution):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return ops.abs(noise.standard_normal(self._extended_shape(sample_shape), self.scale, generator)) * self.scale
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         density = -0.5 * ops.square(value / self.scale) - ops.log(self.scale) + 0.5 * math.log(2 / math.pi)
         return ops.where(value >= 0, density, -math.inf)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return erf(self._value(value) / (self.scale * math.sqrt(2)))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * math.sqrt(2) * erfinv(value)
 
     def entropy(self) -> Tensor:

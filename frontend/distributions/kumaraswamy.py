@@ -24,7 +24,7 @@ class Kumaraswamy(Distribution):
     support = constraints.unit_interval
     has_rsample = True
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration1: Tensor, concentration0: Tensor, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_parameters(concentration1, concentration0)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
@@ -50,16 +50,16 @@ class Kumaraswamy(Distribution):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.open_uniform(self._extended_shape(sample_shape), self.concentration1, generator))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         a, b = self.concentration1, self.concentration0
         log_x = ops.log(self._value(value))
         return ops.log(a) + ops.log(b) + (a - 1) * log_x + (b - 1) * ops.log(-ops.expm1(a * log_x))
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         power = ops.pow(self._value(value), self.concentration1)
         return -ops.expm1(self.concentration0 * ops.log1p(-power))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         rest = -ops.expm1(ops.log1p(-value) / self.concentration0)
         return ops.pow(rest, 1 / self.concentration1)
 

@@ -31,14 +31,14 @@ class Laplace(LocationScale):
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * _quantile(noise.open_uniform(shape, self.loc, generator) - 0.5)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         return -ops.log(2 * self.scale) - ops.abs(self._value(value) - self.loc) / self.scale
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         z = (self._value(value) - self.loc) / self.scale
         return 0.5 - 0.5 * ops.sign(z) * ops.expm1(-ops.abs(z))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * _quantile(value - 0.5)
 
     def entropy(self) -> Tensor:

@@ -51,7 +51,7 @@ class LKJCholesky(Distribution):
         diagonal = ops.sqrt(ops.clip(1 - ops.sum(ops.square(below), axis=-1), 1e-37, None))
         return below + ops.diag_embed(diagonal)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, n, eta = self._value(value), self.dim - 1, self.concentration
         powers = 2 * (ops.unsqueeze(eta, -1) - 1) + self.dim - self._constant(np.arange(2, self.dim + 1))
         density = ops.sum(powers * ops.log(ops.diagonal(value, 0, -2, -1)[..., 1:]), axis=-1)

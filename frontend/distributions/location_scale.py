@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from polyhal.distributions import constraints
 from polyhal.distributions.distribution import Distribution
@@ -17,7 +17,7 @@ class LocationScale(Distribution):
     support = constraints.real
     has_rsample = True
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_parameters(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 

@@ -35,7 +35,7 @@ class LowRankMultivariateNormal(Distribution):
     support = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
         loc, factor, diagonal = as_parameters(loc, cov_factor, cov_diag)
         if (
             loc.ndim < 1
@@ -97,7 +97,7 @@ class LowRankMultivariateNormal(Distribution):
         own = noise.standard_normal(shape, self.loc, generator)
         return self.loc + ops.squeeze(ops.matmul(self.cov_factor, common), -1) + ops.sqrt(self.cov_diag) * own
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         difference = self._value(value) - self.loc
         scaled, factor = self._capacitance()
         inner = ops.squeeze(ops.matmul(scaled, ops.unsqueeze(difference, -1)), -1)

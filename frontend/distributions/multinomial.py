@@ -28,7 +28,7 @@ class Multinomial(Distribution):
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(
-        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, total_count: Any = 1, probs: Tensor | None = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         if not isinstance(total_count, int):
             problem = "total_count differs between distributions"
@@ -72,7 +72,7 @@ class Multinomial(Distribution):
             left = left - counts[-1]
         return ops.stack([*counts, left], axis=-1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         logits = ops.where(ops.logical_and(value == 0, self.logits == -math.inf), 0.0, self.logits)
         ways = lgamma(ops.sum(value, axis=-1) + 1) - ops.sum(lgamma(value + 1), axis=-1)

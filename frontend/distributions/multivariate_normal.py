@@ -38,10 +38,10 @@ class MultivariateNormal(CovarianceDistribution):
 
     def __init__(
         self,
-        loc: Any,
-        covariance_matrix: Any = None,
-        precision_matrix: Any = None,
-        scale_tril: Any = None,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
         name, matrix = only_matrix("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
@@ -71,7 +71,7 @@ class MultivariateNormal(CovarianceDistribution):
         normal = noise.standard_normal(self._extended_shape(sample_shape), self.loc, generator)
         return self.loc + ops.squeeze(ops.matmul(self.scale_tril, ops.unsqueeze(normal, -1)), -1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         distance = mahalanobis(self.scale_tril, self._value(value) - self.loc)
         return -0.5 * (self.event_shape[0] * math.log(2 * math.pi) + distance) - half_log_det(self.scale_tril)
 

@@ -26,7 +26,11 @@ class NegativeBinomial(TrialDistribution):
     support = constraints.nonnegative_integer
 
     def __init__(
-        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        total_count: Tensor,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         (count,) = self._set_odds(probs, logits, total_count)
         self.total_count = count.to(self._given.dtype)
@@ -50,7 +54,7 @@ class NegativeBinomial(TrialDistribution):
             rate = gamma_sample(shape, self.total_count, generator) * ops.exp(self.logits)
             return poisson_sample(shape, rate, generator)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, n = self._value(value), self.total_count
         unnormalized = n * logsigmoid(-self.logits) + value * logsigmoid(self.logits)
         normalization = -lgamma(n + value) + lgamma(1 + value) + lgamma(n)

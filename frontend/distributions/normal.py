@@ -38,14 +38,14 @@ class Normal(LocationScale):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self.loc + noise.standard_normal(self._extended_shape(sample_shape), self.loc, generator) * self.scale
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         z = (self._value(value) - self.loc) / self.scale
         return -0.5 * ops.square(z) - ops.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return ndtr((self._value(value) - self.loc) / self.scale)
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * math.sqrt(2) * erfinv(2 * value - 1)
 
     def entropy(self) -> Tensor:

@@ -20,7 +20,7 @@ class OneHotCategorical(Distribution):
     support = constraints.one_hot
     has_enumerate_support = True
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(self, probs: Tensor | None = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._categorical = Categorical(probs, logits, validate_args)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
 
@@ -53,7 +53,7 @@ class OneHotCategorical(Distribution):
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self._one_hot(self._categorical.sample(sample_shape, generator=generator))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         return self._categorical.log_prob(ops.argmax(self._value(value), axis=-1))
 
     def entropy(self) -> Tensor:

@@ -21,7 +21,7 @@ class Pareto(Distribution):
     arg_constraints: ClassVar = {"scale": constraints.positive, "alpha": constraints.positive}
     has_rsample = True
 
-    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor, alpha: Tensor, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_parameters(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -47,14 +47,14 @@ class Pareto(Distribution):
         waiting = noise.standard_exponential(self._extended_shape(sample_shape), self.scale, generator)
         return self.scale * ops.exp(waiting / self.alpha)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         log_ratio = ops.log(self._value(value) / self.scale)
         return ops.log(self.alpha / self.scale) - (self.alpha + 1) * log_ratio
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return -ops.expm1(-self.alpha * ops.log(self._value(value) / self.scale))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * ops.exp(-ops.log1p(-value) / self.alpha)
 
     def entropy(self) -> Tensor:

@@ -22,7 +22,7 @@ class Poisson(Distribution):
     arg_constraints: ClassVar = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
 
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, rate: Tensor, validate_args: bool | None = None) -> None:
         (self.rate,) = as_parameters(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
@@ -41,6 +41,6 @@ class Poisson(Distribution):
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return poisson_sample(self._extended_shape(sample_shape), self.rate.detach(), generator)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         return xlogy(value, self.rate) - self.rate - lgamma(value + 1)

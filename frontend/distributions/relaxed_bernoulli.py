@@ -27,7 +27,7 @@ class RelaxedBernoulli(TrialDistribution):
     has_rsample = True
 
     def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, temperature: Tensor, probs: Tensor | None = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self._set_odds(probs, logits)
         (self.temperature, _) = as_parameters(temperature, self._given)
@@ -38,7 +38,7 @@ class RelaxedBernoulli(TrialDistribution):
         u = noise.open_uniform(self._extended_shape(sample_shape), logits, generator)
         return clamp_probs(ops.sigmoid((ops.log(u) - ops.log1p(-u) + logits) / self.temperature))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         y = clamp_probs(self._value(value))
         x = ops.log(y) - ops.log1p(-y)
         difference = self.logits - x * self.temperature

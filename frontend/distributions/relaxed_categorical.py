@@ -25,7 +25,7 @@ class ExpRelaxedCategorical(Distribution):
     has_rsample = True
 
     def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, temperature: Tensor, probs: Tensor | None = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self._categorical = Categorical(probs, logits, validate_args)
         (self.temperature, _) = as_parameters(temperature, self._categorical._any_parameter())
@@ -52,7 +52,7 @@ class ExpRelaxedCategorical(Distribution):
         scores = (self.logits + gumbel) / self.temperature
         return scores - logsumexp(scores, axis=-1, keepdims=True)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         n, value = self.event_shape[0], self._value(value)
         score = self.logits - value * self.temperature
         spread = ops.sum(score - logsumexp(score, axis=-1, keepdims=True), axis=-1)
@@ -70,7 +70,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     support = constraints.simplex
 
     def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self, temperature: Tensor, probs: Tensor | None = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)

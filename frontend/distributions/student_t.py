@@ -51,7 +51,7 @@ class StudentT(Distribution):
         normal = noise.standard_normal(shape, self.loc, generator)
         return self.loc + self.scale * normal * ops.exp(-0.5 * log_ratio)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         z, df = (self._value(value) - self.loc) / self.scale, self.df
         beta = 0.5 * math.log(math.pi) + lgamma(0.5 * df) - lgamma(0.5 * (df + 1))
         return -0.5 * (df + 1) * ops.log1p(ops.square(z) / df) - ops.log(self.scale) - 0.5 * ops.log(df) - beta

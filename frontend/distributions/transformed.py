@@ -68,7 +68,7 @@ class TransformedDistribution(Distribution):
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         return self._whole(self.base_dist.rsample(sample_shape, generator=generator))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         y = self._value(value)
         event_dim, total = self._event_dim, None
         for transform in reversed(self.transforms):
@@ -79,11 +79,11 @@ class TransformedDistribution(Distribution):
         base = sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape))
         return base if total is None else base - total
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         cdf, sign = self.base_dist.cdf(self._whole.inverse(self._value(value))), self._monotonic_sign()
         return sign * (cdf - 0.5) + 0.5
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self._whole(self.base_dist.icdf(self._monotonic_sign() * (value - 0.5) + 0.5))
 
     def _monotonic_sign(self) -> int | Tensor:
@@ -107,7 +107,7 @@ class LogNormal(TransformedDistribution):
     arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}
     base_dist: Normal
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor, scale: Tensor, validate_args: bool | None = None) -> None:
         super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
 
     @property

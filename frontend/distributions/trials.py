@@ -23,7 +23,7 @@ class TrialDistribution(Distribution):
         """Log-odds of success, derived from `probs`."""
         return logits_of(self.probs, True)
 
-    def _set_odds(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
+    def _set_odds(self, probs: Tensor | None, logits: Tensor | None, *others: Any) -> list[Tensor]:
         """Store the given one of both parameters, and return `others` as tensors, all broadcast to one shape."""
         name, value = one_of(self._name, probs, logits)
         self.__dict__[name], *tensors = broadcast_parameters(value, *others)
@@ -36,7 +36,7 @@ class TrialDistribution(Distribution):
         return value
 
 
-def one_of(function: str, probs: Any, logits: Any) -> tuple[str, Any]:
+def one_of(function: str, probs: Tensor | None, logits: Tensor | None) -> tuple[str, Any]:
     """Return the name and value of the given parameter. Raises ValueError unless there is exactly one."""
     if (probs is None) == (logits is None):
         raise ValueError(message(function, "probs and logits are alternatives", expected="exactly one of both"))

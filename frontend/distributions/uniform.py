@@ -23,7 +23,7 @@ class Uniform(Distribution):
     arg_constraints: ClassVar = {"low": constraints.real, "high": constraints.real}
     has_rsample = True
 
-    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, low: Tensor, high: Tensor, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_parameters(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
         if self._checks() and not ops.all(self.low < self.high).item():
@@ -53,15 +53,15 @@ class Uniform(Distribution):
         uniform = noise.unit_uniform(self._extended_shape(sample_shape), self.low, generator)
         return self.low + uniform * (self.high - self.low)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         inside = ops.logical_and(self.low <= value, value < self.high)
         return ops.where(inside, -ops.log(self.high - self.low), -math.inf)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return ops.clip((self._value(value) - self.low) / (self.high - self.low), 0, 1)
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         result: Tensor = value * (self.high - self.low) + self.low
         return result
 

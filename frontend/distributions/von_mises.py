@@ -28,7 +28,7 @@ class VonMises(Distribution):
     arg_constraints: ClassVar = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
 
-    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor, concentration: Tensor, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_parameters(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -47,7 +47,7 @@ class VonMises(Distribution):
         ratio: Tensor = special.i1e(self.concentration) / special.i0e(self.concentration)
         return 1 - ratio
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         turned = ops.cos(self._value(value) - self.loc)
         log_norm = math.log(2 * math.pi) + ops.log(special.i0e(self.concentration))
         # cos - 1, because i0e is I0 / exp(concentration)

@@ -23,7 +23,7 @@ class Weibull(Distribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor, concentration: Tensor, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_parameters(scale, concentration)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -46,15 +46,15 @@ class Weibull(Distribution):
         waiting = noise.standard_exponential(self._extended_shape(sample_shape), self.scale, generator)
         return self.scale * ops.pow(waiting, 1 / self.concentration)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         k = self.concentration
         log_ratio = ops.log(self._value(value)) - ops.log(self.scale)
         return ops.log(k) - ops.log(self.scale) + (k - 1) * log_ratio - ops.exp(k * log_ratio)
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return -ops.expm1(-ops.pow(self._value(value) / self.scale, self.concentration))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.scale * ops.pow(-ops.log1p(-value), 1 / self.concentration)
 
     def entropy(self) -> Tensor:

@@ -36,8 +36,8 @@ class Wishart(CovarianceDistribution):
 
     def __init__(
         self,
-        df: Any,
-        covariance_matrix: Any = None,
+        df: Tensor,
+        covariance_matrix: Tensor | None = None,
         precision_matrix: Any = None,
         scale_tril: Any = None,
         validate_args: bool | None = None,
@@ -83,7 +83,7 @@ class Wishart(CovarianceDistribution):
         factor = ops.matmul(self.scale_tril, below + ops.diag_embed(diagonal))
         return ops.matmul(factor, ops.swapaxes(factor, -2, -1))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         value, n, df = self._value(value), self.event_shape[0], self.df
         trace = ops.sum(self.precision_matrix * value, axis=(-2, -1))
         log_norm = df * (0.5 * n * math.log(2.0) + half_log_det(self.scale_tril)) + ops.mvlgamma(0.5 * df, n)

@@ -57,12 +57,12 @@ def batched(physical: Tensor, level: Level) -> BatchedTensor:
     return out
 
 
-def is_batched(x: Any, level: Level) -> bool:
+def is_batched(x: Tensor | float, level: Level) -> bool:
     """Return whether `x` is an element of the batch of `level`."""
     return type(x) is BatchedTensor and x.level is level
 
 
-def levels(x: Any) -> list[Level]:
+def levels(x: Tensor) -> list[Level]:
     """Return the levels of the batches that `x` is an element of, the innermost `vmap` first."""
     found = []
     while type(x) is BatchedTensor:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.dispatch import Array, Executor, RandomSource
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.tensor import Tensor
 
 Randomness = Literal["error", "same", "different"]
 _DROPOUT = OPS["dropout"]
@@ -87,7 +88,7 @@ class BatchingExecutor(ForwardingExecutor):
 
     # --- random numbers ---------------------------------------------------------------------------------------------
 
-    def _draw(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any) -> Any:
+    def _draw(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Device | None) -> Any:
         self._check_randomness(op.name)
         bound = op.bind(params)
         flags = tuple(is_batched(x, self.level) for x in inputs)
@@ -112,7 +113,9 @@ class BatchingExecutor(ForwardingExecutor):
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
-    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+    def apply_into(
+        self, op: OpDef, inputs: tuple[Tensor, ...], params: tuple[Any, ...], outs: tuple[Array, ...]
+    ) -> None:
         results = self.apply(op, inputs, params)
         for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
             self.overwrite(out, result)

@@ -28,7 +28,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     """
     point = _Point(func, primals, has_aux)
 
-    def pull_back(cotangents: Any) -> tuple[Any, ...]:
+    def pull_back(cotangents: Tensor | Sequence[Tensor]) -> tuple[Any, ...]:
         gradients = iter(point.gradients(list(tensors_of(cotangents))))
         return tuple(map_tree(p, lambda x: next(gradients) if isinstance(x, Tensor) else None) for p in primals)
 
@@ -36,7 +36,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
 
 def jvp(
-    func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_aux: bool = False
+    func: Callable[..., Any], primals: tuple[Tensor, ...], tangents: tuple[Any, ...], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
     """Return `func(*primals)` and its derivative in the direction of `tangents`.
 
@@ -103,7 +103,7 @@ def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: 
     return function
 
 
-def tensors_of(value: Any) -> Iterator[Tensor]:
+def tensors_of(value: Tensor | Sequence[Tensor]) -> Iterator[Tensor]:
     """The tensors among the leaves of `value`."""
     found: list[Any] = []
     map_tree(value, found.append)
@@ -117,7 +117,7 @@ class _Point:
     the tape holds whole batches.
     """
 
-    def __init__(self, func: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> None:
+    def __init__(self, func: Callable[..., Any], primals: Sequence[Tensor], has_aux: bool) -> None:
         self._levels = active_levels()
         self._executor = _without(self._levels)
         outside = dispatch.thread.grad_enabled
@@ -173,7 +173,7 @@ class _Point:
                 return True
         return connected
 
-    def _released(self, x: Any) -> Any:
+    def _released(self, x: Tensor) -> Any:
         """Return a result for the caller: still on the tape only if something outside can be differentiated."""
         return x.detach() if isinstance(x, Tensor) and not self.higher else x
 

@@ -16,7 +16,7 @@ from polyhal.tensor import Tensor
 def functional_call(
     module: Module,
     parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
-    args: Any = None,
+    args: Tensor | Sequence[Tensor] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
     tie_weights: bool = True,

@@ -84,11 +84,11 @@ def _front(x: Tensor, axis: int) -> Tensor:
     return result
 
 
-def _part(start: int, stop: int, x: Any, axis: int | None) -> Any:
+def _part(start: int, stop: int, x: Tensor, axis: int | None) -> Any:
     return x if axis is None else x[(slice(None),) * axis + (slice(start, stop),)]
 
 
-def _joined(parts: Sequence[Any], out_dims: Any) -> Any:
+def _joined(parts: Sequence[Tensor], out_dims: Any) -> Any:
     leaves = [list(_leaves(p)) for p in parts]
     axes = list(_leaves(_spread(out_dims, parts[0], 0)))
     joined = iter(

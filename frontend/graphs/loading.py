@@ -19,6 +19,7 @@ from polyhal.hal.execution.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.scheduler.executable import Executable
@@ -86,9 +87,7 @@ class LoadedGraph:
 
         Raises ShapeError for arguments of other shapes or dtypes, and CaptureError inside a capture.
         """
-        dispatch.require_execution(
-            "load_graph", "a loaded step is called in a capture", fix="call it outside"
-        )
+        dispatch.require_execution("load_graph", "a loaded step is called in a capture", fix="call it outside")
         if len(args) != len(self._inputs):
             expected = f"the {len(self._inputs)} of the saved step"
             raise ShapeError(message("load_graph", f"got {len(args)} arguments", expected=expected))
@@ -155,7 +154,7 @@ class _Decoder:
             return value
         raise self._corrupt(f"a result is {data!r}")
 
-    def _view(self, source: Any, shape: Any, strides: Any, distance: Any) -> GivenTensor:
+    def _view(self, source: Any, shape: list[int], strides: list[int], distance: int) -> GivenTensor:
         """Return a view of an argument or of the state, which must be within its memory."""
         lists = isinstance(shape, list) and isinstance(strides, list) and len(shape) == len(strides)
         whole = self._spec_of(source)
@@ -213,7 +212,7 @@ class _Decoder:
             raise self._corrupt(f"arguments {positions}", "each position once")
         return sources
 
-    def _source(self, i: int, entry: Any, spec: Any, device: Any, state: Mapping[str, Any]) -> InputSource:
+    def _source(self, i: int, entry: Any, spec: Any, device: Device, state: Mapping[str, Any]) -> InputSource:
         kind, value = _tagged(entry)
         if kind == "number" and isinstance(spec, ScalarSpec) and _is_index(value, len(self._scalars)):
             scalar: RuntimeScalar = self._scalars[value]
@@ -226,7 +225,7 @@ class _Decoder:
             return self._constant(value, spec, device, state[value])
         raise self._corrupt(f"input %{i} ({spec}) comes from {entry!r}", "an argument, a number or saved state")
 
-    def _constant(self, name: str, spec: Spec, device: Device, saved: Any) -> CapturedConstant:
+    def _constant(self, name: str, spec: Spec, device: Device, saved: Tensor) -> CapturedConstant:
         array = saved.numpy() if isinstance(saved, Tensor) else np.asarray(saved)
         low, high = extent(spec.shape, spec.strides)
         shape = spec.shape if spec.is_contiguous else (high - low + 1 if spec.size else 0,)
@@ -255,7 +254,7 @@ def _tagged(data: Any) -> tuple[str, Any]:
     return str(kind), value
 
 
-def _is_index(value: Any, count: int) -> bool:
+def _is_index(value: int, count: int) -> bool:
     return type(value) is int and 0 <= value < count
 
 
@@ -270,7 +269,7 @@ def _input_devices(graph: Graph, target: Device | None) -> list[Any]:
     return devices
 
 
-def _fitted(source: StepInput, x: Any) -> Tensor:
+def _fitted(source: StepInput, x: Tensor | Array) -> Tensor:
     """An argument on its device and in its layout. Raises ShapeError."""
     tensor = x if isinstance(x, Tensor) else Tensor(x, device=source.device)
     spec = source.spec

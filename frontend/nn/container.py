@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, KeysView, Mapping
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from polyhal.hal import dispatch
 from polyhal.nn.activation import GELU, ReLU, Sigmoid, SiLU, Tanh
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 class ModuleSequence(Module):
@@ -91,7 +94,7 @@ class Sequential(ModuleSequence):
                 raise TypeError(f"Sequential takes modules; item {i} is a {type(item).__name__}")
             self.add_module(str(i), item)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         modules, x = list(self), input
         i = 0
         while i < len(modules):
@@ -234,7 +237,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor | int) -> Any:
         return input
 
 
@@ -246,7 +249,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:

@@ -111,7 +111,9 @@ class Hooks:
         return out if boundary is None else boundary.leave(out)
 
 
-def _call_after(hook: ForwardHook, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+def _call_after(
+    hook: ForwardHook, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor | int | None
+) -> Any:
     return hook.function(module, args, kwargs, out) if hook.with_kwargs else hook.function(module, args, out)
 
 
@@ -138,14 +140,14 @@ class _Boundary:
         self._of_results: tuple[Any, ...] = ()
         self._has_arguments = False
 
-    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def enter(self, args: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """Put arguments that require gradients behind a node that reports these."""
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
         if not places or not dispatch.thread.grad_enabled:
             return args
         self._has_arguments = True
 
-        def on_gradients(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        def on_gradients(grads: tuple[Tensor, ...]) -> tuple[Any, ...]:
             of_arguments: list[Any] = [None] * len(args)
             for place, grad in zip(places, grads, strict=True):
                 of_arguments[place] = grad
@@ -172,7 +174,7 @@ class _Boundary:
         if not places or not dispatch.thread.grad_enabled:
             return out
 
-        def on_gradients(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        def on_gradients(grads: tuple[Tensor, ...]) -> tuple[Any, ...]:
             of_results: list[Any] = [None] * len(results)
             for place, grad in zip(places, grads, strict=True):
                 of_results[place] = grad

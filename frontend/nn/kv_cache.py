@@ -125,7 +125,7 @@ class KVCache:
         rounded = -(-(self.length + count) // self.granularity) * self.granularity
         return dispatch.static_bound(min(rounded, self.capacity), self.reach)
 
-    def _write(self, store: Tensor, new: Tensor, start: Any) -> None:
+    def _write(self, store: Tensor, new: Tensor, start: int) -> None:
         """Copy to the positions beginning at `start`, without views: each position would add a plan to the cache."""
         if type(start) is not int:  # a runtime scalar
             dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))

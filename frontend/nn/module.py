@@ -95,7 +95,7 @@ class Module(ModuleState):
             registry.pop(name, None)
         dispatch.structure.changed()
 
-    def _register(self, registry: dict[str, Any], name: str, value: Any, note: Any = None) -> None:
+    def _register(self, registry: dict[str, Any], name: str, value: Any, note: bool | None = None) -> None:
         if not name or "." in name:
             raise ValueError(f"{name!r} cannot name a member of a module; expected a non-empty name without dots")
         if name not in registry:

@@ -34,14 +34,14 @@ class Parameter(Tensor):
     __slots__ = ()
     copies_grad = False
 
-    def __new__(cls, data: Any = None, *args: Any, dtype: object = None, **keywords: Any) -> Self:
+    def __new__(cls, data: Tensor | None = None, *args: Any, dtype: object = None, **keywords: Any) -> Self:
         """Make a `ComplexParameter` of complex numbers."""
         if cls is Parameter and data is not None and _is_complex(data, args[1] if len(args) > 1 else dtype):
             return cast(Self, object.__new__(ComplexParameter))
         return object.__new__(cls)
 
     def __init__(
-        self, data: Any, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None
+        self, data: Tensor, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None
     ) -> None:
         self._share(
             data if isinstance(data, Tensor) and dtype is None and device is None else make_tensor(data, dtype, device)
@@ -81,13 +81,13 @@ class ModuleBuffer(Tensor):
     persistent: bool
     """True if the buffer is part of state dicts. Not a slot, so that `ComplexTensor` can be a base, too."""
 
-    def __new__(cls, data: Any = None, **keywords: Any) -> Self:
+    def __new__(cls, data: Tensor | Sequence[float] | None = None, **keywords: Any) -> Self:
         """Make a `ComplexModuleBuffer` of complex numbers."""
         if cls is ModuleBuffer and data is not None and _is_complex(data, None):
             return cast(Self, object.__new__(ComplexModuleBuffer))
         return object.__new__(cls)
 
-    def __init__(self, data: Any, *, persistent: bool = True) -> None:
+    def __init__(self, data: Tensor | Sequence[float], *, persistent: bool = True) -> None:
         self._share(data if isinstance(data, Tensor) else make_tensor(data))
         self.persistent = persistent
 

@@ -10,7 +10,7 @@ from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
 
 
-def _as_parameter(value: Any) -> Any:
+def _as_parameter(value: Tensor) -> Any:
     """Convert a tensor to a parameter; other values are returned unchanged, as in PyTorch."""
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
@@ -43,13 +43,13 @@ class ParameterList(Module):
     def __setitem__(self, index: int, value: Any) -> None:
         setattr(self, str(range(self._count)[index]), _as_parameter(value))
 
-    def append(self, value: Any) -> Self:
+    def append(self, value: Tensor) -> Self:
         """Add a parameter at the end."""
         setattr(self, str(self._count), _as_parameter(value))
         self._count += 1
         return self
 
-    def extend(self, values: Iterable[Any]) -> Self:
+    def extend(self, values: Iterable[Tensor]) -> Self:
         """Add parameters at the end."""
         for value in values:
             self.append(value)
@@ -80,7 +80,7 @@ class ParameterDict(Module):
             raise KeyError(name)
         return self.__dict__[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Tensor) -> None:
         setattr(self, name, _as_parameter(value))
         self._keys[name] = None
 

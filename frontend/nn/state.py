@@ -165,7 +165,7 @@ def _refuse(module: Module, result: LoadResult, problems: list[str]) -> None:
         raise StateDictError(message("load_state_dict", f"the state does not fit {name}: " + "; ".join(problems)))
 
 
-def _assign(owner: Module, name: str, value: Any, assigned: dict[int, Tensor]) -> None:
+def _assign(owner: Module, name: str, value: Tensor, assigned: dict[int, Tensor]) -> None:
     """Put a tensor in the place of a member. Members that were one tensor stay one: `assigned` has the new ones."""
     old = owner.__dict__[name]
     new = assigned.get(id(old))

@@ -134,7 +134,7 @@ def _means(xs: Sequence[Tensor], axes: Sequence[int], *, square: bool) -> list[T
     return [found[i] for i in range(len(xs))]
 
 
-def _mixed(ops: Any, state: Any, value: Any, *, weight: Any) -> Any:
+def _mixed(ops: Any, state: Any, value: Any, *, weight: float) -> Any:
     return (state + (value - state) * weight,)
 
 

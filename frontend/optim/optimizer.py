@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyhal import functions as ops
 from polyhal.creation import zeros
@@ -20,6 +20,9 @@ from polyhal.nn.utils import CHUNK
 from polyhal.tape.modes import enable_grad, no_grad
 from polyhal.tensor import Tensor
 from polyhal.tensor.complex_tensor import join, real_parts, real_parts_of
+
+if TYPE_CHECKING:
+    import torch
 
 _ADD = OPS["add"]
 _INTERRUPTED = (
@@ -241,7 +244,7 @@ class Optimizer:
         self._skipped = None
         dispatch.structure.changed()
 
-    def _loaded(self, name: str, value: Any, p: Tensor) -> Any:
+    def _loaded(self, name: str, value: Tensor | int, p: Tensor) -> Any:
         """Return a saved value for a parameter: arrays become tensors on its device, step counts Python numbers."""
         if name == "step":
             return int(value)
@@ -270,7 +273,7 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def part_of(value: Any, i: int) -> Any:
+def part_of(value: torch.Tensor, i: int) -> Any:
     """Return the real (0) or imaginary (1) part of complex state, and any other value unchanged."""
     if "complex" not in str(getattr(value, "dtype", "")):  # a dtype of Polyhal, NumPy or PyTorch
         return value

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.hal.errors import message
 from polyhal.optim.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 class ReduceLROnPlateau:
@@ -45,7 +48,7 @@ class ReduceLROnPlateau:
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:
+    def step(self, metrics: Tensor, epoch: int | None = None) -> None:
         """Take note of a measure, a number or a tensor of one element, and reduce the rates if it is time."""
         value = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch

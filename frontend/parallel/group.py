@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal import functions as ops
 from polyhal.hal import dispatch
@@ -17,6 +17,9 @@ from polyhal.hal.errors import AutogradError, DeviceMismatchError, ShapeError, U
 from polyhal.tape.function import Rule, attach, opaque
 from polyhal.tape.rules import zeros
 from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
 
 _ADJOINTS = {
     Kind.ALL_REDUCE: Kind.ALL_REDUCE,
@@ -177,7 +180,7 @@ class Group:
         members = [self.first + i for i, _ in self.communicator.targets(collective)]
         return [x.reshape(shape(i)) for i, x in zip(members, results, strict=True)]
 
-    def _communicate(self, collective: Collective, dtype: Any, vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def _communicate(self, collective: Collective, dtype: DType, vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         executor = dispatch.thread.executor
         detached = tuple(x.detach() for x in vectors)
         results: tuple[Tensor, ...] = executor.communicate(collective, self.communicator, dtype, detached)
@@ -186,7 +189,7 @@ class Group:
             attach(op, tuple(vectors), results, rule, fresh=True)
         return results
 
-    def _rule(self, collective: Collective, dtype: Any) -> Rule:
+    def _rule(self, collective: Collective, dtype: DType) -> Rule:
         def gradients(node: Any, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
             if collective.reduction is not Reduction.SUM:
                 problem = f"the gradient of a {collective.reduction.value} over devices"

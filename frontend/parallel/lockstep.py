@@ -82,7 +82,7 @@ class _Replica:
         with running(self), dispatch.default_device(self.device):
             return call()
 
-    def _ask(self, name: str, operand: Any, axis: int = 0) -> Any:
+    def _ask(self, name: str, operand: Tensor | int, axis: int = 0) -> Any:
         if dispatch.thread.region is not self._region:
             problem = "a checkpointed function exchanges tensors with other replicas, which are not recomputed with it"
             raise ReplicaError(message(name, problem, fix="leave the layer that does so out of the checkpoint"))
@@ -121,7 +121,9 @@ def _exchange(group: Group, replicas: Sequence[_Replica]) -> None:
             f"{r.device.name}: {'finished' if a is None else a.name}" for r, a in zip(replicas, asked, strict=True)
         )
         raise ReplicaError(
-            message("DataParallel", f"the replicas are at different points ({told})", expected="the same exchanges in each")
+            message(
+                "DataParallel", f"the replicas are at different points ({told})", expected="the same exchanges in each"
+            )
         )
     answers: Sequence[Any]
     members = range(len(group.devices))

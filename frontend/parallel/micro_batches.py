@@ -24,7 +24,9 @@ def sizes_of(batch: int, micro_batches: int | Sequence[int]) -> list[int]:
         sizes = ", ".join(map(str, micro_batches))
         raise ShapeError(
             message(
-                "Pipeline", f"a batch of {batch} rows", expected=f"{sum(micro_batches)} rows, for micro-batches of {sizes}"
+                "Pipeline",
+                f"a batch of {batch} rows",
+                expected=f"{sum(micro_batches)} rows, for micro-batches of {sizes}",
             )
         )
     return list(micro_batches)
@@ -41,7 +43,7 @@ def batch_size(value: Any) -> int:
     """Return the length of the first axis of all tensors in a tree. Raises ShapeError if they differ, or if there is none."""
     rows: dict[int, tuple[int, ...]] = {}
 
-    def note(x: Any) -> Any:
+    def note(x: Tensor | None) -> Any:
         if isinstance(x, Tensor) and x.ndim:
             rows.setdefault(x.shape[0], x.shape)
         return x
@@ -59,7 +61,7 @@ def split_rows(value: Any, sizes: Sequence[int]) -> list[Any]:
     start = 0
     for size in sizes:
 
-        def rows(x: Any, start: int = start, size: int = size) -> Any:
+        def rows(x: Tensor | None, start: int = start, size: int = size) -> Any:
             return x[start : start + size] if isinstance(x, Tensor) and x.ndim else x
 
         parts.append(map_tree(value, rows))
@@ -67,7 +69,7 @@ def split_rows(value: Any, sizes: Sequence[int]) -> list[Any]:
     return parts
 
 
-def join_rows(parts: Sequence[Any], join_others: Callable[[Sequence[Any]], Any] = lambda leaves: leaves[-1]) -> Any:
+def join_rows(parts: Sequence[Tensor], join_others: Callable[[Sequence[Any]], Any] = lambda leaves: leaves[-1]) -> Any:
     """Concatenate trees by rows. `join_others` combines leaves without rows; by default the last one is the result."""
     columns: list[list[Any]] = []
     for part in parts:
@@ -78,7 +80,7 @@ def join_rows(parts: Sequence[Any], join_others: Callable[[Sequence[Any]], Any] 
     return map_tree(parts[-1], lambda x: next(joined))
 
 
-def _joined(leaves: Sequence[Any], join_others: Callable[[Sequence[Any]], Any]) -> Any:
+def _joined(leaves: Sequence[Tensor], join_others: Callable[[Sequence[Any]], Any]) -> Any:
     if not (isinstance(leaves[0], Tensor) and leaves[0].ndim):
         return join_others(leaves)
     return ops.concat(list(leaves), 0) if len(leaves) > 1 else leaves[0]

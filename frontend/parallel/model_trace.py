@@ -221,11 +221,11 @@ def _record(model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) ->
             p.stored_grad = g
 
 
-def _sum(outputs: Any) -> Tensor:
+def _sum(outputs: Tensor) -> Tensor:
     """Return the sum of all results that have gradients."""
     total: list[Tensor] = []
 
-    def add(x: Any) -> Any:
+    def add(x: Tensor) -> Any:
         if isinstance(x, Tensor) and x.requires_grad:
             total.append(ops.sum(x) if not total else total.pop() + ops.sum(x))
         return x

@@ -115,7 +115,7 @@ def partition(
     devices: Sequence[Device | str],
     micro_batches: int | Sequence[int] = 4,
     *,
-    targets: Any = None,
+    targets: Tensor | None = None,
     loss_function: Callable[[Any, Any], Tensor] | None = None,
     schedule: ScheduleName = "1f1b",
     optimizer_state: float = 2.0,

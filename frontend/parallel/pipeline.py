@@ -83,7 +83,7 @@ class Pipeline:
     def forward_backward(
         self,
         inputs: Any,
-        targets: Any,
+        targets: Tensor,
         loss_function: LossFunction,
         reduction: Literal["mean", "sum"] = "mean",
     ) -> Tensor:
@@ -205,7 +205,7 @@ class _PipelineStep:
         pipeline: Pipeline,
         sizes: Sequence[int],
         inputs: Any,
-        targets: Any,
+        targets: Tensor,
         loss_function: LossFunction,
         weights: Sequence[float],
     ) -> None:
@@ -287,7 +287,7 @@ class _PipelineStep:
         executor.release(stage)
 
 
-def _call(module: Module, loss_function: LossFunction, inputs: Any, targets: Any) -> Callable[[], Tensor]:
+def _call(module: Module, loss_function: LossFunction, inputs: Any, targets: Tensor) -> Callable[[], Tensor]:
     """Return the forward pass of one micro-batch, which releases its arguments as it begins."""
     held = [(inputs, targets)]
 

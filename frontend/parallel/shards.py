@@ -43,7 +43,9 @@ class Sharding:
         lengths = whole | {sum(f) for f in divided}
         if len(lengths) != 1 or len(set(divided)) > 1:
             problem = f"the arguments have {sorted(lengths)} rows" if lengths else "no argument is a tensor with rows"
-            raise ShapeError(message(name, problem, expected="tensors with one number of rows, divided in the same way"))
+            raise ShapeError(
+                message(name, problem, expected="tensors with one number of rows, divided in the same way")
+            )
         self.rows = lengths.pop()
         """Rows of the whole batch."""
         self.counts = divided[0] if divided else divide(self.rows, shares)
@@ -79,7 +81,7 @@ def _sealed(arguments: Any) -> Any:
     return {k: _sealed(x) for k, x in arguments.items()} if kind is dict else arguments
 
 
-def _rows(x: Any) -> tuple[int, ...] | int | None:
+def _rows(x: Tensor | _Sealed) -> tuple[int, ...] | int | None:
     if isinstance(x, _Sealed):
         return tuple(t.shape[0] for t in x.shards.tensors)
     return x.shape[0] if isinstance(x, Tensor) and x.ndim else None

@@ -230,7 +230,9 @@ class StageExecutor(dispatch.ForwardingExecutor):
             device = self.device
         return self.base.apply(op, local, params, device)
 
-    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+    def apply_into(
+        self, op: OpDef, inputs: tuple[Tensor, ...], params: tuple[Any, ...], outs: tuple[Array, ...]
+    ) -> None:
         target = outs[0].device
         written = {id(out) for out in outs}
         local = tuple(
@@ -250,7 +252,7 @@ class StageExecutor(dispatch.ForwardingExecutor):
         self._drawn[id(source)] = drawn + -(-count // _WORDS_PER_BLOCK)
         return seed, offset + drawn
 
-    def _localized(self, x: Any) -> Any:
+    def _localized(self, x: Tensor | int | str | None) -> Any:
         """Return a tensor on the stage's device and tape."""
         if not isinstance(x, Tensor):
             return x

@@ -115,7 +115,7 @@ def _divide_feed_forward(layer: Any, group: Group, weights: Weights) -> None:
     layer._feed_forward = partial(_feed_forward, layer)
 
 
-def _feed_forward(layer: Any, x: Tensor) -> Tensor:
+def _feed_forward(layer: TransformerDecoderLayer | TransformerEncoderLayer, x: Tensor) -> Tensor:
     hidden = [layer.dropout(layer.activation(h)) for h in layer.linear1(x)]
     result: Tensor = layer.linear2(hidden)
     return result

@@ -293,7 +293,7 @@ def _read_state(folder: Path) -> tuple[Any, str]:
     return tree, name
 
 
-def _check_schema(path: Path, schema: Any) -> None:
+def _check_schema(path: Path, schema: int | str) -> None:
     if str(schema) != str(VERSION):
         raise IncompatibleFileError(
             message(

@@ -102,7 +102,7 @@ def _rebuilt(state: Mapping[str, Any], device: Device, classes: Iterable[type]) 
     return model
 
 
-def _bytes_of(weights: Any) -> int:
+def _bytes_of(weights: LazyState) -> int:
     """Return the bytes of all tensors of a state, from their shapes."""
     shapes = [weights.shape_of(name) for name in weights] if isinstance(weights, LazyState) else []
     return sum(_LARGEST_ITEM * prod(shape) for shape in shapes if shape is not None)

@@ -68,7 +68,7 @@ class Encoder:
         )
 
     @staticmethod
-    def _key(key: Any, path: str) -> Any:
+    def _key(key: int | None, path: str) -> Any:
         if key is None or isinstance(key, (bool, int, str)):
             return key
         raise TypeError(
@@ -200,7 +200,7 @@ class LazyState(Mapping[Any, Any]):
         self._entries = entries
         self._source = source
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: int | str) -> Any:
         return decode(self._entries[key], self._source, lazy=True)
 
     def shape_of(self, key: Any) -> tuple[int, ...] | None:

@@ -18,7 +18,7 @@ class ComplexParts:
     imag: Any
 
 
-def _paired(_: Any, parts: list[Any]) -> Any:
+def _paired(_: Tensor | ComplexParts, parts: list[Any]) -> Any:
     return paired(*parts) if all(isinstance(x, Tensor) for x in parts) else ComplexParts(*parts)
 
 

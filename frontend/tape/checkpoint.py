@@ -17,6 +17,7 @@ from polyhal.tape.tape import GradNode, holds_memory
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.tensor import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,7 +77,7 @@ class Region(Generic[R]):
         """Run the function for the first time, dropping the saved values of its nodes."""
         return self._within(self._call)
 
-    def add(self, node: GradNode, inputs: tuple[Any, ...]) -> None:
+    def add(self, node: GradNode, inputs: tuple[Tensor, ...]) -> None:
         """Note a node that was just put on the tape, and the inputs of its op."""
         versions = tuple(x.buffer.version for x in inputs if hasattr(x, "ref"))
         record = _NodeRecord(node.op, node.params, versions)

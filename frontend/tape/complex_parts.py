@@ -55,7 +55,7 @@ def joined_gradients(inputs: Sequence[Tensor], found: Sequence[Tensor | None]) -
     return [_joined(x, next(remaining), next(remaining)) if x.dtype.is_complex else next(remaining) for x in inputs]
 
 
-def _joined(x: Any, re: Any, im: Any) -> Tensor | None:
+def _joined(x: Tensor, re: Any, im: Tensor | None) -> Tensor | None:
     if re is None and im is None:
         return None
     zeros = _full(x.shape, 0, x.real.dtype, device=x.device) if re is None or im is None else None

@@ -114,7 +114,7 @@ def _stand_in(spec: Any, device: Device) -> Tensor:
     return result
 
 
-def _leaf(x: Any) -> Any:
+def _leaf(x: Tensor) -> Any:
     out = x.detach()
     out.requires_grad = True
     return out

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NO_RECORD = "tensors keep their shape in a captured step"
 
 
-def reshape_in_place(method: str, x: Any, view_of: Callable[[Any], Any]) -> Any:
+def reshape_in_place(method: str, x: Tensor, view_of: Callable[[Any], Any]) -> Any:
     """Make `x` the view of itself that `view_of` returns, and return it.
 
     Raises AutogradError for leaves that require gradients and inside `vmap`, CaptureError in a captured step, and ShapeError
@@ -56,7 +56,7 @@ def detach_in_place(x: Tensor) -> Tensor:
     return x
 
 
-def _check(method: str, x: Any) -> None:
+def _check(method: str, x: Tensor) -> None:
     if x.is_batched:
         problem = "the shape of a tensor inside vmap cannot be changed in place"
         raise AutogradError(message(method, problem, fix="use the function without the underscore"))

@@ -287,7 +287,7 @@ def _saved_for_decomposition(
 def _save_others(
     op: OpDef,
     inputs: tuple[Any, ...],
-    params: tuple[Any, ...],
+    params: tuple[float, ...],
     outs: Sequence[Spec],
     mask: int,
     others: tuple[tuple[str, int], ...],

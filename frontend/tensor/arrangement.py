@@ -43,7 +43,7 @@ class Rearrangements:
 
     ref: Ref
 
-    def where(self: Any, condition: Tensor, other: Any) -> Any:
+    def where(self: Any, condition: Tensor, other: Tensor) -> Any:
         """Return elements of this tensor where `condition` is true, else of `other`."""
         return _where(condition, self, other)
 

@@ -170,14 +170,14 @@ def place_of(name: str) -> Device:
         raise DeviceUnavailableError(message("unpickle", problem, fix=fix)) from error
 
 
-def _attributes(x: Any) -> dict[str, Any]:
+def _attributes(x: Tensor) -> dict[str, Any]:
     """Return the values in slots and dictionaries that subclasses add to a tensor."""
     own = itertools.takewhile(lambda cls: "_share" not in cls.__dict__, type(x).__mro__)
     slots = [name for cls in own for name in getattr(cls, "__slots__", ()) if not name.startswith("__")]
     return {name: getattr(x, name) for name in slots if hasattr(x, name)} | getattr(x, "__dict__", {})
 
 
-def _with_memory(cls: Any, source: Any, fields: dict[str, Any]) -> Any:
+def _with_memory(cls: Any, source: Tensor, fields: dict[str, Any]) -> Any:
     """Make a leaf of a class in the memory of `source`."""
     out = cls.__new__(cls)
     out._share(source)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType
@@ -15,6 +15,9 @@ from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.peer_memory import DeviceAddress, SupportsDeviceAddress
 from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
 
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _BFLOAT = 4
@@ -108,7 +111,12 @@ class DeviceExport:
         return place
 
     def __dlpack__(
-        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, ...] | None = None,
+        dl_device: tuple[int, ...] | None = None,
+        copy: bool | None = None,
     ) -> Any:
         """Return a capsule. Waits for the device, so that the elements are there on every stream of the other library.
 
@@ -129,7 +137,7 @@ class DeviceExport:
         return self.place.kind, self.place.number
 
 
-def _address(device: Any, handle: Any) -> DeviceAddress | None:
+def _address(device: Device, handle: Any) -> DeviceAddress | None:
     backend = device.backend
     return backend.device_address(handle) if isinstance(backend, SupportsDeviceAddress) else None
 

@@ -16,6 +16,7 @@ from polyhal.hal import dtypes, layout
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.index_items import check_numbers, indexed_axes, is_basic, is_mask
 from polyhal.tensor.indexing import cast_to
 
@@ -27,7 +28,9 @@ _arange, _broadcast_to, _less, _minimum, _permute, _reshape, _where = (
 )
 
 
-def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, reduce: str) -> TableUpdate | None:
+def element_update(
+    name: str, x: Tensor, items: tuple[Any, ...], value: Tensor | float, reduce: str
+) -> TableUpdate | None:
     """Return the update of a tensor by `x[items] = value`, or `+=` for the reduction "sum"; None if it is empty.
 
     The layout of the tensor must be dense (`is_dense`).
@@ -58,7 +61,7 @@ def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, red
     return TableUpdate(name, table, numbers, values, reduce, distinct=distinct)
 
 
-def _row_update(name: str, x: Tensor, index: Tensor, value: Any, reduce: str) -> TableUpdate | None:
+def _row_update(name: str, x: Tensor, index: Tensor, value: Tensor | float, reduce: str) -> TableUpdate | None:
     """Return the update of the slices along the first axis that one index tensor names, as in most writes."""
     index = index if index.device is x.device else index.to(x.device)
     values = _values(x, value, index.shape, x.shape[1:], 0)
@@ -74,7 +77,7 @@ def _shaped(x: Tensor, shape: tuple[int, ...]) -> Any:
     return x if x.shape == shape else _reshape(x, shape)
 
 
-def _index(item: Any, length: int, x: Tensor) -> Any:
+def _index(item: Tensor | Array, length: int, x: Tensor) -> Any:
     """Return an index as a tensor on the device of `x`. Raises IndexError for an array or a list with numbers out of range."""
     from polyhal.tensor import Tensor, as_tensor
 
@@ -99,7 +102,7 @@ def _values(x: Tensor, value: Any, shape: tuple[int, ...], rest: tuple[int, ...]
     return _permute(values, (*range(place, place + count), *range(place), *range(place + count, values.ndim)))
 
 
-def _numbers(indices: Sequence[Any], lengths: Sequence[int], steps: Sequence[int]) -> Any:
+def _numbers(indices: Sequence[Tensor], lengths: Sequence[int], steps: Sequence[int]) -> Any:
     """Return the sum of the indices, each times its step; -1 where one of them is out of range."""
     wrapped = [wrap_index(i, n) for i, n in zip(indices, lengths, strict=True)]
     total = fold(lambda a, b: a + b, (w if s == 1 else w * s for w, s in zip(wrapped, steps, strict=True)))
@@ -108,7 +111,7 @@ def _numbers(indices: Sequence[Any], lengths: Sequence[int], steps: Sequence[int
     return _where(_less(fold(_minimum, wrapped), 0), -1, total)
 
 
-def _element_numbers(x: Tensor, front: Tensor, indices: Sequence[Any], shape: tuple[int, ...]) -> Any:
+def _element_numbers(x: Tensor, front: Tensor, indices: Sequence[Tensor], shape: tuple[int, ...]) -> Any:
     """Return the positions in the memory of `x` of all elements that are written; -1 where an index is out of range."""
     count, strides = len(indices), front.ref.spec.strides
     first = front.ref.offset - x.ref.offset

@@ -63,7 +63,7 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
         _assign_elements(*truths_as_masks(x, items), value)
 
 
-def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
+def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Tensor | float) -> None:
     """Assign to the elements that index tensors and masks name, in the memory of `x` where it is dense."""
     from polyhal.tensor.element_updates import element_update
 
@@ -77,7 +77,7 @@ def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
     function_in_place("setitem", _with_elements, x, items, value)
 
 
-def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
+def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Tensor | float) -> Any:
     """Return a mask that is the only item, with axes of length 1 for the rest of `x`; None if the values depend on its hits."""
     from polyhal.tensor import as_tensor
 
@@ -89,7 +89,7 @@ def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
     return mask_of_rows(x, (mask, *items[1:]), value)
 
 
-def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
+def _with_elements(x: Tensor, items: tuple[Tensor, ...], value: Any) -> Tensor:
     """Return a copy of `x` in which the elements that index tensors and masks name are replaced."""
     from polyhal.tensor import as_tensor
 

@@ -56,7 +56,7 @@ def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
     rebase(x, base, value, is_result=False)
 
 
-def _overwrite_parts(x: Any, value: Any, method: str) -> None:
+def _overwrite_parts(x: Tensor, value: Tensor | int, method: str) -> None:
     """Replace the elements where `x` or `value` is complex. Raises ShapeError for a real `x`."""
     if not x.dtype.is_complex:
         _check_kind(method, to_complex(x.dtype), x.dtype)
@@ -77,7 +77,7 @@ def apply_in_place(
         inputs, _ = dispatch.admitted(op, inputs, None)
     x: Tensor = inputs[position]
 
-    def compute(old: Any) -> Any:
+    def compute(old: Tensor) -> Any:
         return dispatch.apply(op, tuple(old if v is x else v for v in inputs), params)
 
     if dispatch.is_complex_call(() if plain else inputs, params):
@@ -114,7 +114,7 @@ def update_in_place(method: str, x: Tensor, update: TableUpdate | None) -> bool:
     return True
 
 
-def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: Any, **keywords: Any) -> Any:
+def function_in_place(method: str, function: Callable[..., Any], x: Tensor, *args: Any, **keywords: Any) -> Any:
     """Replace the elements of `x` by `function(x, ...)`, as `apply_in_place` does for one op."""
     if dispatch.is_complex(x):
         value = function(_copy(x), *args, **keywords)

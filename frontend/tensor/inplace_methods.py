@@ -18,6 +18,7 @@ from polyhal.tensor.inplace_ops import InPlaceOps
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.tensor import Tensor
 
 _multiply = FUNCTIONS["multiply"]
 
@@ -29,7 +30,7 @@ class InPlaceMethods(InPlaceOps):
 
     device: Device
 
-    def copy_(self, src: Any, non_blocking: bool = False) -> Self:
+    def copy_(self, src: Tensor, non_blocking: bool = False) -> Self:
         """Overwrite the tensor with `src`, broadcast and cast. Gradients flow to `src`.
 
         `non_blocking` changes nothing: a copy on one device never waits, and one from another device waits for its values.
@@ -63,12 +64,12 @@ class InPlaceMethods(InPlaceOps):
             mask[(np.arange(shape[0]),) * len(shape)] = True
         return self.masked_fill_(_operand(mask, self), fill_value)
 
-    def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
+    def masked_fill_(self: Any, mask: Tensor, value: Tensor | float) -> Any:
         """Overwrite the elements where `mask`, which is broadcast, is true by `value`, a number or a tensor without axes."""
         value = cast_to(value, self, "masked_fill_")
         return apply_in_place("masked_fill_", OPS["where"], (_operand(mask, self), value, self), (), 2)
 
-    def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
+    def masked_scatter_(self: Any, mask: Tensor, source: Tensor) -> Any:
         """Overwrite the elements where `mask`, which is broadcast, is true by the first ones of `source`, in its order."""
         mask = _operand(mask, self)
         found = None if self.dtype.is_complex else values_by_rank("masked_scatter", self, mask, source)
@@ -76,7 +77,7 @@ class InPlaceMethods(InPlaceOps):
             return function_in_place("masked_scatter_", FUNCTIONS["masked_scatter"], self, mask, source)
         return apply_in_place("masked_scatter_", OPS["where"], (mask, found, self), (), 2)
 
-    def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    def index_put_(self: Any, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
         """Assign `self[indices] = values`, or add the values if they accumulate. Compare `torch.Tensor.index_put_`."""
         items = tuple(slice(None) if i is None else i for i in indices)
         mask = None if self.dtype.is_complex else mask_of_rows(self, items, values)
@@ -101,11 +102,11 @@ class InPlaceMethods(InPlaceOps):
         overwrite(self, 0, "zero_")
         return self
 
-    def add_(self, other: Any, *, alpha: Any = 1) -> Self:
+    def add_(self, other: Tensor | complex | float, *, alpha: Any = 1) -> Self:
         """Add `alpha * other` in place, cast to the tensor's dtype."""
         return self.__iadd__(other if alpha == 1 else _scaled(other, alpha, self))
 
-    def sub_(self, other: Any, *, alpha: Any = 1) -> Self:
+    def sub_(self, other: Tensor | float, *, alpha: Any = 1) -> Self:
         """Subtract `alpha * other` in place, cast to the tensor's dtype."""
         return self.__isub__(other if alpha == 1 else _scaled(other, alpha, self))
 

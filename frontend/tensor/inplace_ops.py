@@ -6,7 +6,7 @@ The methods are made from the declarations of ops (`hal/ops/names.py`); `inplace
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.errors import ShapeError
 from polyhal.hal.layout import axis_order, is_dense, normalize_axis
@@ -17,6 +17,9 @@ from polyhal.hal.ops.names import Names
 from polyhal.hal.ops.opdef import OpDef, compile_function
 from polyhal.hal.ops.returns import Returns, declared_returns
 from polyhal.tensor.inplace import apply_in_place, function_in_place, update_in_place
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 class InPlaceOps:
@@ -83,7 +86,9 @@ def _reshaping_method(name: str, function: Callable[..., Any]) -> Callable[..., 
     return method
 
 
-def _update_in_memory_order(name: str, prepare: Prepare, x: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+def _update_in_memory_order(
+    name: str, prepare: Prepare, x: Tensor, args: Sequence[Any], keywords: Mapping[str, Any]
+) -> bool:
     """Update a tensor that is contiguous but for the order of its axes. Returns False where that is not possible.
 
     The axes of the tensor and of the arguments that have as many are put in the order of its memory.
@@ -93,7 +98,7 @@ def _update_in_memory_order(name: str, prepare: Prepare, x: Any, args: Sequence[
         return False
     order = axis_order(x.shape, x.strides)
 
-    def moved(value: Any) -> Any:
+    def moved(value: Tensor | float) -> Any:
         return FUNCTIONS["permute"](value, order) if hasattr(value, "ref") and value.ndim == x.ndim else value
 
     others = {k: moved(v) for k, v in keywords.items() if k not in ("axis", "dim")}
@@ -109,7 +114,7 @@ def _operator(name: str) -> Callable[..., Any]:
     function = FUNCTIONS[name]
     op: OpDef | None = getattr(function, "op", None)
 
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Any, other: Tensor | complex | float) -> Any:
         if op is None or op.schema.params:
             return function_in_place(f"{name}_", function, self, other)
         return apply_in_place(f"{name}_", op, (self, other), ())

@@ -187,7 +187,7 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
         for i in range(len(self)):
             yield self[i]
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: Tensor | float) -> bool:
         """Return True if an element equals `value`, a number or a tensor that broadcasts. Waits for the device."""
         return bool((self == value).any())
 
@@ -343,7 +343,7 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
 
     # --- indexing ---------------------------------------------------------------------------------------------------
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: Tensor | float) -> None:
         from polyhal.tensor.indexing import assign
 
         assign(self, index, value)

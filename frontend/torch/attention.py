@@ -26,7 +26,9 @@ def is_fused(
     )
 
 
-def _grouped(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, is_causal: bool) -> Any:
+def _grouped(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool
+) -> Any:
     """Stack the queries of heads that share keys, so that keys are not copied; None if masks of rows differ."""
     heads, (batch, kept, length) = query.shape[-3], key.shape[:-1]
     one_row = mask is None or ((mask.ndim < 2 or mask.shape[-2] == 1) and (mask.ndim < 3 or mask.shape[-3] == 1))

@@ -82,7 +82,7 @@ def _full(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
     return torch.float32
 
 
-def _widest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
+def _widest(args: tuple[torch.Tensor, ...], kwargs: dict[str, Any]) -> torch.dtype:
     found = {x.dtype for x in _leaves([*args, *kwargs.values()]) if _eligible(x)}
     return torch.float32 if torch.float32 in found else torch.get_autocast_dtype(NAME)
 

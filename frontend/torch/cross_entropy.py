@@ -6,7 +6,7 @@ logarithms in half precision. Therefore the whole op is overridden above autogra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,7 +31,13 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Any, target: Any, reduction: int, ignore_index: int, smoothing: float, dtype: torch.dtype
+        ctx: Any,
+        logits: torch.Tensor,
+        target: torch.Tensor,
+        reduction: int,
+        ignore_index: int,
+        smoothing: float,
+        dtype: torch.dtype,
     ) -> torch.Tensor:
         x, classes = tensors.unwrap(logits), tensors.unwrap(target)
         out, lse = FUNCTIONS["cross_entropy_rows"](x, classes, ignore_index, smoothing)
@@ -64,7 +70,9 @@ class _Rows(torch.autograd.Function):
 _run: Callable[..., torch.Tensor] = _Rows.apply
 
 
-def _differentiable(logits: torch.Tensor, target: torch.Tensor, options: Any, grad: torch.Tensor) -> torch.Tensor:
+def _differentiable(
+    logits: torch.Tensor, target: torch.Tensor, options: Sequence[float], grad: torch.Tensor
+) -> torch.Tensor:
     """Return the gradient of the logits by PyTorch's differentiable ops."""
     with torch.enable_grad():
         loss = private.decomposed(_aten.cross_entropy_loss.default, logits, target, None, *options)
@@ -87,9 +95,13 @@ def _is_ours(logits: torch.Tensor, target: torch.Tensor, smoothing: float) -> bo
 
 
 def cross_entropy_loss(
-    logits: torch.Tensor, target: torch.Tensor, weight: Any = None, reduction: int = _MEAN, ignore_index: int = -100,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    reduction: int = _MEAN,
+    ignore_index: int = -100,
     label_smoothing: float = 0.0,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Compute the loss by Polyhal's ops where they apply, else by PyTorch's composition; in float32 under autocast."""
     if weight is not None or not _is_ours(logits, target, label_smoothing):
         composed: torch.Tensor = private.decomposed(

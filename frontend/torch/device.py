@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.hal.device import Device
 from polyhal_autoload.device_module import NAME
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["NAME", "check_ordinal", "current"]
 
@@ -15,7 +18,7 @@ def current() -> Device:
     return Device.default()
 
 
-def check_ordinal(device: Any) -> None:
+def check_ordinal(device: torch.device | None) -> None:
     """Raise RuntimeError for a PyTorch device with an index other than 0."""
     if device is not None and device.index:
         raise RuntimeError(

@@ -40,7 +40,7 @@ class _Call(NamedTuple):
     steps: tuple[Any, ...]
 
 
-def _one_number(values: Any) -> Any:
+def _one_number(values: Sequence[float] | list[int]) -> Any:
     """Return the number that a list repeats; None for different numbers."""
     return values[0] if values and all(v == values[0] for v in values) else None
 
@@ -50,7 +50,7 @@ def _unary(op: str) -> Callable[..., _Call]:
 
 
 def _with_list(op: str) -> Callable[..., _Call]:
-    def call(xs: Any, ys: Any, *, alpha: Any = 1) -> _Call:
+    def call(xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor], *, alpha: Any = 1) -> _Call:
         if alpha == 1:
             return _Call((xs, ys), (), ((op, (0, 1), ()),))
         return _Call((xs, ys), (alpha,), (("multiply", (1, 2), ()), (op, (0, 3), ())))
@@ -59,7 +59,7 @@ def _with_list(op: str) -> Callable[..., _Call]:
 
 
 def _with_one(op: str) -> Callable[..., _Call]:
-    def call(xs: Any, y: Any, *, alpha: Any = 1) -> _Call:
+    def call(xs: Sequence[torch.Tensor], y: torch.Tensor | float, *, alpha: Any = 1) -> _Call:
         if alpha == 1:
             return _Call((xs,), (y,), ((op, (0, 1), ()),))
         return _Call((xs,), (y, alpha), (("multiply", (1, 2), ()), (op, (0, 3), ())))
@@ -77,24 +77,28 @@ def _with_numbers(call: Callable[..., _Call]) -> Callable[..., _Call | None]:
     return compute
 
 
-def _addcmul(xs: Any, a: Any, b: Any, value: Any = 1) -> _Call:
+def _addcmul(
+    xs: Sequence[torch.Tensor], a: Sequence[torch.Tensor], b: Sequence[torch.Tensor], value: float = 1
+) -> _Call:
     return _Call((xs, a, b), (), (("addcmul", (0, 1, 2), (value,)),))
 
 
-def _addcdiv(xs: Any, a: Any, b: Any, value: Any = 1) -> _Call:
+def _addcdiv(
+    xs: Sequence[torch.Tensor], a: Sequence[torch.Tensor], b: Sequence[torch.Tensor], value: float = 1
+) -> _Call:
     """Pass `value` as an operand, as for single tensors, so that a changing number does not need a new kernel."""
     if value == 1:
         return _Call((xs, a, b), (), (("addcdiv", (0, 1, 2), (1,)),))
     return _Call((xs, a, b), (value,), (("divide", (1, 2), ()), ("addcmul", (0, 4, 3), (1,))))
 
 
-def _lerp(xs: Any, ends: Any, weights: Any) -> _Call:
+def _lerp(xs: Sequence[torch.Tensor], ends: Sequence[torch.Tensor], weights: Sequence[torch.Tensor] | float) -> _Call:
     if isinstance(weights, (list, tuple)):
         return _Call((xs, ends, weights), (), (("lerp", (0, 1, 2), ()),))
     return _Call((xs, ends), (weights,), (("lerp", (0, 1, 2), ()),))
 
 
-def _power(base: Any, exponents: Any) -> _Call:
+def _power(base: float, exponents: Sequence[torch.Tensor]) -> _Call:
     return _Call((exponents,), (base,), (("pow", (1, 0), ()),))
 
 

@@ -24,10 +24,10 @@ class DeviceGenerator(torch._C.Generator):
     _all: ClassVar[weakref.WeakValueDictionary[int, DeviceGenerator]] = weakref.WeakValueDictionary()
     """Generators by the address of the C++ object: kernels receive new Python objects around it."""
 
-    def __new__(cls, device: Any = NAME) -> DeviceGenerator:
+    def __new__(cls, device: str = NAME) -> DeviceGenerator:
         return super().__new__(cls)
 
-    def __init__(self, device: Any = NAME) -> None:
+    def __init__(self, device: str = NAME) -> None:
         """Create a generator. Raises RuntimeError for another device than the first."""
         check_ordinal(torch.device(device))
         self.stream = Stream(DEFAULT_SEED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -44,6 +44,9 @@ from polyhal.torch.registration import (
 )
 from polyhal.torch.table.indexing import WRITES_IN_PLACE
 from polyhal.torch.table.random import drawing_from
+
+if TYPE_CHECKING:
+    from polyhal.hal.capture.fake_buffer import FakeBuffer
 
 Kernel = Callable[..., Any]
 _KEY = "PrivateUse1"
@@ -89,7 +92,7 @@ def _wrapped(x: Any, inputs: list[Any]) -> Any:
     return x
 
 
-def _lies_in(buffer: Any, inputs: list[Any]) -> bool:
+def _lies_in(buffer: Buffer | FakeBuffer, inputs: list[Any]) -> bool:
     """Return whether an input, or an element of an input list, uses the buffer."""
     for x in inputs:
         if isinstance(x, Tensor):
@@ -196,7 +199,7 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
     return kernel
 
 
-def _writes_directly(target: Any, values: list[Any]) -> bool:
+def _writes_directly(target: Tensor, values: list[Any]) -> bool:
     """Return whether an op can write its result in place: shape and dtype match, and operands do not partially overlap."""
     if not target.dtype.is_floating_point:
         return False
@@ -212,7 +215,7 @@ def _writes_directly(target: Any, values: list[Any]) -> bool:
     return True
 
 
-def _check_elements_are_apart(target: Any) -> None:
+def _check_elements_are_apart(target: Tensor) -> None:
     """Raise RuntimeError, as PyTorch does, for an expanded tensor, whose elements share memory."""
     if target.size and any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
         raise RuntimeError(
@@ -221,7 +224,7 @@ def _check_elements_are_apart(target: Any) -> None:
         )
 
 
-def _check_fits(target: torch.Tensor, result: Any) -> None:
+def _check_fits(target: torch.Tensor, result: Tensor) -> None:
     """Raise RuntimeError, as PyTorch does, for a result of a larger shape or a wider kind."""
     shape = tuple(target.shape)
     if len(result.shape) > len(shape) or any(

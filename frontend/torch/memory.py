@@ -54,7 +54,12 @@ def keeps_its_object(x: torch.Tensor, other: torch.Tensor) -> bool:
 
 @_kernel("empty.memory_format")
 def empty(
-    size: Sequence[int], *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    memory_format: Any = None,
+    **options: Any,
 ) -> torch.Tensor:
     """Allocate memory, in row-major order or with channels last."""
     check_ordinal(device)
@@ -70,7 +75,12 @@ def empty(
 
 @_kernel("empty_strided.default")
 def empty_strided(
-    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    **options: Any,
 ) -> torch.Tensor:
     """Allocate memory for a shape and strides."""
     check_ordinal(device)

@@ -119,7 +119,7 @@ def replace_storage_constructor(make: Callable[..., Any]) -> None:
     """
     original: Callable[..., Any] = torch._C.StorageBase.__new__
 
-    def new(cls: Any, *args: Any, device: Any = None, **options: Any) -> Any:
+    def new(cls: Any, *args: Any, device: torch.device | None = None, **options: Any) -> Any:
         made = make(device, *args)
         if made is not None:
             return made

@@ -20,7 +20,14 @@ def _unwrapped(values: Sequence[Any]) -> list[Any]:
     return [None if x is None else tensors.unwrap(x) for x in values]
 
 
-def _lstm_steps(order: Sequence[int], gates: Any, weight: Any, hidden: Any, cell: Any, projection: Any) -> Tensors:
+def _lstm_steps(
+    order: Sequence[int],
+    gates: torch.Tensor,
+    weight: torch.Tensor,
+    hidden: torch.Tensor,
+    cell: torch.Tensor,
+    projection: torch.Tensor | None,
+) -> Tensors:
     outs, cells = {}, {}
     for t in order:
         i, f, g, o = (gates[t] + functional.linear(hidden, weight)).chunk(4, -1)
@@ -31,7 +38,9 @@ def _lstm_steps(order: Sequence[int], gates: Any, weight: Any, hidden: Any, cell
     return tuple(torch.stack([states[t] for t in sorted(order)]) for states in (outs, cells))
 
 
-def _gru_steps(order: Sequence[int], gates: Any, weight: Any, hidden: Any, bias: Any) -> Tensors:
+def _gru_steps(
+    order: Sequence[int], gates: torch.Tensor, weight: torch.Tensor, hidden: torch.Tensor, bias: torch.Tensor
+) -> Tensors:
     outs = {}
     for t in order:
         (a_r, a_z, a_n), (b_r, b_z, b_n) = (x.chunk(3, -1) for x in (gates[t], functional.linear(hidden, weight, bias)))
@@ -40,7 +49,9 @@ def _gru_steps(order: Sequence[int], gates: Any, weight: Any, hidden: Any, bias:
     return (torch.stack([outs[t] for t in sorted(order)]),)
 
 
-def _rnn_steps(order: Sequence[int], nonlinearity: str, gates: Any, weight: Any, hidden: Any) -> Tensors:
+def _rnn_steps(
+    order: Sequence[int], nonlinearity: str, gates: torch.Tensor, weight: torch.Tensor, hidden: torch.Tensor
+) -> Tensors:
     outs = {}
     for t in order:
         hidden = outs[t] = getattr(torch, nonlinearity)(gates[t] + functional.linear(hidden, weight))
@@ -67,7 +78,7 @@ class _Layer(torch.autograd.Function):
         return tuple(map(tensors.wrap, found))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Any, inputs: Any, output: Sequence[torch.Tensor]) -> None:
         ctx.mode, ctx.reverse = inputs[:2]
         ctx.save_for_backward(*inputs[3:], *output)
         if len(output) == 3:
@@ -103,7 +114,7 @@ class _Layer(torch.autograd.Function):
 _run_layer: Callable[..., Tensors] = _Layer.apply
 
 
-def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequence[torch.Tensor]) -> list[Any]:
     """Return gradients of a layer's inputs by PyTorch's differentiable ops."""
     order = list(range(inputs[0].shape[0]))[:: -1 if reverse else 1]
     with torch.enable_grad():
@@ -116,8 +127,18 @@ def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequ
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
-def _layers(mode: str, x: Any, states: Sequence[Any], params: Sequence[Any], has_biases: bool, num_layers: int,
-            dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Any, list[Any]]:  # fmt: skip
+def _layers(
+    mode: str,
+    x: torch.Tensor,
+    states: Sequence[torch.Tensor],
+    params: Sequence[torch.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Any, list[Any]]:
     """Return the output, and the final states of all layers and directions."""
     directions = 1 + bidirectional
     each = len(params) // (num_layers * directions)
@@ -138,7 +159,12 @@ def _layers(mode: str, x: Any, states: Sequence[Any], params: Sequence[Any], has
 
 
 def _direction(
-    mode: str, x: Any, states: Sequence[Any], weights: list[Any], has_biases: bool, reverse: bool
+    mode: str,
+    x: torch.Tensor,
+    states: Sequence[torch.Tensor],
+    weights: list[torch.Tensor],
+    has_biases: bool,
+    reverse: bool,
 ) -> Tensors:
     """Return the states after each time step."""
     projection = weights.pop() if mode == "lstm" and len(weights) == (5 if has_biases else 3) else None
@@ -162,7 +188,7 @@ def lstm(x: Any, states: Sequence[Any], params: Sequence[Any], *options: Any) ->
 def _single(name: str, mode: str) -> Callable[..., Any]:
     """Return the kernel of a network with one state."""
 
-    def compute(x: Any, state: Any, params: Sequence[Any], *options: Any) -> Any:
+    def compute(x: torch.Tensor, state: torch.Tensor, params: Sequence[torch.Tensor], *options: Any) -> Any:
         if not tensors.have_memory(x, state, *params) or not x.numel():
             return decomposed(getattr(_aten, name).input, x, state, params, *options)
         out, (final,) = _layers(mode, x, [state], params, *options)

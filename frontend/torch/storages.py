@@ -128,7 +128,7 @@ def install() -> None:
     private.accept_storages(Storage)
 
 
-def _new_storage(device: Any, *args: Any) -> Storage | None:
+def _new_storage(device: torch.device | None, *args: Any) -> Storage | None:
     """Create `torch.UntypedStorage(3, device="polyhal")`; None for other devices. Raises TypeError unless it is a size."""
     if device is None or torch.device(device).type != NAME:
         return None

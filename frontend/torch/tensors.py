@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from polyhal.tensor.complex_tensor import ComplexTensor
 from polyhal.torch import complex_parts, private
 from polyhal.torch.device import NAME, current
 from polyhal.torch.storages import attach
+
+if TYPE_CHECKING:
+    from polyhal.torch.storages import Storage
 
 DTYPES: dict[torch.dtype, DType] = {
     getattr(torch, d.name.rstrip("_")): d for d in dtypes.ALL if hasattr(torch, d.name.rstrip("_"))
@@ -171,7 +174,9 @@ def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], stri
     private.set_geometry(x, storage, offset, shape, strides)
 
 
-def _give_type(storage: Any, dtype: torch.dtype, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def _give_type(
+    storage: Storage, dtype: torch.dtype, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
     """Replace the byte layout of a loaded storage by the layout of the first tensor that spans it."""
     root = storage.root
     kind, lengths = dtype_of(dtype.to_real()), (*shape, 2) if dtype in complex_parts.PARTS else shape
@@ -217,7 +222,7 @@ def download(x: Tensor) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def check_overlap(target: Any, source: Any) -> None:
+def check_overlap(target: Tensor, source: Tensor) -> None:
     """Raise RuntimeError, as PyTorch does, for a write to memory that the same op reads in another layout.
 
     No-op for tensors with gaps, as in PyTorch.
@@ -228,7 +233,9 @@ def check_overlap(target: Any, source: Any) -> None:
     if not (a.size and b.size and is_dense(a.shape, a.strides) and is_dense(b.shape, b.strides)):
         return
     same = (a.offset, a.size) == (b.offset, b.size)
-    if (same and a.strides != b.strides) or (not same and a.offset < b.offset + b.size and b.offset < a.offset + a.size):
+    if (same and a.strides != b.strides) or (
+        not same and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+    ):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
             "location. Please clone() the tensor before performing the operation."

@@ -27,6 +27,7 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.opdef import InferRule
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def declare_along_axis(
@@ -114,11 +115,11 @@ def _gradient(rule: Callable[..., Any]) -> Callable[..., Any]:
     return gradient
 
 
-def _vector(x: Any) -> Any:
+def _vector(x: TensorLike) -> Any:
     return reshape(x, (1,)) if hasattr(x, "spec") and not x.ndim else x
 
 
-def _without_axis(x: Any) -> Any:
+def _without_axis(x: TensorLike) -> Any:
     """A vector of one element without its axis; anything else as it is."""
     if isinstance(x, np.ndarray):
         return x.reshape(()) if x.shape == (1,) else x

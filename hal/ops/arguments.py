@@ -32,7 +32,7 @@ def arguments(function: Callable[..., Any]) -> Arguments:
     """
     bound = 0
     if isinstance(function, functools.partial):
-        function, bound = function.func, len(function.args)
+        bound, function = len(function.args), function.func
     function = inspect.unwrap(function)
     if not isinstance(function, FunctionType):
         raise TypeError(f"{function!r} is no Python function; wrap it in one, whose arguments can be read")

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
@@ -25,8 +25,12 @@ from polyhal.hal.ops.results import NAMED
 from polyhal.hal.ops.returns import Returns
 from polyhal.hal.ops.samples import OpTests
 from polyhal.hal.ops.schema import REQUIRED, IndexRange, Output, Params, Promotion, Schema, Specs
+from polyhal.hal.ops.tensor_like import TensorLike
 from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
 
 
 class OpFunction(Protocol):
@@ -267,7 +271,7 @@ def _dtype_lines(schema: Schema) -> list[str]:
     return ["    if dtype is not None:", f"        return {call}"]
 
 
-def _in_dtype(op: OpDef, x: Any, params: tuple[Any, ...], dtype: Any) -> Any:
+def _in_dtype(op: OpDef, x: TensorLike, params: tuple[Any, ...], dtype: DType | Sequence[int] | int) -> Any:
     """The result of an op of one tensor, computed and returned in `dtype`."""
     cast = OPS["cast"].call
     return cast(dispatch.apply(op, (cast(x, dtype),), params), dtype)

@@ -12,6 +12,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from polyhal.hal.ops.tensor_like import TensorLike
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -82,7 +84,7 @@ def _copying(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _separate(out: Any, taken: set[int]) -> Any:
+def _separate(out: TensorLike, taken: set[int]) -> Any:
     """Return `out` with copies of all tensors that are in buffers that are `taken`, or not row-major."""
     if isinstance(out, tuple):
         parts = [_separate(x, taken) for x in out]

@@ -136,7 +136,9 @@ def _sources(name: str, texts: Mapping[str, Any], numpy: Callable[..., Any] | No
     for language, text in texts.items():
         if text and not isinstance(text, str):
             fix = "decode it" if isinstance(text, bytes) else ""
-            raise TypeError(message(name, f"the {language} source is a {type(text).__name__}", expected="a str", fix=fix))
+            raise TypeError(
+                message(name, f"the {language} source is a {type(text).__name__}", expected="a str", fix=fix)
+            )
     given = {language: text for language, text in {**texts, "numpy": numpy}.items() if text}
     if not given:
         raise ValueError(message(name, "the kernel has no source", expected="opencl=, wgsl=, sources= or numpy="))
@@ -165,7 +167,7 @@ def _batching_rule(name: str, given: BatchingRule | str | None) -> BatchingRule 
 def _infer_rule(name: str, schema: Schema, outputs: Callable[..., Any] | None) -> InferRule:
     """The shape and dtype rule: `outputs`, with its answer checked."""
 
-    def infer(specs: Specs, params: dict[str, Any]) -> Sequence[Output]:
+    def infer(specs: Specs, params: Params) -> Sequence[Output]:
         first = tensors(specs)[0]
         answer: Any = [(first.dtype, first.shape)] * len(schema.outputs)
         if outputs is not None:

@@ -7,9 +7,9 @@ inputs to the common shape of the outputs, and writes value `results[i]` to outp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.backends.common.codegen.expressions import EXPRESSIONS, RELAXED, expression_of
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -20,6 +20,9 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, operands, values_of
 from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Access = Literal["contiguous", "broadcast", "strided", "rows", "columns", "matrices"]
 """Access along the innermost axis: stride 1, stride 0, any other stride, or an element for each row, column or matrix."""
@@ -112,7 +115,7 @@ def lower_fused(
     """
 
     def lower(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         tensors = sum(isinstance(s, Spec) for s in inputs) + len(outputs)
         if tensors > max_tensors(runtime):
@@ -161,9 +164,7 @@ def translate(
     return steps, renumbered
 
 
-def _expand(
-    op: str, numbers: tuple[int, ...], dtype: DType, params: Mapping[str, Any], first: int
-) -> list[ExpressionStep]:
+def _expand(op: str, numbers: tuple[int, ...], dtype: DType, params: Params, first: int) -> list[ExpressionStep]:
     """Expand one op to steps; the last step is its value. Without steps, the value is the first operand.
 
     `numbers` are the operands' value numbers, -1 for an absent one; `first` is the number of the first step's result.
@@ -211,7 +212,7 @@ def _lower_op(group: GroupGenerator, op: str) -> LoweringFunction:
     """Lower one op as a group of one."""
 
     def lower(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         arguments = tuple(None if s is None else i for i, s in enumerate(inputs))
         translation = translate(runtime, inputs, [(op, arguments, tuple(params.values()))])
@@ -227,7 +228,7 @@ def _lower_cast(group: GroupGenerator) -> LoweringFunction:
     """Lower `cast` as a load and a store, which does not require arithmetic in either dtype."""
 
     def lower(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         return group(runtime, inputs, outputs, [], [0])
 

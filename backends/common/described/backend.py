@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import LoweringFunction, lower
@@ -13,6 +13,9 @@ from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 NAME = "described"
 
@@ -84,7 +87,7 @@ class DescribedBackend(CoreMethods):
         """No-op: no work is ever pending."""
 
     def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Return the launch of the kernel for this device, or the reason why it has none."""
         return lower(self._lowerings, self._runtime, op, inputs, outputs, params)

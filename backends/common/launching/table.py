@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 LoweringFunction = Callable[..., Launch | Declined]
 """`function(runtime, inputs, outputs, params)`: inspects specs only; returns a launch, or `Declined` with the reason."""
@@ -28,7 +31,7 @@ def merge(families: Iterable[ModuleType]) -> dict[str, LoweringFunction]:
 
 def lower(
     table: Mapping[str, LoweringFunction], runtime: Any, op: str, inputs: tuple[InputSpec | None, ...],
-    outputs: tuple[Spec, ...], params: Mapping[str, Any],
+    outputs: tuple[Spec, ...], params: Params,
 ) -> Launch | Declined:  # fmt: skip
     """Lower `op` with a backend's table. Declines ops without an entry and dtypes that the device does not store."""
     function = table.get(op)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.conv_pieces import AddUp, whole_or_pieces
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Pair = tuple[int, int]
 
@@ -46,9 +49,7 @@ class Geometry:
         return math.prod(self.result)
 
 
-def geometry(
-    x: tuple[int, ...], weight: tuple[int, ...], result: tuple[int, ...], params: Mapping[str, Any]
-) -> Geometry:
+def geometry(x: tuple[int, ...], weight: tuple[int, ...], result: tuple[int, ...], params: Params) -> Geometry:
     """Return the geometry of a convolution with these shapes of input, weight and output, and the op's parameters."""
     groups = params["groups"]
     return Geometry(
@@ -94,7 +95,7 @@ Build = Callable[[Any, Convolution], Launch | Declined]
 
 
 def describe(
-    op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Convolution | Declined:
     """Describe `op` on these operands, or decline with the reason why no kernel supports them."""
     first, second, *rest = inputs
@@ -130,7 +131,7 @@ def lowerings(
 
 def _whole(
     op: str, build: Build, runtime: Any,
-    inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any],
+    inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params,
 ) -> Launch | Declined:  # fmt: skip
     c = describe(op, inputs, outputs, params)
     return c if isinstance(c, Declined) else build(runtime, c)
@@ -138,7 +139,7 @@ def _whole(
 
 def _lowering(op: str, build: Build, add_up: AddUp | None = None) -> LoweringFunction:
     def lower(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         add = add_up and partial(add_up, runtime)
         return whole_or_pieces(op, partial(_whole, op, build, runtime), inputs, outputs, params, add)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.hal import dtypes
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 MAX_WORKSPACE = 1 << 30
 """Maximum bytes of workspace; larger batches are split."""
@@ -25,7 +28,7 @@ Lower = Callable[[tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, A
 
 
 def whole_or_pieces(
-    op: str, lower: Lower, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any],
+    op: str, lower: Lower, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params,
     add_up: Callable[[Spec, int, int, int], Launch] | None,
 ) -> Launch | Declined:  # fmt: skip
     """Call `lower`, for chunks of images if the batch is too large. Weight gradients are split only with `add_up`."""
@@ -44,9 +47,7 @@ def _too_large(launch: Launch | Declined, *specs: Spec) -> bool:
     return sum(launch.workspace) > MAX_WORKSPACE
 
 
-def _image_by_image(
-    lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Mapping[str, Any]
-) -> Launch | None:
+def _image_by_image(lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Params) -> Launch | None:
     """Return the launches of a convolution, or of an input gradient, by chunks of images; None if no chunk is supported."""
     first, target = inputs[0], len(inputs)
     assert isinstance(first, Spec)
@@ -74,7 +75,7 @@ def _image_by_image(
 
 
 def _added_up(
-    lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Mapping[str, Any],
+    lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Params,
     add_up: Callable[[Spec, int, int, int], Launch],
 ) -> Launch | None:  # fmt: skip
     """Return the launches of a weight gradient that sum the results of chunks of images; None if no chunk is supported."""

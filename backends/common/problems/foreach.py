@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
 from polyhal.backends.common.codegen.expressions import RELAXED
@@ -15,9 +15,12 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.pointwise.foreach_elementwise import list_access, rows, sums_of
 from polyhal.hal.protocol import Declined, InputSpec
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 
 def slots_of(
-    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Params
 ) -> tuple[SlotSteps, list[TensorSlot]] | Declined:
     """Return the steps and slots of a call: a slot has the tensors at one index of the lists, then of the results."""
     lists, count = params["lists"], params["count"]
@@ -41,7 +44,7 @@ def slots_of(
 
 
 def _slot(
-    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any], i: int, access: Sequence[str]
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Params, i: int, access: Sequence[str]
 ) -> TensorSlot:
     """Return the tensors at index `i` of the lists, then of the results."""
     lists, count = params["lists"], params["count"]

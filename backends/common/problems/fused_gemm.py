@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -12,6 +12,9 @@ from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Prod
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.linear_algebra.fused_matmul import epilogue_inputs
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]]) -> dict[str, LoweringFunction]:
@@ -21,7 +24,7 @@ def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]])
     """
 
     def fused_matmul(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         x, y, *others = inputs
         (out,) = outputs

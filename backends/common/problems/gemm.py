@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
 from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
@@ -15,6 +15,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, broadcast_strides, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 from polyhal.hal.settings.state import Precision
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 BATCH_AXES = 3
 Triple = tuple[int, int, int]
@@ -187,7 +190,7 @@ def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = Fa
     """
 
     def matmul(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         x, y = inputs
         (out,) = outputs
@@ -200,7 +203,7 @@ def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = Fa
         return _built(build, runtime, describe(x, y, out, (0, 1, None, 2, 3)), params)
 
     def linear(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         x, weight, bias = inputs
         refusal = _refusal(x, weight, bias)
@@ -213,7 +216,7 @@ def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = Fa
         return _built(build, runtime, p, params)
 
     def fused_linear(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         x, weight, bias, residual = inputs
         (out,) = outputs
@@ -234,7 +237,7 @@ def weight_grad(build: ProductBuilder) -> LoweringFunction:
     """Return the lowering function of `linear_weight_grad` on a builder that supports `row_sums`."""
 
     def lower(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         grad, x = inputs
         refusal = _refusal(x, grad)
@@ -251,7 +254,7 @@ def weight_grad(build: ProductBuilder) -> LoweringFunction:
     return lower
 
 
-def _built(build: ProductBuilder, runtime: Any, p: Product | Declined, params: Mapping[str, Any]) -> Launch | Declined:
+def _built(build: ProductBuilder, runtime: Any, p: Product | Declined, params: Params) -> Launch | Declined:
     return p if isinstance(p, Declined) else build(runtime, replace(p, precision=params.get("precision", "highest")))
 
 

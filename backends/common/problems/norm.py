@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -38,7 +40,7 @@ def forward(inputs: Inputs, outputs: tuple[Spec, ...], axes: int) -> tuple[Spec,
     return flat, out
 
 
-def backward(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> NormGradient | Declined:
+def backward(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> NormGradient | Declined:
     """Return the large operands; `inputs` are g, x, weight and the statistics."""
     g, x = inputs[:2]
     if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:

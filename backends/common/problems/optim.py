@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, ScalarType, Tensor, Workspace
@@ -33,6 +33,9 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.optim.update_rule import RULES
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 
 def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
     """Return the lowering functions of this family on one backend's kernels."""
@@ -46,7 +49,7 @@ def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
 
 
 def _bind(builders: MultiTensorBuilders, function: Callable[..., Launch | Declined]) -> LoweringFunction:
-    def lower(runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    def lower(runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         return function(builders, runtime, inputs, outputs, params)
 
     return lower
@@ -67,7 +70,7 @@ def _unless_refused(function: Callable[..., Launch | Declined]) -> Callable[...,
     """Decline tensors that the kernels do not support."""
 
     def lower(
-        builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         refusal = _refusal(inputs)
         return Declined(refusal) if refusal else function(builders, runtime, inputs, outputs, params)
@@ -80,13 +83,13 @@ def _real(dtype: DType) -> ScalarType:
 
 
 def _scale_all(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch:
     return _scale(builders, runtime, inputs, outputs)
 
 
 def _unscale_all(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     if builders.fill is None:
         return Declined("no kernel checks for infinities and NaN")
@@ -157,7 +160,7 @@ def _squares(builders: MultiTensorBuilders, runtime: Any, inputs: Inputs) -> _Sq
 
 
 def _sum_of_squares(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch:
     squares = _squares(builders, runtime, inputs)
     total = builders.total(runtime, squares.partial, Tensor(len(inputs)), squares.chunks)
@@ -165,7 +168,7 @@ def _sum_of_squares(
 
 
 def _norms(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     if builders.norms is None:
         return Declined("no kernel sums the chunks of each tensor")
@@ -179,14 +182,16 @@ _LARGEST_MEAN = 1 << 18
 
 
 def _means_along(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     tensors = tensors_of(inputs)
     if builders.means is None or any(s.size > _LARGEST_MEAN for s in tensors):
         return Declined("no kernel reduces many tensors, or one is large")
     dense = make_contiguous(builders, runtime, dict(enumerate(tensors)), len(inputs) + len(outputs))
     steps: list[LaunchStep] = list(dense.copies)
-    for (dtype, wide), members in group_by_dtypes([(x.dtype, o.dtype) for x, o in zip(tensors, outputs, strict=True)]).items():
+    for (dtype, wide), members in group_by_dtypes(
+        [(x.dtype, o.dtype) for x, o in zip(tensors, outputs, strict=True)]
+    ).items():
         operands = SlotOperand("x", dtype, read_only=True), SlotOperand("out", wide, access="rows")
         definitions: dict[str, str | bool] = {
             "DTYPE": dtype.name, "RESULT_DTYPE": wide.name, "SQUARE": bool(params["square"]),

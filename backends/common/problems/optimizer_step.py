@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, Tensor, Workspace
 from polyhal.backends.common.problems.multi_tensor import (
@@ -26,13 +26,16 @@ from polyhal.hal.ops.optim.rule_program import RuleProgram
 from polyhal.hal.ops.optim.update_rule import UpdateRule
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _GRADIENT = 1
 """Group of the gradients, which a step only reads; group 0 are parameters, 2 and above states."""
 
 
 def lower_step(
     rule: UpdateRule, builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...],
-    params: Mapping[str, Any],
+    params: Params,
 ) -> Launch | Declined:  # fmt: skip
     """Lower an optimizer step, which updates parameters and states in place, in the memory of the outputs."""
     if builders.elementwise is None:
@@ -61,9 +64,7 @@ class _Call:
     The outputs are the new parameters and states, in the same order.
     """
 
-    def __init__(
-        self, rule: UpdateRule, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, rule: UpdateRule, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> None:
         self._rule, self._inputs, self._outputs, self._params = rule, inputs, outputs, params
         groups, steps, _ = rule.split(inputs, params)
         self._count, self._groups = params["count"], len(groups)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,7 @@ class Pooling:
     """Four strides per input: image, channel, row, column."""
 
 
-def describe(
-    inputs: tuple[InputSpec | None, ...], out: Spec, params: Mapping[str, Any], *, gradient: bool
-) -> Pooling | Declined:
+def describe(inputs: tuple[InputSpec | None, ...], out: Spec, params: Params, *, gradient: bool) -> Pooling | Declined:
     """Describe a pooling. With `gradient`, the first input is the output's gradient, and `out` has the shape of the image."""
     tensors = [s for s in inputs if isinstance(s, Spec)]
     if len(tensors) != len(inputs) or any(s.dtype is not tensors[0].dtype for s in tensors):
@@ -46,4 +46,6 @@ def describe(
         *image.shape[2:], *pooled.shape[2:], *params["kernel"], *params["stride"], *params["padding"],
         *params.get("dilation", (1, 1)),
     )  # fmt: skip
-    return Pooling(tensors[0].dtype, planes, pixels, out.shape[1], lengths, tuple(v for s in tensors for v in s.strides))
+    return Pooling(
+        tensors[0].dtype, planes, pixels, out.shape[1], lengths, tuple(v for s in tensors for v in s.strides)
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.launch import joint_name
@@ -18,6 +18,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec, collapse, contiguous, contiguous_strides, normalize_axes
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Operation = Literal["sum", "mean", "prod", "max", "min", "any", "all"]
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean", "prod", "max", "min", "any", "all")
@@ -146,7 +149,7 @@ def lowerings(builders: ReductionBuilders) -> dict[str, LoweringFunction]:
 
 def _lowering(builders: ReductionBuilders, op: str) -> LoweringFunction:
     def lower(
-        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         x = inputs[0]
         assert isinstance(x, Spec)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyhal.backends.common.reference.arrays import store, upcast
 from polyhal.backends.common.reference.functions import BINARY, REDUCE, UNARY
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def copy(src: np.ndarray, out: np.ndarray) -> None:
@@ -54,9 +57,7 @@ def scatter_add(index: np.ndarray, src: np.ndarray, out: np.ndarray) -> None:
     np.add.at(out, index[in_range], src[in_range])
 
 
-def run_function(
-    function: Callable[..., Any], params: Mapping[str, Any], inputs: list[Any], outs: list[np.ndarray]
-) -> None:
+def run_function(function: Callable[..., Any], params: Params, inputs: list[Any], outs: list[np.ndarray]) -> None:
     """Store the results of a function of arrays and numbers: the reference of an op, or a user kernel."""
     arrays = [upcast(x) if isinstance(x, np.ndarray) else x for x in inputs]
     with np.errstate(all="ignore"):

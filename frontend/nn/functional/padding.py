@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
@@ -44,7 +43,7 @@ def padded(input: Tensor, pad: Sequence[int], mode: str = "constant", value: flo
     return out
 
 
-def _constant(x: Tensor, pairs: Sequence[tuple[int, int]], value: Any) -> Tensor:
+def _constant(x: Tensor, pairs: Sequence[tuple[int, int]], value: float) -> Tensor:
     widths = [(0, 0)] * (x.ndim - len(pairs)) + list(reversed(pairs))
     if any(n + a + b < 0 for n, (a, b) in zip(x.shape, widths, strict=True)):
         raise ShapeError(message("pad", f"widths {widths} crop more than shape {x.shape} has"))

@@ -80,7 +80,7 @@ class _CountingExecutor(ForwardingExecutor):
         return result
 
     def call_module(
-        self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, module: Any, function: Callable[..., Any], args: tuple[Tensor, ...], kwargs: dict[str, Any]
     ) -> Any:
         before = self._flops
         result = self.base.call_module(module, function, args, kwargs)

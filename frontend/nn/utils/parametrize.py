@@ -91,7 +91,7 @@ class ParametrizationList(ModuleList):
 def _parametrized_class(base: type[Module]) -> type[Module]:
     """Return a subclass whose parametrized names are computed when they are read."""
 
-    def write(self: Module, name: str, value: Any) -> None:
+    def write(self: Module, name: str, value: Tensor) -> None:
         table = self.__dict__.get("parametrizations")
         if table is not None and name in table:
             table[name].right_inverse(value)

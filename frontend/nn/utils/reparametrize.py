@@ -6,6 +6,7 @@ the same names in `nn.utils.parametrizations` are the newer form.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal import functions as ops
@@ -42,7 +43,7 @@ class _LengthAndDirection:
         delattr(module, f"{self.name}_g")
         delattr(module, f"{self.name}_v")
 
-    def __call__(self, module: Module, args: Any) -> None:
+    def __call__(self, module: Module, args: Sequence[Tensor]) -> None:
         _set(module, self.name, self.weight(module))
 
 
@@ -85,7 +86,7 @@ class _LargestSingularValue:
         for part in ("orig", "u", "v"):
             delattr(module, f"{self.name}_{part}")
 
-    def __call__(self, module: Module, args: Any) -> None:
+    def __call__(self, module: Module, args: Sequence[Tensor]) -> None:
         _set(module, self.name, self.weight(module))
 
 

@@ -18,7 +18,7 @@ class DTypeStandIn:
 
     __slots__ = ("dtype",)
 
-    def __init__(self, name: Any, align: Any = False, copy: Any = True) -> None:
+    def __init__(self, name: str, align: bool = False, copy: bool = True) -> None:
         if not isinstance(name, str) or not _PLAIN.fullmatch(name):
             raise ValueError(f"dtype {short(name)} is not a dtype of numbers or text")
         self.dtype: np.dtype[Any] = np.dtype(name)
@@ -74,7 +74,7 @@ def listed(array: np.ndarray) -> Any:
     return array.tolist()
 
 
-def _scalar(kind: Any, data: Any = None) -> Any:
+def _scalar(kind: DTypeStandIn, data: bytes | None = None) -> Any:
     array = array_value(data, kind, ())
     return array.item() if isinstance(array, np.ndarray) else array
 
@@ -88,7 +88,7 @@ def _mapping(items: Any = ()) -> dict[Any, Any]:
     return dict(zip(hashable([k for k, _ in entries]), [v for _, v in entries], strict=True))
 
 
-def _default_mapping(factory: Any = None, items: Any = ()) -> dict[Any, Any]:
+def _default_mapping(factory: PickleConstructor | None = None, items: tuple[int, ...] = ()) -> dict[Any, Any]:
     return _mapping(items)
 
 
@@ -115,7 +115,7 @@ def _checked(items: Any) -> Any:
     return items
 
 
-def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
+def _encoded(text: str, encoding: str = "latin1") -> bytes:
     """Return the bytes that protocols before 3 write as text."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
         raise ValueError("bytes in an unknown encoding")
@@ -132,7 +132,7 @@ def _bytes_only(data: Any) -> bytes:
     return bytes(data)
 
 
-def _complex(real: Any, imag: Any = 0.0) -> complex:
+def _complex(real: float, imag: float = 0.0) -> complex:
     return complex(float(real), float(imag))
 
 

@@ -120,7 +120,7 @@ class PickleReader:
                 self._step(opcode.name, argument)
         raise ValueError("it does not end")
 
-    def _step(self, name: str, argument: Any) -> None:
+    def _step(self, name: str, argument: int | str | None) -> None:
         stack = self._stack
         if name in _LITERALS:
             stack.append(argument)
@@ -177,9 +177,7 @@ class PickleReader:
         state, target = self._stack.pop(), self._stack[-1]
         if isinstance(target, PickleStandIn):
             target.set_state(state)
-        elif (
-            type(target) is not dict
-        ):  # attributes of dictionaries, such as PyTorch's state dicts have, are ignored
+        elif type(target) is not dict:  # attributes of dictionaries, such as PyTorch's state dicts have, are ignored
             raise ValueError(f"it sets the state of a {type(target).__name__}")
 
     def _append(self, values: list[Any]) -> None:

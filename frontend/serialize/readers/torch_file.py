@@ -113,13 +113,13 @@ def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
-def _whole(values: Any) -> tuple[int, ...]:
+def _whole(values: tuple[int, ...]) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)) or not all(type(v) is int and 0 <= v < 2**48 for v in values):
         raise ValueError(f"{short(values)} are not lengths or strides")
     return tuple(values)
 
 
-def _device(kind: Any, index: Any = None) -> str:
+def _device(kind: Any, index: int | None = None) -> str:
     if not isinstance(kind, str) or not (index is None or type(index) is int):
         raise ValueError("a device without a name")
     return kind if index is None else f"{kind}:{index}"
@@ -162,15 +162,27 @@ class _TensorMaker:
             raise ValueError("a tensor of an unknown class")
         return function.make(*arguments)
 
-    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _TorchTensor:
+    def _tensor(
+        self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
+    ) -> _TorchTensor:
         return self._view(storage, None, offset, shape, strides)
 
     def _tensor_of_kind(
-        self, storage: Any, offset: Any, shape: Any, strides: Any, grad: Any, hooks: Any, dtype: Any, *_: Any
+        self,
+        storage: _Storage,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        grad: bool,
+        hooks: Any,
+        dtype: DType,
+        *_: Any,
     ) -> _TorchTensor:
         return self._view(storage, dtype, offset, shape, strides)
 
-    def _view(self, storage: Any, dtype: Any, offset: Any, shape: Any, strides: Any) -> _TorchTensor:
+    def _view(
+        self, storage: _Storage, dtype: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> _TorchTensor:
         if not isinstance(storage, _Storage):
             raise ValueError("a tensor without storage")
         kind = storage.dtype if dtype is None else supported(dtype)
@@ -268,7 +280,9 @@ class _StorageBytes:
         return self._data[first : first + count]
 
 
-def _opened(file: OpenedFile, pickled: bytes | bytearray, persistent: Callable[[Any], Any]) -> tuple[Any, StoredTensors]:
+def _opened(
+    file: OpenedFile, pickled: bytes | bytearray, persistent: Callable[[Any], Any]
+) -> tuple[Any, StoredTensors]:
     state = PickleReader(_TensorMaker().names(), persistent, _FIX).read(io.BytesIO(pickled))
     source = StoredTensors(file)
     return as_tree(resolved(state), source), source

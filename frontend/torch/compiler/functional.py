@@ -7,13 +7,17 @@ only `as_strided` receives the layout of its argument.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyhal import random
 from polyhal.hal import dispatch, dtypes
 from polyhal.torch.registration import full_name
 from polyhal.torch.table.operands import F, cast, default_dtype
 from polyhal.torch.table.random import normal_numbers, uniform_numbers
+
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
+    from polyhal.tensor import Tensor
 
 FUNCTIONAL: dict[str, Callable[..., Any]] = {}
 """Functions by overload, as in `clone.default`."""
@@ -32,13 +36,13 @@ def _recorded(*names: str) -> Callable[[Function], Function]:
 
 
 @_recorded("alias", "detach", "lift_fresh")
-def same(x: Any) -> Any:
+def same(x: Tensor) -> Any:
     """Return the tensor itself."""
     return x
 
 
 @_recorded("slice.Tensor")
-def slice_along(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+def slice_along(x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     """Return every `step`-th element of `start:end` along an axis."""
     axis = dim % x.ndim
     first, last, _ = slice(start, end, 1).indices(x.shape[axis])
@@ -50,7 +54,7 @@ def slice_along(x: Any, dim: int = 0, start: int | None = None, end: int | None 
 
 
 @_recorded("squeeze", "squeeze.dim", "squeeze.dims")
-def squeeze(x: Any, dim: Any = None) -> Any:
+def squeeze(x: Tensor, dim: Any = None) -> Any:
     """Remove axes of length 1, by default all; longer axes are ignored, as in PyTorch."""
     if dim is None:
         return F["squeeze"](x)
@@ -59,37 +63,37 @@ def squeeze(x: Any, dim: Any = None) -> Any:
 
 
 @_recorded("split.Tensor")
-def split(x: Any, split_size: int, dim: int = 0) -> Any:
+def split(x: Tensor, split_size: int, dim: int = 0) -> Any:
     """Split into consecutive parts along an axis."""
     return F["split"](x, split_size, dim)
 
 
 @_recorded("split_with_sizes")
-def split_with_sizes(x: Any, split_sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(x: Tensor, split_sizes: Any, dim: int = 0) -> Any:
     """Split into consecutive parts of the given sizes along an axis."""
     return F["split"](x, list(split_sizes), dim)
 
 
 @_recorded("unbind.int")
-def unbind(x: Any, dim: int = 0) -> Any:
+def unbind(x: Tensor, dim: int = 0) -> Any:
     """Return the slices along an axis."""
     return F["unbind"](x, dim)
 
 
 @_recorded("diagonal")
-def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Return a diagonal of two axes as the last axis."""
     return F["diagonal"](x, offset, dim1, dim2)
 
 
 @_recorded("reshape", "_reshape_alias")
-def reshape(x: Any, shape: Any, stride: Any = None) -> Any:
+def reshape(x: Tensor, shape: Any, stride: Any = None) -> Any:
     """Return the elements in another shape."""
     return F["reshape"](x, tuple(shape))
 
 
 @_recorded("unfold")
-def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
     """Return sliding windows along an axis; the last axis runs within a window."""
     x = F["contiguous"](x)
     if not x.ndim:
@@ -105,19 +109,19 @@ def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
 
 
 @_recorded("clone", "lift_fresh_copy", "contiguous")
-def clone(x: Any) -> Any:
+def clone(x: Tensor) -> Any:
     """Return a copy."""
     return F["copy"](x)
 
 
 @_recorded("_to_copy")
-def to_copy(x: Any, dtype: Any = None, device: Any = None) -> Any:
+def to_copy(x: Tensor, dtype: DType | None = None, device: Any = None) -> Any:
     """Return a copy in another dtype. `device` is ignored: a compiled graph runs on one device."""
     return F["copy"](x) if dtype is None or dtype is x.dtype else F["cast"](x, dtype)
 
 
 @_recorded("prims.convert_element_type.default")
-def convert(x: Any, dtype: Any) -> Any:
+def convert(x: Tensor, dtype: Any) -> Any:
     """Return the elements in another dtype."""
     return cast(x, dtype)
 
@@ -129,31 +133,31 @@ def multiply_add(a: Any, b: Any, c: Any) -> Any:
 
 
 @_recorded("copy")
-def copied(x: Any, source: Any) -> Any:
+def copied(x: Tensor, source: Tensor) -> Any:
     """Return functional `x.copy_(source)`: `source` in the shape and dtype of `x`."""
     return filled_to(cast(source, x.dtype), x.shape)
 
 
 @_recorded("slice_scatter")
-def slice_scatter(x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     """Return `x` with a slice replaced."""
     return F["slice_scatter"](x, cast(src, x.dtype), dim, start, end, step)
 
 
 @_recorded("select_scatter")
-def select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Any:
     """Return `x` with one index along an axis replaced."""
     return F["select_scatter"](x, cast(src, x.dtype), dim, index)
 
 
 @_recorded("repeat")
-def repeat(x: Any, repeats: Any) -> Any:
+def repeat(x: Tensor, repeats: Any) -> Any:
     """Tile the tensor along each axis; missing axes are added in front."""
     return F["copy"](x) if not repeats else F["tile"](x, tuple(repeats))
 
 
 @_recorded("constant_pad_nd")
-def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
+def constant_pad(x: Tensor, pad: Any, value: Any = 0) -> Any:
     """Pad the last axes before and after; negative widths crop."""
     sides = [(0, 0)] * (x.ndim - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     starts = tuple(max(-before, 0) for before, _ in sides)
@@ -169,7 +173,7 @@ def check_errors(info: Any, api_name: str, *, is_matrix: bool) -> None:
         recorder.require_success(info)
 
 
-def filled_to(x: Any, shape: tuple[int, ...]) -> Any:
+def filled_to(x: Tensor, shape: tuple[int, ...]) -> Any:
     """Broadcast a tensor to a shape; return the tensor itself if it has the shape."""
     return x if x.shape == shape else F["broadcast_to"](x, shape)
 
@@ -184,7 +188,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> A
 
 
 @_recorded("scalar_tensor")
-def scalar_tensor(s: Any, dtype: Any = None, device: Any = None) -> Any:
+def scalar_tensor(s: Any, dtype: DType | None = None, device: Any = None) -> Any:
     """Return a 0-d tensor of a number, by default float32."""
     return F["full"]((), s, dtype or dtypes.float32, device=device)
 
@@ -196,7 +200,7 @@ def empty(size: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 @_recorded("zeros")
-def zeros(size: Any, dtype: Any = None, device: Any = None) -> Any:
+def zeros(size: Any, dtype: DType | None = None, device: Any = None) -> Any:
     """Return zeros."""
     return F["full"](tuple(size), 0, dtype or dtypes.float32, device=device)
 
@@ -214,7 +218,7 @@ def empty_strided(size: Any, stride: Any, dtype: Any = None, device: Any = None)
 
 
 @_recorded("full_like")
-def full_like(x: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def full_like(x: Tensor, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
     """Return a tensor of the shape of `x`, filled with a number."""
     return F["full"](x.shape, fill_value, dtype or x.dtype, device=x.device)
 
@@ -226,19 +230,19 @@ def empty_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 @_recorded("zeros_like")
-def zeros_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: Tensor, dtype: Any = None, device: Any = None) -> Any:
     """Return zeros in the shape of `x`."""
     return full_like(x, 0, dtype)
 
 
 @_recorded("ones_like")
-def ones_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: Tensor, dtype: Any = None, device: Any = None) -> Any:
     """Return ones in the shape of `x`."""
     return full_like(x, 1, dtype)
 
 
 @_recorded("new_full")
-def new_full(x: Any, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_full(x: Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
     """Return a tensor of the dtype of `x`, filled with a number."""
     return F["full"](tuple(size), fill_value, dtype or x.dtype, device=x.device)
 
@@ -250,25 +254,25 @@ def new_empty(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 @_recorded("new_zeros")
-def new_zeros(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_zeros(x: Tensor, size: Any, dtype: Any = None, device: Any = None) -> Any:
     """Return zeros of the dtype of `x`."""
     return new_full(x, size, 0, dtype)
 
 
 @_recorded("new_ones")
-def new_ones(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_ones(x: Tensor, size: Any, dtype: Any = None, device: Any = None) -> Any:
     """Return ones of the dtype of `x`."""
     return new_full(x, size, 1, dtype)
 
 
 @_recorded("new_empty_strided")
-def new_empty_strided(x: Any, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_empty_strided(x: Tensor, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
     """Return zeros of the dtype of `x`; uninitialized elements may have any value."""
     return new_full(x, size, 0, dtype)
 
 
 @_recorded("fill.Scalar", "fill.Tensor")
-def fill(x: Any, value: Any) -> Any:
+def fill(x: Tensor, value: Tensor | int) -> Any:
     """Return a tensor of the shape and dtype of `x`, filled with a value."""
     if hasattr(value, "ref"):
         return filled_to(cast(value, x.dtype), x.shape)
@@ -291,7 +295,7 @@ def randn(size: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 @_recorded("rand_like")
-def rand_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+def rand_like(x: Tensor, dtype: Any = None, device: Any = None) -> Any:
     """Draw numbers from [0, 1) in the shape of `x`."""
     return uniform_numbers(x.shape, dtype or x.dtype, x.device)
 

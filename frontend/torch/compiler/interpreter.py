@@ -55,7 +55,11 @@ class Interpreter:
     """One pass over a graph."""
 
     def __init__(
-        self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols, kept: dict[torch.fx.Node, Any] | None = None
+        self,
+        graph: torch.fx.GraphModule,
+        device: Device,
+        symbols: Symbols,
+        kept: dict[torch.fx.Node, Any] | None = None,
     ) -> None:
         """Prepare a pass that stores the values of the keys of `kept` in it."""
         self._kept = {} if kept is None else kept
@@ -173,7 +177,7 @@ class Interpreter:
         target: Callable[..., Any] = node.target  # type: ignore[assignment]
         return target(*args)
 
-    def _write(self, node: torch.fx.Node, target: Any, value: Any) -> Any:
+    def _write(self, node: torch.fx.Node, target: Tensor, value: Tensor) -> Any:
         """Return the value that replaces a placeholder. Writes to placeholders are the only mutation in these graphs.
 
         The memory is written after the run, because an earlier value may be a view of it.
@@ -184,7 +188,9 @@ class Interpreter:
         self.writes[place] = filled_to(cast(value, target.dtype), target.shape)
         return self.writes[place]
 
-    def _as_strided(self, node: torch.fx.Node, x: Any, geometry: list[Any], replacement: Any = None) -> Any:
+    def _as_strided(
+        self, node: torch.fx.Node, x: Tensor, geometry: list[Any], replacement: Tensor | None = None
+    ) -> Any:
         """Compute a view by strides of the memory that PyTorch assumes for `x`; or `x` with the view replaced."""
         source: Any = node.args[0]
         fake = source.meta["val"]

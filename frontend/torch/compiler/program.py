@@ -50,7 +50,9 @@ class Program(ReplayStep[Any]):
         super().__init__(self._program.captured)
         self._count = len(self.captured.results)
 
-    def _recorded(self, graph: torch.fx.GraphModule, arguments: Sequence[Any], symbols: Symbols, kept: set[int]) -> Executable:
+    def _recorded(
+        self, graph: torch.fx.GraphModule, arguments: Sequence[Any], symbols: Symbols, kept: set[int]
+    ) -> Executable:
         recording = Recording()
         with no_grad(), recording:
             values = [self._argument(recording, i, x) for i, x in enumerate(arguments)]
@@ -70,7 +72,7 @@ class Program(ReplayStep[Any]):
             del interpreter, written, values, returned, results, pairs  # a live tensor would be updated after each run
         return recording.program()
 
-    def _argument(self, recording: Recording, position: int, x: Any) -> Any:
+    def _argument(self, recording: Recording, position: int, x: torch.Tensor | int) -> Any:
         if isinstance(x, torch.Tensor):
             spec = self._host.spec(x)
             on_device = x.device.type == NAME
@@ -95,9 +97,7 @@ class Program(ReplayStep[Any]):
         Raises CaptureError in a step that is being recorded.
         """
         arguments = call.arguments
-        dispatch.require_execution(
-            "torch.compile", "a compiled graph is called in a step that is recorded"
-        )
+        dispatch.require_execution("torch.compile", "a compiled graph is called in a step that is recorded")
         self._numbers[:] = [arguments[i] for i in self._floats]
         try:
             given = {i: take(arguments[i], spec) for i, spec, take in self._tensors}

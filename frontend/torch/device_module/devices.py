@@ -40,16 +40,14 @@ def check_index(device: Any = None) -> int:
             raise ValueError(f"expected a {NAME} device and got {where}")
         where = where.index
     if where not in (None, -1, 0):
-        raise ValueError(
-            f"device {where}: PyTorch supports one Polyhal device, {NAME}:0. POLYHAL_DEVICE selects it"
-        )
+        raise ValueError(f"device {where}: PyTorch supports one Polyhal device, {NAME}:0. POLYHAL_DEVICE selects it")
     return 0
 
 
 class device:  # noqa: N801 - as PyTorch spells it
     """`with torch.polyhal.device(0):`. No-op: there is one device. Raises ValueError for another."""
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self, device: int | None = None) -> None:
         self.idx = check_index(device)
 
     def __enter__(self) -> device:
@@ -62,7 +60,7 @@ class device:  # noqa: N801 - as PyTorch spells it
 class device_of(device):  # noqa: N801 - as PyTorch spells it
     """`with torch.polyhal.device_of(tensor):`. No-op: there is one device."""
 
-    def __init__(self, obj: Any) -> None:
+    def __init__(self, obj: torch.Tensor) -> None:
         super().__init__(0)
 
 

@@ -156,7 +156,7 @@ class _Gone:
 _GONE = _Gone()
 
 
-def _item(container: Any, key: Any) -> Any:
+def _item(container: Any, key: int | str) -> Any:
     try:
         return container[key]
     except LookupError:

@@ -66,7 +66,12 @@ class FunctionWatch(TorchFunctionMode):
             return func(*args, **kwargs)
 
     def _backward(
-        self, x: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+        self,
+        x: torch.Tensor,
+        gradient: Any = None,
+        retain_graph: Any = None,
+        create_graph: bool = False,
+        inputs: Any = None,
     ) -> None:
         """Run `x.backward(...)` with this mode active, so that gradient functions written in Python are intercepted too."""
         with self:

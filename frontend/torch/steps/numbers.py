@@ -78,7 +78,7 @@ def stand_in(value: float, index: int, epsilon: float = 2.0**-40) -> float:
     return value * (1 - (index + 1) * epsilon) if value else (index + 1) * 2.0**-100
 
 
-def _compared(compare: Callable[..., bool], self: LiveNumber, other: Any) -> Any:
+def _compared(compare: Callable[..., bool], self: LiveNumber, other: int) -> Any:
     return _decided(compare, self, other) if isinstance(other, (int, float)) else NotImplemented
 
 

@@ -116,7 +116,7 @@ class Reach:
         elif hasattr(value, "__dict__") and not type(value).__module__.startswith(("torch.", "polyhal.")):
             self._objects.append((value, value.__dict__, name))
 
-    def _guard_item(self, container: Any, key: Any, name: str) -> None:
+    def _guard_item(self, container: Any, key: int | str, name: str) -> None:
         """Guard the object or value `container[key]`, and visit it."""
         value = container[key]
         if isinstance(value, SIMPLE):

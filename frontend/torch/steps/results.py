@@ -65,7 +65,7 @@ class Results:
             for a, b in zip(mine, theirs, strict=True)
         )
 
-    def _leaf(self, x: Any) -> Any:
+    def _leaf(self, x: torch.Tensor | LiveNumber) -> Any:
         if type(x) is LiveNumber:
             return Filled(lambda run: x.scalar.value, "number")
         if not isinstance(x, torch.Tensor):

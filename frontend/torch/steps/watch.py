@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils.weak import TensorWeakRef
@@ -22,6 +22,9 @@ from polyhal.hal.recording import Recording
 from polyhal.torch import private, tensors
 from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.numbers import LiveNumber, stand_in
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 _TORCH = str(Path(torch.__file__).parent)
 _FULL = OPS["full"]
@@ -140,7 +143,7 @@ class StepWatch:
             problem = f"a number that changes from run to run (now {lost[0]!r}) is not an operand of an op, at {here()}"
             raise NotReplayableError(problem, "pass it as a tensor", is_certain=True)
 
-    def live(self, value: Any) -> Any:
+    def live(self, value: Tensor | complex | float) -> Any:
         """Return the live number that an operand represents, or the operand itself if it is a constant."""
         if type(value) is not float or not self.operands:
             return value

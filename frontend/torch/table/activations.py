@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
 from polyhal.torch.registration import aten
@@ -11,51 +11,54 @@ from polyhal.torch.table.operands import F, cast, zeros
 from polyhal.torch.table.pointwise import clamp
 from polyhal.torch.table.random import uniform_numbers
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("threshold_backward")
-def threshold_backward(grad: Any, x: Any, threshold: Any) -> Any:
+def threshold_backward(grad: Tensor, x: Tensor, threshold: Any) -> Any:
     if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
         return F["relu_grad"](grad, x)
     return F["where"](x <= threshold, 0.0, grad)
 
 
 @aten("leaky_relu_backward")
-def leaky_relu_backward(grad: Any, x: Any, slope: float, is_result: bool) -> Any:
+def leaky_relu_backward(grad: Tensor, x: Tensor, slope: float, is_result: bool) -> Any:
     return F["where"](x > 0, grad, grad * slope)
 
 
 @aten("hardtanh")
-def hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
+def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Any:
     return clamp(x, low, high) if x.dtype.is_floating_point else clamp(x, int(low), int(high))
 
 
 @aten("hardtanh_backward")
-def hardtanh_backward(grad: Any, x: Any, low: Any, high: Any) -> Any:
+def hardtanh_backward(grad: Tensor, x: Tensor, low: Any, high: Any) -> Any:
     return F["where"](F["logical_and"](x > low, x < high), grad, 0.0)
 
 
 @aten("softplus")
-def softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
+def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Any:
     scaled = x if beta == 1 else x * beta
     out = F["softplus"](scaled)
     return F["where"](scaled > threshold, x, out if beta == 1 else out / beta)
 
 
 @aten("softplus_backward")
-def softplus_backward(grad: Any, x: Any, beta: float, threshold: float) -> Any:
+def softplus_backward(grad: Tensor, x: Tensor, beta: float, threshold: float) -> Any:
     scaled = x if beta == 1 else x * beta
     return F["where"](scaled > threshold, grad, grad * F["sigmoid"](scaled))
 
 
 @aten("elu")
-def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     if scale == 1 and input_scale == 1:
         return F["elu"](x, alpha)
     return F["where"](x > 0, x * scale, F["expm1"](x * input_scale) * (alpha * scale))
 
 
 @aten("elu_backward")
-def elu_backward(grad: Any, alpha: float, scale: float, input_scale: float, is_result: bool, x: Any) -> Any:
+def elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Any:
     """Compute the gradient from the input or, if `is_result`, from the result."""
     below = alpha * scale
     slope = x + below if is_result else F["exp"](x * input_scale) * below
@@ -63,7 +66,7 @@ def elu_backward(grad: Any, alpha: float, scale: float, input_scale: float, is_r
 
 
 @aten("hardshrink_backward", "softshrink_backward")
-def shrink_backward(grad: Any, x: Any, lambd: float) -> Any:
+def shrink_backward(grad: Tensor, x: Tensor, lambd: float) -> Any:
     return F["where"](F["abs"](x) <= lambd, 0.0, grad)
 
 
@@ -73,40 +76,40 @@ def hardsigmoid_backward(grad: Any, x: Any) -> Any:
 
 
 @aten("hardswish_backward")
-def hardswish_backward(grad: Any, x: Any) -> Any:
+def hardswish_backward(grad: Tensor, x: Tensor) -> Any:
     return F["where"](F["abs"](x) < 3, grad * (x * (1 / 3) + 0.5), F["where"](x > 0, grad, 0.0))
 
 
 @aten("mish_backward")
-def mish_backward(grad: Any, x: Any) -> Any:
+def mish_backward(grad: Tensor, x: Tensor) -> Any:
     bent = F["tanh"](F["softplus"](x))
     return grad * (bent + x * F["sigmoid"](x) * (1 - bent * bent))
 
 
 @aten("log_sigmoid_forward")
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: Tensor) -> Any:
     """Return the result, and an empty buffer that only PyTorch's CPU kernels use."""
     return F["logsigmoid"](x), zeros((0,), x.dtype, x.device)
 
 
 @aten("log_sigmoid_backward")
-def log_sigmoid_backward(grad: Any, x: Any, buffer: Any) -> Any:
+def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Any:
     return grad * F["sigmoid"](-x)
 
 
 @aten("_prelu_kernel")
-def prelu(x: Any, weight: Any) -> Any:
+def prelu(x: Tensor, weight: Tensor) -> Any:
     return F["where"](x > 0, x, x * weight)
 
 
 @aten("_prelu_kernel_backward")
-def prelu_backward(grad: Any, x: Any, weight: Any) -> Any:
+def prelu_backward(grad: Tensor, x: Tensor, weight: Tensor) -> Any:
     positive = x > 0
     return F["where"](positive, grad, grad * weight), F["where"](positive, 0.0, grad * x)
 
 
 @aten("glu_backward")
-def glu_backward(grad: Any, x: Any, dim: int) -> Any:
+def glu_backward(grad: Tensor, x: Tensor, dim: int) -> Any:
     values, gates = F["chunk"](x, 2, dim)
     open_ = F["sigmoid"](gates)
     through = grad * open_

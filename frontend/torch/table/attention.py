@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("_scaled_dot_product_fused_attention_overrideable")
 def attention(
-    q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-    return_debug_mask: bool = False, scale: float | None = None,
-) -> Any:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> Any:
     """Return the result and the logarithms of the sums of its weights; None for the results of dropout and ragged batches.
 
     The logarithms have the shape that PyTorch documents, because compiled programs rely on it: heads without a batch are a
@@ -30,9 +39,24 @@ def attention(
 
 @aten("_scaled_dot_product_fused_attention_overrideable_backward")
 def attention_backward(
-    grad: Any, q: Any, k: Any, v: Any, mask: Any, wanted: Any, out: Any, lse: Any, starts_q: Any, starts_k: Any,
-    longest_q: Any, longest_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, scale: float | None = None,
-) -> Any:  # fmt: skip
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    wanted: Any,
+    out: Tensor,
+    lse: Tensor,
+    starts_q: Any,
+    starts_k: Any,
+    longest_q: Any,
+    longest_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    seed: Tensor | None,
+    offset: Tensor | None,
+    scale: float | None = None,
+) -> Any:
     """Return gradients of queries, keys, values and an additive mask."""
     # Compiled programs pass a number as the seed.
     kept = seed is not None and seed.ndim > 0
@@ -43,12 +67,14 @@ def attention_backward(
     return *found, _mask_backward(grad, q, k, v, mask, out, parts, scale)
 
 
-def _is_added(mask: Any) -> bool:
+def _is_added(mask: Tensor | None) -> bool:
     """Return whether a mask is added to the scores."""
     return mask is not None and mask.dtype.is_floating_point
 
 
-def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, parts: Any, scale: float | None) -> Any:
+def _mask_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Any, out: Tensor, parts: Any, scale: float | None
+) -> Any:
     """Return the gradient of the scores, summed over broadcast axes of the mask. Allocates memory for all scores."""
     scores = F["matmul"](q, F["transpose"](k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + mask
     top, logarithm = F["split"](parts, (1, 1), -1)
@@ -67,9 +93,15 @@ def _times(q: Any, k: Any, dropout_p: float, is_causal: bool) -> int:
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def attention_of_cpu(
-    q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
     scale: float | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Compute PyTorch's attention op for CPU tensors, which compiled graphs contain: the result and the logsumexps."""
     times = _times(q, k, dropout_p, is_causal)
     if times > 1:
@@ -78,7 +110,9 @@ def attention_of_cpu(
     return out, F["sum"](parts, -1)
 
 
-def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
+def _parts(
+    lse: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
+) -> Any:
     """Split logsumexps in two parts. With a mask, large scores absorb the second part, so both are recomputed."""
     if _is_added(mask):
         return F["attention"](q, k, v, mask, is_causal, scale)[1]
@@ -88,9 +122,18 @@ def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
 def attention_of_cpu_backward(
-    grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, dropout_p: float, is_causal: bool, *, attn_mask: Any = None,
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Any = None,
     scale: float | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return gradients of queries, keys and values, summed over query heads that share keys."""
     times = _times(q, k, dropout_p, is_causal)
     wide_k, wide_v = (F["repeat_interleave"](x, times, 1) for x in (k, v)) if times > 1 else (k, v)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.nn import functional
 from polyhal.torch.registration import aten
 from polyhal.torch.table.differentiation import gradients_of
 from polyhal.torch.table.operands import F
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 Axes = Sequence[int]
 _FORWARD = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
@@ -17,7 +20,7 @@ _TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3
 
 @aten("convolution", "convolution_overrideable", keeps_format=True)
 def convolution(
-    x: Any, weight: Any, bias: Any, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
     output_padding: Axes, groups: int,
 ) -> Any:  # fmt: skip
     axes = weight.ndim - 2
@@ -34,7 +37,7 @@ def _each(values: Axes, axes: int) -> tuple[int, ...]:
 
 @aten("convolution_backward")
 def convolution_backward(
-    grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
+    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
     output_padding: Axes, groups: int, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     """Return gradients of the input, the weight and the bias."""
@@ -43,7 +46,7 @@ def convolution_backward(
     dbias = F["sum"](grad, (0, *range(2, grad.ndim))) if mask[2] else None
     if axes == 3 or any(e >= s for e, s in zip(extra, steps, strict=True)) or not (x.size and grad.size):
 
-        def again(x: Any, weight: Any) -> Any:
+        def again(x: Tensor, weight: Tensor) -> Any:
             return convolution(x, weight, None, steps, sides, spread, transposed, extra, groups)
 
         return (*gradients_of(again, (x, weight), mask[:2], grad), dbias)
@@ -68,12 +71,14 @@ def convolution_backward_without_bias_sizes(
     )
 
 
-def _planes_backward(grad: Any, x: Any, weight: Any, window: Any, groups: int, mask: Sequence[bool]) -> Any:
+def _planes_backward(grad: Tensor, x: Tensor, weight: Tensor, window: Any, groups: int, mask: Sequence[bool]) -> Any:
     dx = F["conv2d_input_grad"](grad, weight, x.shape, *window, groups) if mask[0] else None
     return dx, F["conv2d_weight_grad"](grad, x, weight.shape[2:], *window, groups) if mask[1] else None
 
 
-def _transposed_planes_backward(grad: Any, x: Any, weight: Any, window: Any, groups: int, mask: Sequence[bool]) -> Any:
+def _transposed_planes_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, window: Any, groups: int, mask: Sequence[bool]
+) -> Any:
     """Return gradients of a transposed convolution: a convolution, and its weight gradient with input and gradient swapped."""
     dx = F["conv2d"](grad, weight, None, *window, groups) if mask[0] else None
     return dx, F["conv2d_weight_grad"](x, grad, weight.shape[2:], *window, groups) if mask[1] else None

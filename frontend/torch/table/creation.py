@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polyhal
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, default_dtype, zeros
 
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
+
 
 @aten("arange.start_step")
-def arange_step(start: Any, end: Any, step: Any = 1, dtype: Any = None, device: Any = None) -> Any:
+def arange_step(start: Any, end: Any, step: Any = 1, dtype: DType | None = None, device: Any = None) -> Any:
     return F["arange"](start, end, step, default_dtype(dtype, start, end, step), device=device)
 
 
 @aten("arange")
-def arange(end: Any, dtype: Any = None, device: Any = None) -> Any:
+def arange(end: Any, dtype: DType | None = None, device: Any = None) -> Any:
     return arange_step(0, end, 1, dtype, device)
 
 
@@ -26,17 +29,19 @@ def arange_start(start: Any, end: Any, dtype: Any = None, device: Any = None) ->
 
 
 @aten("linspace")
-def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
+def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None, device: Any = None) -> Any:
     return polyhal.linspace(start, end, steps, dtype=dtype or dtypes.float32, device=device)
 
 
 @aten("logspace")
-def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: Any = None
+) -> Any:
     return polyhal.logspace(start, end, steps, base, dtype=dtype or dtypes.float32, device=device)
 
 
 @aten("eye", "eye.m")
-def eye(rows: int, columns: int | None = None, *, dtype: Any = None, device: Any = None) -> Any:
+def eye(rows: int, columns: int | None = None, *, dtype: DType | None = None, device: Any = None) -> Any:
     if min(rows, rows if columns is None else columns) < 0:
         raise RuntimeError(f"lengths must be greater or equal to 0, got {rows} and {columns}")
     return polyhal.eye(rows, columns, dtype=dtype or dtypes.float32, device=device)
@@ -53,6 +58,6 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
 
 
 @aten("_efficientzerotensor")
-def known_zeros(size: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def known_zeros(size: Any, *, dtype: DType | None = None, device: Any = None) -> Any:
     """Return zeros in memory; on its own devices, PyTorch represents zero gradients without memory."""
     return zeros(tuple(size), dtype or dtypes.float32, device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.returns import Returns, declared_returns
 from polyhal.torch.registration import TABLE, Entry, add_entry, cuts_gradients, full_name
 from polyhal.torch.table.operands import promoted
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 def _is_elementwise(op: OpDef) -> bool:
@@ -30,7 +33,7 @@ def _entry(function: Callable[..., Any]) -> Entry:
 
 
 def _of_promoted(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    def compute(a: Any, b: Any) -> Any:
+    def compute(a: Tensor, b: Tensor | float) -> Any:
         return function(*promoted(a, b))
 
     return compute

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal import linalg
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, zeros
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
-def _transposed(x: Any) -> Any:
+
+def _transposed(x: Tensor) -> Any:
     return F["transpose"](x, -2, -1)
 
 
-def _factors(a: Any) -> Any:
+def _factors(a: Tensor) -> Any:
     """Return LU factors and pivots for PyTorch's gradients of determinants; a contiguous `a` is transposed first."""
     return tuple(linalg.lu_factor_ex(_transposed(a) if a.spec.is_contiguous else a))[:2]
 
 
 @aten("_linalg_solve_ex")
-def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """Return the solution, factors and pivots for the gradient, and `info`."""
     result, info = linalg.solve_ex(a, b, left=left, check_errors=check_errors)
     data, pivots, _ = linalg.lu_factor_ex(a)
@@ -36,19 +39,19 @@ def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False
 
 
 @aten("_linalg_det")
-def det(a: Any) -> Any:
+def det(a: Tensor) -> Any:
     """Return determinants, and factors and pivots for the gradient."""
     return (linalg.det(a), *_factors(a))
 
 
 @aten("_linalg_slogdet")
-def slogdet(a: Any) -> Any:
+def slogdet(a: Tensor) -> Any:
     """Return signs and logarithms of determinants, and factors and pivots for the gradient."""
     return (*linalg.slogdet(a), *_factors(a))
 
 
 @aten("_linalg_svd")
-def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     """Return U, singular values and Vh; U and Vh are empty if `compute_uv` is False."""
     if compute_uv:
         return tuple(linalg.svd(a, full_matrices))
@@ -57,7 +60,7 @@ def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver:
 
 
 @aten("_linalg_eigh")
-def eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+def eigh(a: Tensor, uplo: str = "L", compute_v: bool = True) -> Any:
     """Return eigenvalues and eigenvectors; the latter are empty if `compute_v` is False."""
     if compute_v:
         return tuple(linalg.eigh(a, uplo))

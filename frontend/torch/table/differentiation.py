@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.tape.engine import grad
 from polyhal.tape.modes import enable_grad
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 def gradients_of(
-    function: Callable[..., Any], inputs: Sequence[Any], wanted: Sequence[bool], grads: Any
+    function: Callable[..., Any], inputs: Sequence[Tensor], wanted: Sequence[bool], grads: Tensor
 ) -> tuple[Any, ...]:
     """Return gradients of `function(*inputs)`, weighted by `grads`, for the `wanted` inputs; None for the others.
 

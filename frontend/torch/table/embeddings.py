@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, zeros
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 SUM, MEAN, MAX = 0, 1, 2
 
 
 @aten("embedding")
 def embedding(
-    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Any:
     return F["embedding"](weight, indices)
 
@@ -26,7 +29,9 @@ def _occurrences(indices: Any, rows: int, dtype: Any) -> Any:
 
 
 @aten("embedding_dense_backward")
-def embedding_backward(grad: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+def embedding_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
     if padding_idx >= 0:
         grad = F["where"](F["unsqueeze"](F["not_equal"](indices, padding_idx), -1), grad, 0.0)
     rows, index = F["reshape"](grad, (indices.size, grad.shape[-1])), F["reshape"](indices, (-1,))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.nn.utils.gradients import CHUNK
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import OPS, F, cast, is_tensor
+
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
+    from polyhal.tensor import Tensor
 
 
 def _parts(*lists: Sequence[Any]) -> Iterator[tuple[list[int], bool]]:
@@ -21,7 +25,7 @@ def _parts(*lists: Sequence[Any]) -> Iterator[tuple[list[int], bool]]:
             yield members[start : start + CHUNK], all(d.is_floating_point for d in kinds)
 
 
-def _factor(value: Any, like: Any) -> Any:
+def _factor(value: Tensor | float, like: Tensor) -> Any:
     """Convert a number or a tensor of one element to a 0-d factor on the device."""
     if is_tensor(value):
         return F["reshape"](value, ())
@@ -30,7 +34,7 @@ def _factor(value: Any, like: Any) -> Any:
 
 
 @aten("_foreach_mul_.Scalar", "_foreach_mul_.Tensor")
-def scale_in_place(xs: Sequence[Any], value: Any) -> None:
+def scale_in_place(xs: Sequence[Tensor], value: Tensor | float) -> None:
     for members, are_floats in _parts(xs):
         part = [xs[i] for i in members]
         if are_floats:
@@ -41,7 +45,7 @@ def scale_in_place(xs: Sequence[Any], value: Any) -> None:
 
 
 @aten("_foreach_copy_")
-def copy_in_place(xs: Sequence[Any], sources: Sequence[Any], non_blocking: bool = False) -> None:
+def copy_in_place(xs: Sequence[Tensor], sources: Sequence[Tensor], non_blocking: bool = False) -> None:
     for members, _ in _parts(xs, sources):
         targets, values = [xs[i] for i in members], [sources[i] for i in members]
         if all(t.dtype is v.dtype and t.shape == v.shape for t, v in zip(targets, values, strict=True)):
@@ -52,11 +56,14 @@ def copy_in_place(xs: Sequence[Any], sources: Sequence[Any], non_blocking: bool 
 
 
 @aten("_foreach_norm.Scalar")
-def norms(xs: Sequence[Any], ord: float = 2, dtype: Any = None) -> list[Any]:  # noqa: A002
+def norms(xs: Sequence[Tensor], ord: float = 2, dtype: DType | None = None) -> list[Any]:  # noqa: A002
     """Return 0-d norms. Norms of one dtype are views of one vector, in order, which clipping concatenates without a copy."""
     kinds = [dtype or x.dtype for x in xs]
     if ord != 2 or any(d is dtypes.float64 or not d.is_floating_point for d in (*kinds, *(x.dtype for x in xs))):
-        return [cast(F["vector_norm"](cast(x, kind), None, False, float(ord)), kind) for x, kind in zip(xs, kinds, strict=True)]
+        return [
+            cast(F["vector_norm"](cast(x, kind), None, False, float(ord)), kind)
+            for x, kind in zip(xs, kinds, strict=True)
+        ]
     found: dict[int, Any] = {}
     for kind in dict.fromkeys(kinds):
         members = [i for i, k in enumerate(kinds) if k is kind]
@@ -66,6 +73,6 @@ def norms(xs: Sequence[Any], ord: float = 2, dtype: Any = None) -> list[Any]:  #
 
 
 @aten("_foreach_zero_")
-def zero_in_place(xs: Sequence[Any]) -> None:
+def zero_in_place(xs: Sequence[Tensor]) -> None:
     for x in xs:
         dispatch.thread.executor.overwrite(x, 0)

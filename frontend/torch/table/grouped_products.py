@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("_grouped_mm")
-def grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+def grouped_mm(a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """Multiply each group of rows of `a` (s, k), or of columns of `b`, by its own matrix; or (m, s) by (s, n) in parts.
 
     Groups end at `offs`. Its elements are read, which waits for the device.

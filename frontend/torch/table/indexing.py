@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.tensor.inplace_ops import IN_PLACE
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, arange, cast, pulled_back
 from polyhal.torch.table.pointwise import masked_fill
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("index_select")
-def index_select(x: Any, dim: int, index: Any) -> Any:
+def index_select(x: Tensor, dim: int, index: Tensor) -> Any:
     index = F["reshape"](index, (-1,))
     return F["index_select"](x, dim, index) if x.shape else F["copy"](x)
 
 
 @aten("gather")
-def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+def gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Any:
     return F["gather"](x, dim, index)
 
 
-def _same_dtype(x: Any, src: Any) -> None:
+def _same_dtype(x: Tensor, src: Tensor) -> None:
     """Raise RuntimeError, as PyTorch does, where a source would have to be cast."""
     if src.dtype is not x.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
 
 
 @aten("scatter.src")
-def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     _same_dtype(x, src)
     return F["scatter"](x, dim, index, src)
 
 
 @aten("scatter_add")
-def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     _same_dtype(x, src)
     return F["scatter_add"](x, dim, index, src)
 
 
 @aten("index_put")
-def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Any:
     return F["index_put"](x, tuple(slice(None) if i is None else i for i in indices), cast(values, x.dtype), accumulate)
 
 
@@ -50,41 +54,48 @@ def index_put_unsafe(x: Any, indices: Any, values: Any, accumulate: bool = False
 
 
 @aten("index.Tensor")
-def index(x: Any, indices: Any) -> Any:
+def index(x: Tensor, indices: Any) -> Any:
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
 @aten("masked_scatter")
-def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
     if not source.size and not F["any"](mask).item():
         return F["copy"](F["broadcast_to"](x, F["broadcast_tensors"](x, mask)[0].shape))
     return F["masked_scatter"](x, mask, source)
 
 
 @aten("take")
-def take(x: Any, index: Any) -> Any:
+def take(x: Tensor, index: Tensor) -> Any:
     """Return elements of the flattened tensor."""
     return F["reshape"](x, (-1,))[index]
 
 
 @aten("repeat_interleave.Tensor")
-def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Any:
     """Repeat each index `i` `repeats[i]` times."""
     return F["repeat_interleave"](arange(repeats.shape[0], repeats.device), repeats, output_size=output_size)
 
 
 @aten("_segment_reduce_backward")
 def segment_reduce_backward(
-    grad: Any, output: Any, data: Any, reduce: str, *, lengths: Any = None, offsets: Any = None, axis: int = 0,
+    grad: Tensor,
+    output: Tensor,
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    offsets: Any = None,
+    axis: int = 0,
     initial: float | None = None,
-) -> Any:  # fmt: skip
-    def reduced(x: Any) -> Any:
+) -> Any:
+    def reduced(x: Tensor) -> Any:
         return F["segment_reduce"](x, reduce, lengths=lengths, offsets=offsets, axis=axis, unsafe=True, initial=initial)
 
     return pulled_back(reduced, grad, data)
 
 
-def _put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
+def _put_in_place(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False, unsafe: bool = False) -> Any:
     return x.index_put_(indices, cast(values, x.dtype), accumulate)
 
 
@@ -98,11 +109,11 @@ def _scatter_add_in_place(x: Any, dim: int, index: Any, src: Any) -> Any:
     return x.scatter_add_(dim, index, src)
 
 
-def _masked_scatter_in_place(x: Any, mask: Any, source: Any) -> Any:
+def _masked_scatter_in_place(x: Tensor, mask: Tensor, source: Tensor) -> Any:
     return x if not source.size and not F["any"](mask).item() else x.masked_scatter_(mask, source)
 
 
-def _fill_in_place(x: Any, mask: Any, value: Any) -> Any:
+def _fill_in_place(x: Tensor, mask: Tensor, value: Tensor | float) -> Any:
     fits = x.dtype.is_floating_point and mask.ndim <= x.ndim and not getattr(value, "shape", ())
     if not fits or any(n not in (1, m) for n, m in zip(reversed(mask.shape), reversed(x.shape), strict=False)):
         return NotImplemented

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("addmm", "baddbmm", "addmv")
-def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def add_product(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Any:
     if beta == 1 and alpha == 1 and a.ndim == b.ndim == 2 and c.shape == b.shape[1:] and c.dtype is a.dtype:
         return F["linear"](a, F["permute"](b, (1, 0)), c)
     if c.dtype.kind not in ("float", "complex"):
@@ -21,7 +24,7 @@ def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
 
 
 @aten("linear_backward")
-def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
+def linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Any) -> Any:
     """Return gradients of the input, the weight and the bias."""
     count = math.prod(grad.shape[:-1])
     rows = F["reshape"](grad, (count, grad.shape[-1]))
@@ -35,7 +38,7 @@ def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
 
 
 @aten("trace")
-def trace(x: Any) -> Any:
+def trace(x: Tensor) -> Any:
     if x.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
     return F["trace"](x)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.nn.utils import chunks
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import OPS, F, cast
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("_amp_foreach_non_finite_check_and_unscale_")
-def unscale(grads: Any, found_inf: Any, inv_scale: Any) -> None:
+def unscale(grads: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None:
     """Multiply gradients in place, and set `found_inf` to 1 if one of them is infinite or NaN."""
     found, inverse = F["reshape"](found_inf, ()), F["reshape"](inv_scale, ())
     for chunk in chunks(grads):
@@ -22,7 +26,9 @@ def unscale(grads: Any, found_inf: Any, inv_scale: Any) -> None:
 
 
 @aten("_amp_update_scale_")
-def update_scale(scale: Any, tracker: Any, found_inf: Any, growth: float, backoff: float, interval: int) -> Any:
+def update_scale(
+    scale: Tensor, tracker: Tensor, found_inf: Tensor, growth: float, backoff: float, interval: int
+) -> Any:
     """Return the new scale. `tracker` counts the steps since its last change."""
     overflowed, good = found_inf > 0, tracker + 1
     grows = good >= interval

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.hal.dtypes import accumulator
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast, zeros
 
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
+    from polyhal.tensor import Tensor
+
 NONE, MEAN = 0, 1
 REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 
 
-def reduced(losses: Any, reduction: int) -> Any:
+def reduced(losses: Tensor, reduction: int) -> Any:
     """Return the losses, their mean or their sum."""
     return losses if reduction == NONE else F["mean" if reduction == MEAN else "sum"](losses)
 
 
-def _shared(grad: Any, x: Any, reduction: int) -> Any:
+def _shared(grad: Tensor, x: Tensor, reduction: int) -> Any:
     """Return the gradient of each element's loss."""
     return grad * (1 / max(x.size, 1)) if reduction == MEAN else grad
 
@@ -26,17 +30,17 @@ def _shared(grad: Any, x: Any, reduction: int) -> Any:
 
 
 @aten("mse_loss")
-def mse_loss(x: Any, y: Any, reduction: int = MEAN) -> Any:
+def mse_loss(x: Tensor, y: Tensor, reduction: int = MEAN) -> Any:
     return reduced(F["square"](x - y), reduction)
 
 
 @aten("mse_loss_backward")
-def mse_loss_backward(grad: Any, x: Any, y: Any, reduction: int) -> Any:
+def mse_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int) -> Any:
     return (x - y) * (grad * (2 / max(x.size, 1) if reduction == MEAN else 2.0))
 
 
 @aten("smooth_l1_loss")
-def smooth_l1_loss(x: Any, y: Any, reduction: int = MEAN, beta: float = 1.0) -> Any:
+def smooth_l1_loss(x: Tensor, y: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Any:
     size = F["abs"](x - y)
     if beta <= 0:
         return reduced(size, reduction)
@@ -44,21 +48,21 @@ def smooth_l1_loss(x: Any, y: Any, reduction: int = MEAN, beta: float = 1.0) -> 
 
 
 @aten("smooth_l1_loss_backward")
-def smooth_l1_loss_backward(grad: Any, x: Any, y: Any, reduction: int, beta: float) -> Any:
+def smooth_l1_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int, beta: float) -> Any:
     gap = x - y
     slope = F["sign"](gap) if beta <= 0 else F["clip"](gap * (1 / beta), -1.0, 1.0)
     return slope * _shared(grad, gap, reduction)
 
 
 @aten("huber_loss")
-def huber_loss(x: Any, y: Any, reduction: int = MEAN, delta: float = 1.0) -> Any:
+def huber_loss(x: Tensor, y: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Any:
     size = F["abs"](x - y)
     losses = F["where"](size < delta, F["square"](size) * 0.5, (size - 0.5 * delta) * delta)
     return reduced(losses, reduction)
 
 
 @aten("huber_loss_backward")
-def huber_loss_backward(grad: Any, x: Any, y: Any, reduction: int, delta: float) -> Any:
+def huber_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int, delta: float) -> Any:
     return F["clip"](x - y, -delta, delta) * _shared(grad, x, reduction)
 
 
@@ -66,20 +70,22 @@ def huber_loss_backward(grad: Any, x: Any, y: Any, reduction: int, delta: float)
 
 
 @aten("binary_cross_entropy")
-def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = MEAN) -> Any:
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = MEAN) -> Any:
     losses = F["binary_cross_entropy"](x, target)
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
 @aten("binary_cross_entropy_backward")
-def binary_cross_entropy_backward(grad: Any, x: Any, target: Any, weight: Any = None, reduction: int = MEAN) -> Any:
+def binary_cross_entropy_backward(
+    grad: Tensor, x: Tensor, target: Tensor, weight: Any = None, reduction: int = MEAN
+) -> Any:
     slope = (x - target) / F["maximum"]((1.0 - x) * x, 1e-12)
     return (slope if weight is None else slope * weight) * _shared(grad, x, reduction)
 
 
 @aten("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = MEAN
+    x: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = MEAN
 ) -> Any:
     tail = F["softplus"](-x)
     if pos_weight is not None:
@@ -89,19 +95,19 @@ def binary_cross_entropy_with_logits(
 
 
 @aten("soft_margin_loss")
-def soft_margin_loss(x: Any, target: Any, reduction: int = MEAN) -> Any:
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Any:
     return reduced(F["softplus"](-target * x), reduction)
 
 
 @aten("soft_margin_loss_backward")
-def soft_margin_loss_backward(grad: Any, x: Any, target: Any, reduction: int) -> Any:
+def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Any:
     return -target * F["sigmoid"](-target * x) * _shared(grad, x, reduction)
 
 
 # --- negative log likelihood ----------------------------------------------------------------------------------------
 
 
-def _classes(x: Any, target: Any, ignore_index: int) -> tuple[int, Any, Any]:
+def _classes(x: Tensor, target: Tensor, ignore_index: int) -> tuple[int, Any, Any]:
     """Return the axis of classes, the class of each element (0 if ignored) with that axis, and whether the element counts."""
     axis = min(x.ndim - 1, 1)
     if target.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
@@ -113,7 +119,7 @@ def _classes(x: Any, target: Any, ignore_index: int) -> tuple[int, Any, Any]:
     return axis, F["where"](counts, target, 0), counts
 
 
-def _weights(weight: Any, safe: Any, counts: Any, dtype: Any) -> Any:
+def _weights(weight: Tensor | None, safe: Tensor, counts: Tensor, dtype: DType) -> Any:
     """Return the weight of each element's loss."""
     out = cast(counts, dtype)
     if weight is None:
@@ -122,7 +128,7 @@ def _weights(weight: Any, safe: Any, counts: Any, dtype: Any) -> Any:
 
 
 @aten("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+def nll_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Any:
     """Return the loss and the sum of the weights, which is 0 without a reduction."""
     axis, safe, counts = _classes(x, target, ignore_index)
     scale = _weights(weight, safe, counts, x.dtype)
@@ -134,14 +140,20 @@ def nll_loss(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
     return loss, cast(total, x.dtype)
 
 
-def _total(x: Any) -> Any:
+def _total(x: Tensor) -> Any:
     """Return the sum in the dtype of its accumulator: float16 cannot hold a sum of 65,505 weights."""
     return F["sum"](cast(x, accumulator(x.dtype)))
 
 
 @aten("nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_backward(
-    grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
 ) -> Any:
     axis, safe, counts = _classes(x, target, ignore_index)
     if reduction == MEAN:

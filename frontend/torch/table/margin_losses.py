@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.nn import functional
 from polyhal.torch.registration import aten
 from polyhal.torch.table.losses import MEAN, REDUCTIONS
 from polyhal.torch.table.operands import F, cast, pulled_back, zeros
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 @aten("multi_margin_loss")
@@ -27,7 +30,7 @@ def multi_margin_loss_backward(
 
 
 @aten("multilabel_margin_loss_forward")
-def multilabel_margin_loss(x: Any, target: Any, reduction: int) -> Any:
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
     """Return the loss, and a mask of target classes with elements 0 and 1."""
     loss = functional.multilabel_margin_loss(x, target, reduction=REDUCTIONS[reduction])
     count = x.shape[-1] if x.ndim else 1
@@ -39,7 +42,7 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: int) -> Any:
 
 
 @aten("multilabel_margin_loss_backward")
-def multilabel_margin_loss_backward(grad: Any, x: Any, target: Any, reduction: int, is_target: Any) -> Any:
+def multilabel_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor) -> Any:
     chosen = REDUCTIONS[reduction]
     return pulled_back(lambda x: functional.multilabel_margin_loss(x, target, reduction=chosen), grad, x)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator, finfo
@@ -11,41 +12,44 @@ from polyhal.torch.registration import aten
 from polyhal.torch.table.differentiation import gradients_of
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, assign, cast, zeros
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("_softmax")
-def softmax(x: Any, dim: int, half_to_float: bool = False) -> Any:
+def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Any:
     return F["softmax"](cast(x, dtypes.float32 if half_to_float else None), dim)
 
 
 @aten("_log_softmax")
-def log_softmax(x: Any, dim: int, half_to_float: bool = False) -> Any:
+def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Any:
     return F["log_softmax"](cast(x, dtypes.float32 if half_to_float else None), dim)
 
 
 @aten("_softmax_backward_data")
-def softmax_backward(grad: Any, y: Any, dim: int, dtype: Any) -> Any:
+def softmax_backward(grad: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
     return cast(F["softmax_grad"](grad, y, dim), dtype)
 
 
 @aten("_log_softmax_backward_data")
-def log_softmax_backward(grad: Any, y: Any, dim: int, dtype: Any) -> Any:
+def log_softmax_backward(grad: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
     return cast(F["log_softmax_grad"](grad, y, dim), dtype)
 
 
-def _chosen(found: Any, mask: Any) -> tuple[Any, ...]:
+def _chosen(found: Sequence[Tensor], mask: Any) -> tuple[Any, ...]:
     return tuple(g if wanted else None for g, wanted in zip(found, mask, strict=True))
 
 
 # --- layer norm and RMS norm ----------------------------------------------------------------------------------------
 
 
-def _kept(x: Any, axes: int) -> tuple[int, ...]:
+def _kept(x: Tensor, axes: int) -> tuple[int, ...]:
     """Return the shape of `x` with its last axes reduced to length 1."""
     return (*x.shape[: x.ndim - axes], *(1,) * axes)
 
 
 @aten("native_layer_norm")
-def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+def layer_norm(x: Tensor, shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """Return the result, and mean and inverse standard deviation, whose normalized axes have length 1."""
     out, mean, rstd = F["layer_norm"](x, weight, bias, len(shape), eps)
     kept = _kept(x, len(shape))
@@ -53,7 +57,9 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 
 @aten("native_layer_norm_backward")
-def layer_norm_backward(grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, mask: Any) -> Any:
+def layer_norm_backward(
+    grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Tensor, bias: Tensor, mask: Any
+) -> Any:
     rows = x.shape[: x.ndim - len(shape)]
     found = F["layer_norm_grad"](grad, x, weight, F["reshape"](mean, rows), F["reshape"](rstd, rows), len(shape))
     return _chosen(found, mask)
@@ -75,11 +81,11 @@ def rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mas
 # --- batch norm -----------------------------------------------------------------------------------------------------
 
 
-def _per_channel(statistic: Any, x: Any) -> Any:
+def _per_channel(statistic: Any, x: Tensor) -> Any:
     return F["reshape"](statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
-def _by_statistics(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+def _by_statistics(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float) -> Any:
     """Normalize channels by given statistics; the result is rounded once."""
     scale = F["rsqrt"](var + eps)
     scale = scale if weight is None else scale * weight
@@ -87,12 +93,18 @@ def _by_statistics(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: flo
     return cast(x * _per_channel(scale, x) + _per_channel(shift, x), x.dtype)
 
 
-def _moved(running: Any, observed: Any, momentum: float) -> Any:
+def _moved(running: Tensor, observed: Any, momentum: float) -> Any:
     return cast(F["lerp"](cast(running, observed.dtype), observed, momentum), running.dtype)
 
 
 def _batch_norm(
-    x: Any, weight: Any, bias: Any, running: tuple[Any, Any], training: bool, momentum: float, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running: tuple[Any, Any],
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """Return the result, mean and inverse standard deviation of the batch (empty in evaluation), and new statistics."""
     wide = accumulator(x.dtype)
@@ -112,7 +124,13 @@ def _batch_norm(
 
 
 def _updating(
-    x: Any, weight: Any, bias: Any, running: tuple[Any, Any], training: bool, momentum: float, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running: tuple[Any, Any],
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """Compute batch norm and update running statistics in place."""
     out, mean, rstd, *kept = _batch_norm(x, weight, bias, running, training, momentum, eps)
@@ -123,7 +141,16 @@ def _updating(
 
 
 @aten("native_batch_norm", "_native_batch_norm_legit", keeps_format=True)
-def batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
     return _updating(x, weight, bias, (mean, var), training, momentum, eps)
 
 
@@ -146,7 +173,9 @@ def batch_norm_functional(
 
 
 @aten("_batch_norm_with_update", keeps_format=True)
-def batch_norm_with_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+def batch_norm_with_update(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> Any:
     """Return the results of `batch_norm` in training, and an empty reserve."""
     return *_updating(x, weight, bias, (mean, var), True, momentum, eps), zeros((0,), dtypes.uint8, x.device)
 
@@ -169,9 +198,17 @@ def batch_norm_no_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, mo
 
 @aten("native_batch_norm_backward", keeps_format=True)
 def batch_norm_backward(
-    grad: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, training: bool,
-    eps: float, mask: Any,
-) -> Any:  # fmt: skip
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Any,
+    mean: Tensor,
+    rstd: Any,
+    training: bool,
+    eps: float,
+    mask: Any,
+) -> Any:
     """Return gradients of the input, the weight and the bias."""
     if not x.size:
         channels = zeros(x.shape[1:2], x.dtype if weight is None else weight.dtype, x.device)
@@ -193,9 +230,18 @@ def batch_norm_backward(
 
 @aten("batch_norm_backward", keeps_format=True)
 def batch_norm_with_update_backward(
-    grad: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, update: bool,
-    eps: float, mask: Any, reserve: Any,
-) -> Any:  # fmt: skip
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    update: bool,
+    eps: float,
+    mask: Any,
+    reserve: Tensor,
+) -> Any:
     return batch_norm_backward(grad, x, weight, running_mean, running_var, mean, rstd, update, eps, mask)
 
 
@@ -203,14 +249,25 @@ def batch_norm_with_update_backward(
 
 
 @aten("native_group_norm", keeps_format=True)
-def group_norm(x: Any, weight: Any, bias: Any, n: int, channels: int, size: int, groups: int, eps: float) -> Any:
+def group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, channels: int, size: int, groups: int, eps: float
+) -> Any:
     """Return the result, and mean and inverse standard deviation of each group."""
     return F["group_norm"](x, weight, bias, groups, eps)
 
 
 @aten("native_group_norm_backward", keeps_format=True)
 def group_norm_backward(
-    grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: int, channels: int, size: int, groups: int, mask: Any
+    grad: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor,
+    n: int,
+    channels: int,
+    size: int,
+    groups: int,
+    mask: Any,
 ) -> Any:
     return _chosen(F["group_norm_grad"](grad, x, weight, mean, rstd, groups), mask)
 
@@ -218,18 +275,18 @@ def group_norm_backward(
 # --- weight norm ----------------------------------------------------------------------------------------------------
 
 
-def _norms(v: Any, dim: int) -> Any:
+def _norms(v: Tensor, dim: int) -> Any:
     """Return norms of the slices along an axis."""
     return F["vector_norm"](v, tuple(a for a in range(v.ndim) if a != dim), True, 2.0)
 
 
 @aten("_weight_norm_interface")
-def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     """Return `v` scaled to norms `g`, and its former norms."""
     norms = F["reshape"](_norms(v, dim), g.shape)
     return v * (g / norms), norms
 
 
 @aten("_weight_norm_interface_backward")
-def weight_norm_backward(grad: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> Any:
     return gradients_of(lambda v, g: v * (g / F["reshape"](_norms(v, dim), g.shape)), (v, g), (True, True), grad)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.func import vjp
 from polyhal.hal import dispatch, dtypes
@@ -12,6 +12,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.ops import FUNCTIONS as F
 from polyhal.hal.ops import OPS
 from polyhal.torch.registration import UnsupportedArgumentsError
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 __all__ = [
     "OPS",
@@ -32,7 +35,7 @@ __all__ = [
 _CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: Tensor | float) -> bool:
     """Return whether an operand is a tensor rather than a number."""
     return hasattr(x, "ref")
 
@@ -52,7 +55,7 @@ def promoted(a: Any, b: Any) -> tuple[Any, Any]:
     return (big, small) if a.shape else (small, big)
 
 
-def axes_of(x: Any, dim: Any) -> Any:
+def axes_of(x: Tensor, dim: Any) -> Any:
     """Convert the axes of a reduction: PyTorch's empty list is Polyhal's None, all axes."""
     if dim is None or not x.shape or (isinstance(dim, (list, tuple)) and not dim):
         return None
@@ -82,7 +85,7 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function take a 0-d tensor as a vector of one element along axis 0; its results are then 0-d."""
 
     @wraps(function)
-    def compute(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def compute(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         if x.shape:
             return function(x, *args, **kwargs)
         results = function(F["reshape"](x, (1,)), *args, **kwargs)
@@ -93,11 +96,11 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def pulled_back(function: Callable[[Any], Any], grad: Any, x: Any) -> Any:
+def pulled_back(function: Callable[[Any], Any], grad: Tensor, x: Tensor) -> Any:
     """Return the gradient of `x` by Polyhal's gradient rules, for the gradient `grad` of `function(x)`."""
     return vjp(function, x)[1](grad)[0]
 
 
-def assign(target: Any, value: Any) -> None:
+def assign(target: Tensor, value: Tensor | int) -> None:
     """Replace the elements of a tensor in place by a number, or by a tensor of its shape, which is cast."""
     dispatch.thread.executor.overwrite(target, value)

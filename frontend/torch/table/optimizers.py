@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.nn.utils.gradients import CHUNK
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import OPS, F, assign, cast, is_tensor
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 Lists = Sequence[Sequence[Any]]
 
@@ -18,7 +21,7 @@ def _any_rate(step: Callable[..., None]) -> Callable[..., None]:
     """Let a step take the learning rate as a device tensor: it scales the update of a step of rate 1, without being read."""
 
     @wraps(step)
-    def run(params: Sequence[Any], *lists: Any, **options: Any) -> None:
+    def run(params: Sequence[Tensor], *lists: Any, **options: Any) -> None:
         rate = options["lr"]
         if not is_tensor(rate):
             step(params, *lists, **options)
@@ -42,12 +45,12 @@ def _groups_of_dtypes(*lists: Sequence[Any]) -> Iterator[list[list[Any]]]:
             yield [list(column) for column in zip(*rows[i : i + CHUNK], strict=True)]
 
 
-def scaled(xs: Sequence[Any], factor: Any) -> list[Any]:
+def scaled(xs: Sequence[Tensor], factor: Tensor) -> list[Any]:
     """Return new tensors, multiplied by a 0-d tensor."""
     return list(OPS["scale_all"].call([*xs, factor]))
 
 
-def _gradients(grads: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
+def _gradients(grads: Sequence[Tensor], options: dict[str, Any]) -> Sequence[Any]:
     """Return the gradients for a step. Scaled ones are first divided by the scale, in place, as in PyTorch."""
     if options.get("grad_scale") is not None:
         inverse = F["reciprocal"](options["grad_scale"])
@@ -57,7 +60,7 @@ def _gradients(grads: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
     return grads
 
 
-def _unless_infinite(steps: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
+def _unless_infinite(steps: Sequence[Tensor], options: dict[str, Any]) -> Sequence[Any]:
     """Return the numbers of the steps; 0, which skips the update, if a gradient was infinite or NaN."""
     found = options.get("found_inf")
     return steps if found is None else scaled(steps, 1.0 - F["reshape"](found, ()))
@@ -73,7 +76,9 @@ def _adam(decoupled: bool, lists: Lists, options: dict[str, Any]) -> None:
     """Update parameters and moments in place. The caller has incremented the step counts."""
     numbers = [options[n] for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
     amsgrad = bool(options["amsgrad"])
-    for params, grads, *states, steps in _groups_of_dtypes(*(x for i, x in enumerate(lists) if amsgrad or i != _MAXIMA)):
+    for params, grads, *states, steps in _groups_of_dtypes(
+        *(x for i, x in enumerate(lists) if amsgrad or i != _MAXIMA)
+    ):
         kept = [x for state in states for x in state]
         inputs = (*params, *_gradients(grads, options), *kept, *_unless_infinite(steps, options), *numbers)
         dispatch.apply_into(OPS["adam_step"], inputs, (len(params), decoupled, amsgrad, True), (*params, *kept))
@@ -81,13 +86,29 @@ def _adam(decoupled: bool, lists: Lists, options: dict[str, Any]) -> None:
 
 @aten("_fused_adamw_", "_fused_adamw_.tensor_lr")
 @_any_rate
-def adamw(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, steps: Any, **options: Any) -> None:
+def adamw(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    maxima: Any,
+    steps: Sequence[Tensor],
+    **options: Any,
+) -> None:
     _adam(True, (params, grads, averages, squares, maxima, steps), options)
 
 
 @aten("_fused_adam_", "_fused_adam_.tensor_lr")
 @_any_rate
-def adam(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, steps: Any, **options: Any) -> None:
+def adam(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    maxima: Any,
+    steps: Sequence[Tensor],
+    **options: Any,
+) -> None:
     _adam(False, (params, grads, averages, squares, maxima, steps), options)
 
 
@@ -96,7 +117,7 @@ def adam(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, step
 
 @aten("_fused_sgd_", "_fused_sgd_.tensor_lr")
 @_any_rate
-def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
+def sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Any, **options: Any) -> None:
     """Update in place; in the first step, uninitialized momentum buffers are set to the gradient."""
     momentum = options["momentum"]
     begins = momentum and options["is_first_step"]
@@ -116,7 +137,9 @@ def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
 
 @aten("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
 @_any_rate
-def adagrad(params: Any, grads: Any, sums: Any, steps: Any, **options: Any) -> None:
+def adagrad(
+    params: Sequence[Tensor], grads: Sequence[Tensor], sums: Sequence[Tensor], steps: Sequence[Tensor], **options: Any
+) -> None:
     numbers = [options[n] for n in ("lr", "lr_decay", "weight_decay", "eps")]
     for ps, gs, totals, counts in _groups_of_dtypes(params, grads, sums, steps):
         inputs = (*ps, *_gradients(gs, options), *totals, *_unless_infinite(counts, options), *numbers)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.nn import functional
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, pulled_back
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("constant_pad_nd", keeps_format=True)
-def constant_pad(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
+def constant_pad(x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     return functional.pad(x, pad, "constant", value) if any(pad) else F["copy"](x)
 
 
 def _add_padding(name: str, mode: str) -> None:
     """Declare padding in a mode along one to three axes, and its gradients."""
 
-    def pad(x: Any, pad: Sequence[int]) -> Any:
+    def pad(x: Tensor, pad: Sequence[int]) -> Any:
         return functional.pad(x, pad, mode)
 
-    def pad_backward(grad: Any, x: Any, pad: Sequence[int]) -> Any:
+    def pad_backward(grad: Tensor, x: Tensor, pad: Sequence[int]) -> Any:
         return pulled_back(lambda x: functional.pad(x, pad, mode), grad, x)
 
     for axes in (1, 2, 3):

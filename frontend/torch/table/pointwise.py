@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, is_tensor, promoted
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("add.Tensor", "add.Scalar")
-def add(a: Any, b: Any, alpha: Any = 1) -> Any:
+def add(a: Tensor, b: Tensor | float, alpha: Any = 1) -> Any:
     a, b = promoted(a, b)
     return F["add"](a, b if alpha == 1 else b * alpha)
 
 
 @aten("sub.Tensor", "sub.Scalar")
-def sub(a: Any, b: Any, alpha: Any = 1) -> Any:
+def sub(a: Tensor | int, b: Tensor | float, alpha: Any = 1) -> Any:
     a, b = promoted(a, b)
     return F["subtract"](a, b if alpha == 1 else b * alpha)
 
 
 @aten("rsub.Tensor", "rsub.Scalar")
-def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
+def rsub(a: Tensor, b: Tensor | int, alpha: Any = 1) -> Any:
     return sub(b, a, alpha)
 
 
@@ -32,7 +35,7 @@ def div_mode(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
 
 
 @aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
-def power(a: Any, b: Any) -> Any:
+def power(a: Any, b: Tensor | float) -> Any:
     if not is_tensor(b) and b in (1, 2, 0.5):
         if b == 1:
             return F["copy"](a)
@@ -42,26 +45,26 @@ def power(a: Any, b: Any) -> Any:
 
 
 @aten("where.self")
-def where(condition: Any, a: Any, b: Any) -> Any:
+def where(condition: Tensor, a: Tensor, b: Tensor) -> Any:
     return F["where"](condition, *promoted(a, b))
 
 
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Any:
     if is_tensor(value) and value.shape:
         raise RuntimeError(f"masked_fill only supports a 0-dimensional value tensor, but got {value.ndim} dimension(s)")
     return F["masked_fill"](x, mask, value)
 
 
 @aten("clamp", "clamp.Tensor")
-def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+def clamp(x: Tensor, low: Tensor | float | None = None, high: Any = None) -> Any:
     if low is not None:
         x = F["maximum"](*promoted(x, low))
     return x if high is None else F["minimum"](*promoted(x, high))
 
 
 @aten("clamp_min", "clamp_min.Tensor")
-def clamp_min(x: Any, low: Any) -> Any:
+def clamp_min(x: Tensor, low: Tensor | float) -> Any:
     return clamp(x, low)
 
 
@@ -71,7 +74,7 @@ def clamp_max(x: Any, high: Any) -> Any:
 
 
 @aten("addcdiv")
-def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
     if not any(t.dtype.is_floating_point or t.dtype.kind == "complex" for t in (a, b)):
         raise RuntimeError("Integer division with addcdiv is no longer supported: true_divide the tensors instead")
     if value == 1 or x.dtype.itemsize < 4:
@@ -81,7 +84,7 @@ def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
-def lerp(x: Any, end: Any, weight: Any) -> Any:
+def lerp(x: Tensor, end: Tensor, weight: Tensor | float) -> Any:
     if not (x.dtype.is_floating_point or x.dtype.kind == "complex"):
         raise NotImplementedError(f"lerp is not implemented for {x.dtype.name}")
     return F["lerp"](x, end, weight)

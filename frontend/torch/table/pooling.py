@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.nn import functional
 from polyhal.nn.functional.spatial import per_axis
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, pulled_back, zeros
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 Axes = Sequence[int]
 _MAX = {2: functional.max_pool2d, 3: functional.max_pool3d}
@@ -19,7 +22,7 @@ _ADAPTIVE_MEAN = {2: functional.adaptive_avg_pool2d, 3: functional.adaptive_avg_
 _FRACTIONAL = {2: functional.fractional_max_pool2d, 3: functional.fractional_max_pool3d}
 
 
-def _put_back(values: Any, indices: Any, shape: tuple[int, ...], axes: int) -> Any:
+def _put_back(values: Tensor, indices: Tensor, shape: tuple[int, ...], axes: int) -> Any:
     """Scatter-add values into zeros of this shape. Indices count elements of the last `axes` axes, flattened."""
     planes, length = math.prod(shape[: len(shape) - axes]), math.prod(shape[len(shape) - axes :])
     base = zeros((planes, length), values.dtype, values.device)
@@ -32,27 +35,27 @@ def _put_back(values: Any, indices: Any, shape: tuple[int, ...], axes: int) -> A
 # --- max pooling ----------------------------------------------------------------------------------------------------
 
 
-def _max_pool(axes: int, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool) -> Any:
+def _max_pool(axes: int, x: Tensor, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool) -> Any:
     return _MAX[axes](x, kernel, stride or None, padding, dilation, ceil_mode, True)
 
 
 @aten("max_pool2d_with_indices", keeps_format=True)
 def max_pool2d(
-    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), dilation: Axes = (1,), ceil_mode: bool = False
+    x: Tensor, kernel: Axes, stride: Axes = (), padding: Axes = (0,), dilation: Axes = (1,), ceil_mode: bool = False
 ) -> Any:
     return _max_pool(2, x, kernel, stride, padding, dilation, ceil_mode)
 
 
 @aten("max_pool3d_with_indices", keeps_format=True)
 def max_pool3d(
-    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), dilation: Axes = (1,), ceil_mode: bool = False
+    x: Tensor, kernel: Axes, stride: Axes = (), padding: Axes = (0,), dilation: Axes = (1,), ceil_mode: bool = False
 ) -> Any:
     return _max_pool(3, x, kernel, stride, padding, dilation, ceil_mode)
 
 
 @aten("max_pool2d_with_indices_backward", keeps_format=True)
 def max_pool2d_backward(
-    grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
+    grad: Tensor, x: Tensor, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Tensor
 ) -> Any:
     """Compute the gradient by a kernel that searches each window again, without `indices`: the results are equal."""
     if not grad.size:
@@ -64,7 +67,7 @@ def max_pool2d_backward(
 
 @aten("max_pool3d_with_indices_backward", keeps_format=True)
 def max_pool3d_backward(
-    grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
+    grad: Tensor, x: Tensor, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Tensor
 ) -> Any:
     return _put_back(grad, indices, x.shape, 3)
 
@@ -73,7 +76,7 @@ def max_pool3d_backward(
 
 
 def _avg_pool(
-    axes: int, x: Any, kernel: Axes, stride: Axes, padding: Axes, ceil_mode: bool, include: bool, divisor: int | None
+    axes: int, x: Tensor, kernel: Axes, stride: Axes, padding: Axes, ceil_mode: bool, include: bool, divisor: int | None
 ) -> Any:
     if not x.dtype.is_floating_point:
         raise UnsupportedArgumentsError
@@ -82,7 +85,7 @@ def _avg_pool(
 
 @aten("avg_pool2d", keeps_format=True)
 def avg_pool2d(
-    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
+    x: Tensor, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
     divisor: int | None = None,
 ) -> Any:  # fmt: skip
     return _avg_pool(2, x, kernel, stride, padding, ceil_mode, include, divisor)
@@ -90,19 +93,19 @@ def avg_pool2d(
 
 @aten("avg_pool3d", keeps_format=True)
 def avg_pool3d(
-    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
+    x: Tensor, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
     divisor: int | None = None,
 ) -> Any:  # fmt: skip
     return _avg_pool(3, x, kernel, stride, padding, ceil_mode, include, divisor)
 
 
 @aten("avg_pool2d_backward", keeps_format=True)
-def avg_pool2d_backward(grad: Any, x: Any, *window: Any) -> Any:
+def avg_pool2d_backward(grad: Tensor, x: Tensor, *window: Any) -> Any:
     return pulled_back(lambda x: _avg_pool(2, x, *window), grad, x)
 
 
 @aten("avg_pool3d_backward", keeps_format=True)
-def avg_pool3d_backward(grad: Any, x: Any, *window: Any) -> Any:
+def avg_pool3d_backward(grad: Tensor, x: Tensor, *window: Any) -> Any:
     return pulled_back(lambda x: _avg_pool(3, x, *window), grad, x)
 
 
@@ -110,27 +113,27 @@ def avg_pool3d_backward(grad: Any, x: Any, *window: Any) -> Any:
 
 
 @aten("_adaptive_avg_pool2d", keeps_format=True)
-def adaptive_avg_pool2d(x: Any, size: Axes) -> Any:
+def adaptive_avg_pool2d(x: Tensor, size: Axes) -> Any:
     return _ADAPTIVE_MEAN[2](x, size)
 
 
 @aten("_adaptive_avg_pool3d", keeps_format=True)
-def adaptive_avg_pool3d(x: Any, size: Axes) -> Any:
+def adaptive_avg_pool3d(x: Tensor, size: Axes) -> Any:
     return _ADAPTIVE_MEAN[3](x, size)
 
 
 @aten("_adaptive_avg_pool2d_backward", keeps_format=True)
-def adaptive_avg_pool2d_backward(grad: Any, x: Any) -> Any:
+def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
     return pulled_back(lambda x: adaptive_avg_pool2d(x, grad.shape[-2:]), grad, x)
 
 
 @aten("_adaptive_avg_pool3d_backward", keeps_format=True)
-def adaptive_avg_pool3d_backward(grad: Any, x: Any) -> Any:
+def adaptive_avg_pool3d_backward(grad: Tensor, x: Tensor) -> Any:
     return pulled_back(lambda x: adaptive_avg_pool3d(x, grad.shape[-3:]), grad, x)
 
 
 @aten("adaptive_max_pool2d", keeps_format=True)
-def adaptive_max_pool2d(x: Any, size: Axes) -> Any:
+def adaptive_max_pool2d(x: Tensor, size: Axes) -> Any:
     return _ADAPTIVE_MAX[2](x, size, True)
 
 
@@ -140,7 +143,7 @@ def adaptive_max_pool3d(x: Any, size: Axes) -> Any:
 
 
 @aten("adaptive_max_pool2d_backward", keeps_format=True)
-def adaptive_max_pool2d_backward(grad: Any, x: Any, indices: Any) -> Any:
+def adaptive_max_pool2d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Any:
     return _put_back(grad, indices, x.shape, 2)
 
 

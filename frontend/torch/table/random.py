@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polyhal
 from polyhal.hal import dtypes
@@ -14,6 +14,9 @@ from polyhal.hal.dtypes import component
 from polyhal.random import Generator, default_generator
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, is_tensor
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 
 class _Source(threading.local):
@@ -53,14 +56,14 @@ def normal_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
 
 
 @aten("uniform")
-def uniform(x: Any, low: float = 0.0, high: float = 1.0) -> Any:
+def uniform(x: Tensor, low: float = 0.0, high: float = 1.0) -> Any:
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
     return uniform_numbers(x.shape, x.dtype, x.device) * (high - low) + low
 
 
 @aten("normal_functional", "normal_")
-def normal(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+def normal(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Any:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return normal_numbers(x.shape, x.dtype, x.device) * std + mean
@@ -76,7 +79,7 @@ def bernoulli_each(x: Any, p: Any) -> Any:
     return cast(uniform_numbers(x.shape, dtypes.float32, x.device) < p, x.dtype)
 
 
-def _drawn(method: str, x: Any, *args: Any) -> Any:
+def _drawn(method: str, x: Tensor, *args: Any) -> Any:
     """Draw numbers in the shape and dtype of `x` with a method of Polyhal's tensors."""
     return getattr(polyhal.empty(x.shape, dtype=x.dtype, device=x.device), method)(*args, generator=_SOURCE.generator)
 
@@ -92,12 +95,12 @@ def random_to(x: Any, to: int) -> Any:
 
 
 @aten("random_.from")
-def random_from(x: Any, start: int, to: int | None) -> Any:
+def random_from(x: Tensor, start: int, to: int | None) -> Any:
     return _drawn("random_", x, start, to)
 
 
 @aten("exponential_")
-def exponential(x: Any, lambd: float = 1.0) -> Any:
+def exponential(x: Tensor, lambd: float = 1.0) -> Any:
     return _drawn("exponential_", x, lambd)
 
 
@@ -107,7 +110,7 @@ def cauchy(x: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
 
 
 @aten("geometric_")
-def geometric(x: Any, p: float) -> Any:
+def geometric(x: Tensor, p: float) -> Any:
     return _drawn("geometric_", x, p)
 
 
@@ -119,14 +122,14 @@ def log_normal(x: Any, mean: float = 1.0, std: float = 2.0) -> Any:
 
 
 @aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
-def normal_each(mean: Any, std: Any = 1.0) -> Any:
+def normal_each(mean: Tensor, std: Any = 1.0) -> Any:
     kind = (mean if is_tensor(mean) else std).dtype
     places = mean if not is_tensor(std) else std if not is_tensor(mean) else F["broadcast_tensors"](mean, std)[0]
     return normal_numbers(places.shape, kind, places.device) * std + mean
 
 
 @aten("multinomial")
-def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Any:
+def multinomial(x: Tensor, num_samples: int, replacement: bool = False) -> Any:
     return polyhal.multinomial(x, num_samples, replacement, generator=_SOURCE.generator)
 
 
@@ -146,7 +149,7 @@ def randperm(n: int, *, dtype: Any = dtypes.int64, device: Any = None) -> Any:
 
 
 @aten("native_dropout")
-def dropout(x: Any, p: float, train: bool | None) -> Any:
+def dropout(x: Tensor, p: float, train: bool | None) -> Any:
     """Return the kept elements, scaled up, and their mask."""
     if train is False or p == 0:
         return F["copy"](x), F["full"](x.shape, True, dtypes.bool_, device=x.device)
@@ -155,5 +158,5 @@ def dropout(x: Any, p: float, train: bool | None) -> Any:
 
 
 @aten("native_dropout_backward")
-def dropout_backward(grad: Any, mask: Any, scale: float) -> Any:
+def dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
     return F["where"](mask, grad * scale, 0.0)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
-def _gates(inputs: Any, hidden: Any, input_bias: Any, hidden_bias: Any) -> tuple[Any, Any]:
+
+def _gates(inputs: Tensor, hidden: Tensor, input_bias: Tensor | None, hidden_bias: Tensor | None) -> tuple[Any, Any]:
     """Return the contributions of the input and of the hidden state to the gates, with biases."""
     inputs = inputs if input_bias is None else inputs + input_bias
     return inputs, hidden if hidden_bias is None else hidden + hidden_bias
 
 
 @aten("_thnn_fused_lstm_cell")
-def lstm_cell(inputs: Any, hidden: Any, cell: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+def lstm_cell(
+    inputs: Tensor, hidden: Tensor, cell: Tensor, input_bias: Tensor | None = None, hidden_bias: Tensor | None = None
+) -> Any:
     """Return the new states, and the gates i, f, g, o for the gradient."""
     a, b = _gates(inputs, hidden, input_bias, hidden_bias)
     i, f, g, o = F["chunk"](a + b, 4, -1)
@@ -25,7 +30,9 @@ def lstm_cell(inputs: Any, hidden: Any, cell: Any, input_bias: Any = None, hidde
 
 
 @aten("_thnn_fused_lstm_cell_backward_impl")
-def lstm_cell_backward(grad: Any, grad_cell: Any, cell: Any, new: Any, gates: Any, has_bias: bool) -> Any:
+def lstm_cell_backward(
+    grad: Tensor | None, grad_cell: Tensor | None, cell: Tensor, new: Tensor, gates: Tensor, has_bias: bool
+) -> Any:
     """Return gradients of the gates, the cell state and the biases, if any."""
     i, f, g, o = F["chunk"](gates, 4, -1)
     bent = F["tanh"](new)
@@ -44,7 +51,9 @@ def lstm_cell_backward(grad: Any, grad_cell: Any, cell: Any, new: Any, gates: An
 
 
 @aten("_thnn_fused_gru_cell")
-def gru_cell(inputs: Any, hidden: Any, state: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+def gru_cell(
+    inputs: Tensor, hidden: Tensor, state: Tensor, input_bias: Tensor | None = None, hidden_bias: Tensor | None = None
+) -> Any:
     """Return the new state, and for the gradient the gates r, z, n, the state and its contribution to n."""
     a, b = _gates(inputs, hidden, input_bias, hidden_bias)
     (a_r, a_z, a_n), (b_r, b_z, b_n) = F["chunk"](a, 3, -1), F["chunk"](b, 3, -1)
@@ -54,7 +63,7 @@ def gru_cell(inputs: Any, hidden: Any, state: Any, input_bias: Any = None, hidde
 
 
 @aten("_thnn_fused_gru_cell_backward")
-def gru_cell_backward(grad: Any, kept: Any, has_bias: bool) -> Any:
+def gru_cell_backward(grad: Tensor, kept: Tensor, has_bias: bool) -> Any:
     """Return gradients of both contributions to the gates, the state and both biases."""
     r, z, n, state, b_n = F["chunk"](kept, 5, -1)
     at_n = F["tanh_grad"](grad * (1.0 - z), n)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import OPS, F, UnsupportedArgumentsError, axes_of, cast, lifted, zeros
 
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
+    from polyhal.tensor import Tensor
 
-def _summed(x: Any, dtype: Any) -> Any:
+
+def _summed(x: Tensor, dtype: DType | None) -> Any:
     """Cast the input of a sum or product: integers to int64 unless `dtype` is set."""
     return cast(x, dtype or (None if x.dtype.kind in ("float", "complex") else dtypes.int64))
 
 
 @aten("sum", "sum.dim_IntList")
-def sum_(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def sum_(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
     return F["sum"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
 @aten("mean", "mean.dim")
-def mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     x = cast(x, dtype)
     if x.dtype.kind not in ("float", "complex"):
         raise RuntimeError(f"mean(): input dtype must be either a floating point or complex dtype. Got: {x.dtype.name}")
@@ -34,7 +39,7 @@ def prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
     return F["prod"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
-def _not_empty(name: str, x: Any, dim: Any) -> None:
+def _not_empty(name: str, x: Any, dim: Sequence[int] | None) -> None:
     """Raise IndexError, as PyTorch does, for an extremum along an explicit axis without elements."""
     if not x.size and dim is not None:
         for axis in dim if isinstance(dim, (list, tuple)) else [dim]:
@@ -43,83 +48,85 @@ def _not_empty(name: str, x: Any, dim: Any) -> None:
 
 
 @aten("amax")
-def amax(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+def amax(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     _not_empty("amax", x, dim)
     return F["max"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
 @aten("amin")
-def amin(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+def amin(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     _not_empty("amin", x, dim)
     return F["min"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
 @aten("max")
-def max_(x: Any) -> Any:
+def max_(x: Tensor) -> Any:
     return amax(x)
 
 
 @aten("min")
-def min_(x: Any) -> Any:
+def min_(x: Tensor) -> Any:
     return amin(x)
 
 
 @aten("max.dim")
-def max_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     if not x.shape:
         return F["copy"](x), zeros((), dtypes.int64, x.device)
     return F["max"](x, dim, keepdim), F["argmax"](x, dim, keepdim)
 
 
 @aten("min.dim")
-def min_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     if not x.shape:
         return F["copy"](x), zeros((), dtypes.int64, x.device)
     return F["min"](x, dim, keepdim), F["argmin"](x, dim, keepdim)
 
 
-def _check_elements(op: str, x: Any, dim: int | None) -> None:
+def _check_elements(op: str, x: Tensor, dim: int | None) -> None:
     """Raise IndexError, as PyTorch does, for the index of an extremum of no elements."""
     if dim is None and not x.size:
-        raise IndexError(f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim.")
+        raise IndexError(
+            f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim."
+        )
 
 
 @aten("argmax")
-def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     _check_elements("argmax", x, dim)
     return F["argmax"](x, dim if x.shape else None, keepdim)
 
 
 @aten("argmin")
-def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     _check_elements("argmin", x, dim)
     return F["argmin"](x, dim if x.shape else None, keepdim)
 
 
-def _truth(name: str, x: Any, dim: Any, keepdim: bool) -> Any:
+def _truth(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Any:
     out = F[name](x, axes_of(x, dim), keepdim)
     return cast(out, dtypes.uint8) if x.dtype is dtypes.uint8 else out
 
 
 @aten("any", "any.dim", "any.dims")
-def any_(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def any_(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _truth("any", x, dim, keepdim)
 
 
 @aten("all", "all.dim", "all.dims")
-def all_(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def all_(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _truth("all", x, dim, keepdim)
 
 
 @aten("var.correction")
-def var(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+def var(x: Tensor, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
     if not x.size:
         raise UnsupportedArgumentsError
     return F["var"](x, axes_of(x, dim), keepdims=keepdim, correction=1 if correction is None else correction)
 
 
 @aten("std.correction")
-def std(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+def std(x: Tensor, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
     return F["sqrt"](var(x, dim, correction, keepdim))
 
 
@@ -134,7 +141,7 @@ def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: boo
 
 
 @aten("linalg_vector_norm")
-def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def vector_norm(x: Tensor, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x, axes = cast(x, dtype), axes_of(x, dim)
     if order == 2 and axes is None and not keepdim and x.dtype is dtypes.float32 and x.ref.spec.is_contiguous:
         # This op is not fused with others, so that recorded steps add in the same order. Clipping divides by the result.
@@ -143,37 +150,37 @@ def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False
 
 
 @aten("cumsum")
-def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
+def cumsum(x: Tensor, dim: int, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
     return cast(F["cumsum"](x, dim), dtype) if x.shape else F["copy"](x)
 
 
 @aten("cumprod")
-def cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
+def cumprod(x: Tensor, dim: int, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
     return cast(F["cumprod"](x, dim), dtype) if x.shape else F["copy"](x)
 
 
 @aten("cummax")
 @lifted
-def cummax(x: Any, dim: int) -> Any:
+def cummax(x: Tensor, dim: int) -> Any:
     return tuple(F["cummax"](x, dim))
 
 
 @aten("cummin")
 @lifted
-def cummin(x: Any, dim: int) -> Any:
+def cummin(x: Tensor, dim: int) -> Any:
     return tuple(F["cummin"](x, dim))
 
 
 @aten("logcumsumexp", "_logcumsumexp")
 @lifted
-def logcumsumexp(x: Any, dim: int) -> Any:
+def logcumsumexp(x: Tensor, dim: int) -> Any:
     return F["logcumsumexp"](x, dim)
 
 
 @aten("aminmax")
-def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     return amin(x, dim, keepdim), amax(x, dim, keepdim)
 
 
@@ -188,28 +195,28 @@ def nansum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) ->
 
 
 @aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
-def norm(x: Any, p: Any, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(x: Tensor, p: Any, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
     return vector_norm(x, 2.0 if p is None else p, dim, keepdim, dtype)
 
 
 @aten("norm.Scalar", "norm.ScalarOpt_dtype")
-def norm_of_all(x: Any, p: Any = 2, dtype: Any = None) -> Any:
+def norm_of_all(x: Tensor, p: Any = 2, dtype: Any = None) -> Any:
     return vector_norm(x, 2.0 if p is None else p, None, False, dtype)
 
 
 @aten("renorm")
-def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Any:
     if x.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {x.ndim} dimensions")
     return F["renorm"](x, p, dim, maxnorm)
 
 
 @aten("logsumexp")
-def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
     return F["logsumexp"](x, axes_of(x, dim), keepdim)
 
 
 @aten("equal")
-def equal(x: Any, y: Any) -> bool:
+def equal(x: Tensor, y: Tensor) -> bool:
     """Return whether shapes and all elements are equal, as a Python bool."""
     return x.shape == y.shape and bool(F["all"](F["equal"](x, y)).item())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.nn.resample_tables import Method
@@ -11,6 +11,9 @@ from polyhal.nn.functional.adaptive_pooling import resampled
 from polyhal.torch.registration import aten
 from polyhal.torch.table.differentiation import gradients_of
 from polyhal.torch.table.operands import F, cast
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
 
 Scales = Sequence[float | None]
 
@@ -35,7 +38,9 @@ def _check_pixels(shape: Sequence[int], sizes: Sequence[int]) -> None:
         raise RuntimeError(f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes {list(shape)}")
 
 
-def _resized(x: Any, sizes: Sequence[int], kind: str, scales: Scales, align: bool = False, smooth: bool = False) -> Any:
+def _resized(
+    x: Tensor, sizes: Sequence[int], kind: str, scales: Scales, align: bool = False, smooth: bool = False
+) -> Any:
     steps = _steps(x.shape[2:], sizes, kind, scales, align, smooth)
     if not steps or not x.size:
         return F["copy"](x) if not steps else F["full"]((*x.shape[:2], *sizes), 0, x.dtype, device=x.device)
@@ -51,7 +56,7 @@ def _resized(x: Any, sizes: Sequence[int], kind: str, scales: Scales, align: boo
 
 
 def _resized_back(
-    grad: Any, sizes: Sequence[int], shape: Sequence[int], kind: str, scales: Scales, align: bool = False,
+    grad: Tensor, sizes: Sequence[int], shape: Sequence[int], kind: str, scales: Scales, align: bool = False,
     smooth: bool = False,
 ) -> Any:  # fmt: skip
     """Compute the transpose of a resizing from `shape` to `sizes`."""
@@ -76,13 +81,13 @@ def _declare(name: str, kind: str, axes: int, align: bool, smooth: bool = False)
         return [*rest, *(None,) * (axes - len(rest))], aligned
 
     @aten(name, keeps_format=True)
-    def forward(x: Any, sizes: Sequence[int], *options: Any) -> Any:
+    def forward(x: Tensor, sizes: Sequence[int], *options: Any) -> Any:
         _check_pixels(x.shape, sizes)
         scales, aligned = split(options)
         return _resized(x, sizes, kind, scales, aligned, smooth)
 
     @aten(f"{name}_backward", keeps_format=True)
-    def backward(grad: Any, sizes: Sequence[int], shape: Sequence[int], *options: Any) -> Any:
+    def backward(grad: Tensor, sizes: Sequence[int], shape: Sequence[int], *options: Any) -> Any:
         scales, aligned = split(options)
         return _resized_back(grad, sizes, shape, kind, scales, aligned, smooth)
 

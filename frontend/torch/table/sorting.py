@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, lifted, zeros
 
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
 
 @aten("sort.stable")
-def sort_stable(x: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+def sort_stable(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """Return sorted elements and their indices; the order is always stable."""
     return sort(x, dim, descending)
 
 
 @aten("sort")
 @lifted
-def sort(x: Any, dim: int = -1, descending: bool = False) -> Any:
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
     return F["sort_pairs"](x, dim, descending)
 
 
@@ -28,24 +32,24 @@ def argsort_stable(x: Any, dim: int = -1, descending: bool = False, *, stable: b
 
 @aten("topk")
 @lifted
-def topk(x: Any, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
     return F["topk"](x, k, dim, largest, in_order)
 
 
 @aten("kthvalue")
 @lifted
-def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return F["kthvalue"](x, k, dim, keepdim)
 
 
 @aten("mode")
 @lifted
-def mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return F["mode"](x, dim, keepdim)
 
 
 @aten("median")
-def median(x: Any) -> Any:
+def median(x: Tensor) -> Any:
     if not x.size and x.dtype.is_floating_point:
         return F["full"]((), float("nan"), x.dtype, device=x.device)
     return F["median"](x)
@@ -53,7 +57,7 @@ def median(x: Any) -> Any:
 
 @aten("median.dim")
 @lifted
-def median_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+def median_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     return F["median"](x, dim, keepdim)
 
 
@@ -70,7 +74,7 @@ def nanmedian_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
     return F["nanmedian"](x, dim, keepdim)
 
 
-def _three(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+def _three(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
     """Return distinct elements, the index of each element among them, and counts; results not requested are empty."""
     values, *others = results if isinstance(results, tuple) else (results,)
     empty = zeros((0,), dtypes.int64, values.device)
@@ -79,7 +83,7 @@ def _three(results: Any, return_inverse: bool, return_counts: bool) -> Any:
 
 
 @aten("_unique2")
-def unique(x: Any, in_order: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def unique(x: Tensor, in_order: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
     return _three(F["unique"](x, True, return_inverse, return_counts), return_inverse, return_counts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import is_complex
@@ -36,12 +36,16 @@ from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
 from polyhal.hal.ops.pointwise.scaled_sums import addcdiv, addcmul, lerp
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.pointwise.signs import copysign
+from polyhal.hal.ops.tensor_like import TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
 
 by_parts(negative)
 
 
 @complex_rule(where)
-def _where(cond: Any, x: Any, y: Any) -> Any:
+def _where(cond: TensorLike, x: TensorLike | float, y: TensorLike) -> Any:
     if is_complex(cond):
         cond = not_equal(cond, 0)
     if not is_complex(x) and not is_complex(y):
@@ -50,14 +54,14 @@ def _where(cond: Any, x: Any, y: Any) -> Any:
 
 
 @complex_rule(add)
-def _add(x: Any, y: Any) -> Any:
+def _add(x: TensorLike | complex, y: TensorLike | complex | float) -> Any:
     if not is_complex(x):
         return _add(y, x)
     return join(x.real + real(y), x.imag + y.imag if is_complex(y) else x.imag)
 
 
 @complex_rule(subtract)
-def _subtract(x: Any, y: Any) -> Any:
+def _subtract(x: TensorLike | float, y: TensorLike | complex | float) -> Any:
     if not is_complex(y):
         return join(x.real - y, x.imag)
     return join(real(x) - y.real, x.imag - y.imag if is_complex(x) else -y.imag)
@@ -74,7 +78,7 @@ def _multiply(x: Any, y: Any) -> Any:
 
 
 @complex_rule(divide)
-def _divide(x: Any, y: Any) -> Any:
+def _divide(x: TensorLike | float, y: TensorLike | int) -> Any:
     """Both parts of the divisor are divided by the larger one first, so that its square neither overflows nor vanishes."""
     if not is_complex(y):
         return join(x.real / y, x.imag / y)
@@ -112,12 +116,12 @@ def _scaled_numbers(c: float, d: float) -> tuple[float, float]:
 
 
 @complex_rule(reciprocal)
-def _reciprocal(x: Any) -> Any:
+def _reciprocal(x: TensorLike) -> Any:
     return _divide(1.0, x)
 
 
 @complex_rule(square)
-def _square(x: Any) -> Any:
+def _square(x: TensorLike) -> Any:
     a, b = x.real, x.imag
     return join((a - b) * (a + b), a * b * 2.0)
 
@@ -128,7 +132,7 @@ def _abs(x: Any) -> Any:
 
 
 @complex_rule(sign)
-def _sign(x: Any) -> Any:
+def _sign(x: TensorLike) -> Any:
     """`x / |x|`, and 0 of 0."""
     size = abs_(x)
     return _divide(x, where(equal(size, 0.0), 1.0, size))
@@ -153,20 +157,20 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
 
 
 @complex_rule(equal)
-def _equal(x: Any, y: Any) -> Any:
+def _equal(x: TensorLike, y: TensorLike | float) -> Any:
     return logical_and(_part_equal(real(x), real(y)), _part_equal(imag(x), imag(y)))
 
 
-def _part_equal(x: Any, y: Any) -> Any:
+def _part_equal(x: TensorLike, y: TensorLike | float) -> Any:
     return equal(x, y) if hasattr(x, "ref") or hasattr(y, "ref") else x == y
 
 
 @complex_rule(not_equal)
-def _not_equal(x: Any, y: Any) -> Any:
+def _not_equal(x: TensorLike, y: TensorLike | int) -> Any:
     return logical_not(_equal(x, y))
 
 
-def _is_nonzero(x: Any) -> Any:
+def _is_nonzero(x: TensorLike) -> Any:
     return logical_or(not_equal(x.real, 0), not_equal(x.imag, 0)) if is_complex(x) else x
 
 
@@ -184,12 +188,12 @@ def _isnan(x: Any) -> Any:
 
 
 @complex_rule(isinf)
-def _isinf(x: Any) -> Any:
+def _isinf(x: TensorLike) -> Any:
     return logical_or(isinf(x.real), isinf(x.imag))
 
 
 @complex_rule(isfinite)
-def _isfinite(x: Any) -> Any:
+def _isfinite(x: TensorLike) -> Any:
     return logical_and(isfinite(x.real), isfinite(x.imag))
 
 
@@ -197,7 +201,7 @@ def _isfinite(x: Any) -> Any:
 
 
 @complex_rule(cast)
-def _cast(x: Any, *, dtype: Any) -> Any:
+def _cast(x: TensorLike, *, dtype: DType) -> Any:
     """To bool: whether a number is not 0. Other real dtypes are refused, as in the Array API: the imaginary part would go."""
     dtype = as_dtype(dtype)
     if dtype is dtypes.bool_:
@@ -212,12 +216,12 @@ def _cast(x: Any, *, dtype: Any) -> Any:
 
 
 @complex_rule(empty)
-def _empty(*, shape: Any, dtype: Any, device: Any) -> Any:
+def _empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
     part = component(as_dtype(dtype))
     return join(empty(shape, part, device=device), empty(shape, part, device=device))
 
 
 @complex_rule(full)
-def _full(*, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
+def _full(*, shape: tuple[int, ...], value: complex | int, dtype: DType, device: Any) -> Any:
     part = component(as_dtype(dtype))
     return join(*(full(shape, v, part, device=device) for v in (real(value), imag(value))))

@@ -22,33 +22,34 @@ from polyhal.hal.ops.pointwise.selection import constant_in, where
 from polyhal.hal.ops.pointwise.signs import copysign
 from polyhal.hal.ops.pointwise.smooth_activation import softsign, tanhshrink
 from polyhal.hal.ops.pointwise.trigonometry import acos, asin, atan, atan2, cos, cosh, sin, sinh, tan, tanh
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _times_i(x: Any) -> Any:
+def _times_i(x: TensorLike) -> Any:
     return join(-x.imag, x.real)
 
 
-def _over_i(x: Any) -> Any:
+def _over_i(x: TensorLike) -> Any:
     return join(x.imag, -x.real)
 
 
-def _size(x: Any, wave: Any) -> Any:
+def _size(x: TensorLike, wave: TensorLike) -> Any:
     """Return `x`, but its sign where it is not finite and its factor `wave` is 0: results of numbers on an axis are on one."""
     return where(logical_and(equal(wave, 0.0), logical_not(isfinite(x))), copysign(1.0, x.detach()), x)
 
 
-def _product(x: Any, y: Any) -> Any:
+def _product(x: TensorLike, y: TensorLike) -> Any:
     """Return `x * y`, and 0 where a factor is 0, whatever the other one is."""
     return _size(x, y) * _size(y, x)
 
 
-def _cosine(angle: Any, x: Any) -> Any:
+def _cosine(angle: TensorLike, x: TensorLike) -> Any:
     """Return `cos(angle)`, and 1 where neither `angle` nor `x` is finite: an infinite real part (C99)."""
     return where(logical_or(isfinite(angle), isfinite(x)), cos(angle), 1.0)
 
 
 @complex_rule(exp)
-def _exp(x: Any) -> Any:
+def _exp(x: TensorLike) -> Any:
     a, b = x.real, x.imag
     size = exp(a)
     sine = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, sin(b))  # 0 times any direction is 0
@@ -61,7 +62,7 @@ def _exp2(x: Any) -> Any:
 
 
 @complex_rule(expm1)
-def _expm1(x: Any) -> Any:
+def _expm1(x: TensorLike) -> Any:
     """e^a cos b - 1 is (e^a - 1) cos b - 2 sin(b / 2)^2, which keeps small results exact."""
     direct = exp(x)
     small = expm1(x.real) * cos(x.imag) - square(sin(x.imag * 0.5)) * 2.0
@@ -69,22 +70,22 @@ def _expm1(x: Any) -> Any:
 
 
 @complex_rule(log)
-def _log(x: Any) -> Any:
+def _log(x: TensorLike) -> Any:
     return join(log(abs_(x)), angle(x))
 
 
 @complex_rule(log2)
-def _log2(x: Any) -> Any:
+def _log2(x: TensorLike) -> Any:
     return log(x) * (1 / math.log(2))
 
 
 @complex_rule(log10)
-def _log10(x: Any) -> Any:
+def _log10(x: TensorLike) -> Any:
     return log(x) * (1 / math.log(10))
 
 
 @complex_rule(log1p)
-def _log1p(x: Any) -> Any:
+def _log1p(x: TensorLike) -> Any:
     """log |1 + z| is log1p(a * (2 + a) + b^2) / 2, which keeps small results exact; not where that overflows."""
     a, b = x.real, x.imag
     near = less(abs_(x), 1.0)
@@ -93,7 +94,7 @@ def _log1p(x: Any) -> Any:
 
 
 @complex_rule(sqrt)
-def _sqrt(x: Any) -> Any:
+def _sqrt(x: TensorLike) -> Any:
     """Compute the larger part as sqrt((|z| + |a|) / 2), the other from b without cancellation. Both are infinite if b is.
 
     Signs are constant factors, so that the parts have a gradient on the axes, too.
@@ -109,12 +110,12 @@ def _sqrt(x: Any) -> Any:
 
 
 @complex_rule(rsqrt)
-def _rsqrt(x: Any) -> Any:
+def _rsqrt(x: TensorLike) -> Any:
     return 1.0 / sqrt(x)
 
 
 @complex_rule(pow_)
-def _pow(x: Any, y: Any) -> Any:
+def _pow(x: TensorLike, y: int) -> Any:
     """Return `exp(y * log(x))`; 1 for an exponent of 0, and 0 where 0 has an exponent with a positive real part."""
     if not hasattr(y, "ref"):
         return _SIMPLE_POWERS[y](x) if y in _SIMPLE_POWERS else _power(x, y)
@@ -135,7 +136,7 @@ def _power(x: Any, y: Any) -> Any:
     return where(zero, 0.0, exp(_product_of_infinities(log(where(zero, 1.0, base)), y)))
 
 
-def _product_of_infinities(x: Any, y: Any) -> Any:
+def _product_of_infinities(x: TensorLike, y: Any) -> Any:
     """Return `x * y`; infinite where a factor is, even if it has a NaN part (C99, Annex G). `y` may be a number."""
     product = x * y
     if not hasattr(y, "ref"):
@@ -154,7 +155,7 @@ def _direction(x: Any) -> Any:
     """Return 1 for infinite and 0 for finite parts of infinite numbers, with their signs; in others, 0 for NaN."""
     infinite = isinf(x)
 
-    def part(value: Any) -> Any:
+    def part(value: TensorLike) -> Any:
         value = value.detach()
         size = where(infinite, isinf(value), where(isnan(value), 0.0, abs_(value)))
         return copysign(size, value)
@@ -205,19 +206,19 @@ def _tanhshrink(x: Any) -> Any:
 
 
 @complex_rule(sinh)
-def _sinh(x: Any) -> Any:
+def _sinh(x: TensorLike) -> Any:
     a, b = x.real, x.imag
     return join(_product(sinh(a), _cosine(b, a)), _product(cosh(a), sin(b)))
 
 
 @complex_rule(cosh)
-def _cosh(x: Any) -> Any:
+def _cosh(x: TensorLike) -> Any:
     a, b = x.real, x.imag
     return join(cosh(a) * _cosine(b, a), _product(sinh(a), sin(b)))
 
 
 @complex_rule(tanh)
-def _tanh(x: Any) -> Any:
+def _tanh(x: TensorLike) -> Any:
     """(t + iu) / (1 + itu) with t = tanh a and u = tan b, times cos(b)^2: nothing overflows."""
     a, b = x.real, x.imag
     b = where(logical_and(isinf(a), logical_not(isfinite(b))), 0.0, b)  # the limits are 1 and -1 in every direction
@@ -227,37 +228,37 @@ def _tanh(x: Any) -> Any:
 
 
 @complex_rule(sin)
-def _sin(x: Any) -> Any:
+def _sin(x: TensorLike) -> Any:
     return _over_i(sinh(_times_i(x)))
 
 
 @complex_rule(cos)
-def _cos(x: Any) -> Any:
+def _cos(x: TensorLike) -> Any:
     return cosh(_times_i(x))
 
 
 @complex_rule(tan)
-def _tan(x: Any) -> Any:
+def _tan(x: TensorLike) -> Any:
     return _over_i(tanh(_times_i(x)))
 
 
 # Inverse functions after Kahan 1987: products of square roots keep the signs that tell the sides of a branch cut.
 
 
-def _where_infinite(x: Any, special: Any, re: Any, im: Any) -> Any:
+def _where_infinite(x: TensorLike, special: Any, re: TensorLike, im: TensorLike) -> Any:
     """Join `re` and `im`, but both parts of `special(a, b)` where a part a or b of `x` is infinite."""
     infinite = isinf(x)
     limits = special(x.real.detach(), x.imag.detach())
     return join(*(where(infinite, limit, part) for limit, part in zip(limits, (re, im), strict=True)))
 
 
-def _on_axis(x: Any, value: Any, part: Any) -> Any:
+def _on_axis(x: TensorLike, value: TensorLike | float, part: TensorLike) -> Any:
     """Return `part`, but `value` where the real part of `x` is 0 and the imaginary part NaN: on the imaginary axis."""
     return where(logical_and(equal(x.real, 0.0), isnan(x.imag)), value, part)
 
 
 @complex_rule(asin)
-def _asin(x: Any) -> Any:
+def _asin(x: TensorLike) -> Any:
     u, v = sqrt(1.0 - x), sqrt(x + 1.0)
     re = _on_axis(x, x.real, atan2(x.real, u.real * v.real - u.imag * v.imag))
     im = asinh(u.real * v.imag - u.imag * v.real)
@@ -265,7 +266,7 @@ def _asin(x: Any) -> Any:
 
 
 @complex_rule(acos)
-def _acos(x: Any) -> Any:
+def _acos(x: TensorLike) -> Any:
     u, v = sqrt(1.0 - x), sqrt(x + 1.0)
     re = _on_axis(x, math.pi / 2, atan2(u.real, v.real) * 2.0)
     im = asinh(v.real * u.imag - v.imag * u.real)
@@ -273,7 +274,7 @@ def _acos(x: Any) -> Any:
 
 
 @complex_rule(acosh)
-def _acosh(x: Any) -> Any:
+def _acosh(x: TensorLike) -> Any:
     u, v = sqrt(x - 1.0), sqrt(x + 1.0)
     re = asinh(u.real * v.real + u.imag * v.imag)
     im = _on_axis(x, math.pi / 2, atan2(u.imag, v.real) * 2.0)
@@ -281,7 +282,7 @@ def _acosh(x: Any) -> Any:
 
 
 @complex_rule(atanh)
-def _atanh(x: Any) -> Any:
+def _atanh(x: TensorLike) -> Any:
     """log((1 + z) / (1 - z)) / 2: the real part, an odd function of z's, without cancellation near 0 and -1."""
     a, b = x.real, x.imag
     side = where(less(a, 0.0), -1.0, 1.0)
@@ -292,10 +293,10 @@ def _atanh(x: Any) -> Any:
 
 
 @complex_rule(asinh)
-def _asinh(x: Any) -> Any:
+def _asinh(x: TensorLike) -> Any:
     return _over_i(asin(_times_i(x)))
 
 
 @complex_rule(atan)
-def _atan(x: Any) -> Any:
+def _atan(x: TensorLike) -> Any:
     return _over_i(atanh(_times_i(x)))

@@ -17,6 +17,7 @@ from polyhal.hal.ops.pointwise.logic import equal, less, logical_or
 from polyhal.hal.ops.pointwise.rounding import isnan
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.trigonometry import atan2, cos, sin
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _PARTS = (dtypes.float32, dtypes.float64)
 
@@ -33,21 +34,21 @@ def _checked(op: str, *parts: Any) -> None:
 
 
 @composite(method=False)
-def complex(real: Any, imag: Any) -> Any:  # noqa: A001  PyTorch's name
+def complex(real: TensorLike, imag: TensorLike) -> Any:  # noqa: A001  PyTorch's name
     """The complex tensor of two real ones of one dtype, float32 or float64, which are copied."""
     _checked("complex", real, imag)
     return join(copy(real), copy(imag))
 
 
 @composite(method=False, aten=".default")
-def polar(abs: Any, angle: Any) -> Any:  # noqa: A002  PyTorch's names
+def polar(abs: TensorLike, angle: TensorLike) -> Any:  # noqa: A002  PyTorch's names
     """The complex numbers `abs * exp(1j * angle)`, of float32 or float64."""
     _checked("polar", abs, angle)
     return join(abs * cos(angle), abs * sin(angle))
 
 
 @composite(method=False, returns=Returns.VIEW)
-def view_as_complex(x: Any) -> Any:
+def view_as_complex(x: TensorLike) -> Any:
     """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2).
 
     Raises ShapeError for another last axis.
@@ -59,7 +60,7 @@ def view_as_complex(x: Any) -> Any:
 
 
 @composite(method=False, returns=Returns.COPY)
-def view_as_real(x: Any) -> Any:
+def view_as_real(x: TensorLike) -> Any:
     """Both parts of complex numbers along a new last axis of length 2.
 
     Raises UnsupportedDTypeError for real tensors.
@@ -70,7 +71,7 @@ def view_as_real(x: Any) -> Any:
 
 
 @composite(method=False, returns=Returns.VIEW)
-def real(x: Any) -> Any:
+def real(x: TensorLike) -> Any:
     """The real part; real numbers themselves."""
     return rules.real(x)
 
@@ -84,13 +85,13 @@ def imag(x: Any) -> Any:
 
 
 @composite("numpy.conjugate", returns=Returns.EITHER, aten="_conj_physical conj_physical conj_physical_")
-def conj(x: Any) -> Any:
+def conj(x: TensorLike) -> Any:
     """The complex conjugate."""
     return join(x.real, -x.imag) if is_complex(x) else x
 
 
 @composite(returns=Returns.EITHER)
-def adjoint(x: Any) -> Any:
+def adjoint(x: TensorLike) -> Any:
     """The conjugate of the matrices (..., m, n), transposed."""
     return conj(transpose(x))
 
@@ -105,7 +106,7 @@ def angle(x: Any) -> Any:
 
 
 @composite()
-def isreal(x: Any) -> Any:
+def isreal(x: TensorLike) -> Any:
     """True where the imaginary part is 0. Takes a tensor of any shape; the result is bool."""
     if is_complex(x):
         return equal(x.imag, 0.0)

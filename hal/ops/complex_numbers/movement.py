@@ -18,6 +18,7 @@ from polyhal.hal.ops.layout.views import broadcast_to, contiguous, permute, resh
 from polyhal.hal.ops.layout.window import overwrite, window
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.sums import mean, sum_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 by_parts(broadcast_to, contiguous, copy, diagonal_view, permute, reshape, slice_, window, windows)
 by_parts(concat, embed_diagonal, fold_windows, overwrite, tril, triu, unslice)
@@ -28,5 +29,5 @@ by_parts(cumsum, mean, sum_)
 
 
 @complex_rule(pad)
-def _pad(x: Any, *, widths: Any, value: Any) -> Any:
+def _pad(x: TensorLike, *, widths: Any, value: int) -> Any:
     return join(pad(real(x), widths, real(value)), pad(imag(x), widths, imag(value)))

@@ -11,9 +11,10 @@ from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.linear import linear
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.nn.convolution import conv2d
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def bilinear(product: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+def bilinear(product: Callable[[Any, Any], Any], x: TensorLike, y: TensorLike) -> Any:
     """A product that is linear in both factors; at least one factor is complex: two or four real ones."""
     if not is_complex(x):
         return join(product(x, y.real), product(x, y.imag))
@@ -24,7 +25,7 @@ def bilinear(product: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
 
 
 @complex_rule(op_matmul)
-def _matmul(x: Any, y: Any, *, out_dtype: Any) -> Any:
+def _matmul(x: TensorLike, y: TensorLike, *, out_dtype: Any) -> Any:
     return bilinear(op_matmul, x, y)
 
 

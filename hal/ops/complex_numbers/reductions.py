@@ -16,6 +16,7 @@ from polyhal.hal.ops.reductions.norms import vector_norm
 from polyhal.hal.ops.reductions.reduction import reduced_shape
 from polyhal.hal.ops.reductions.spread import deviation, variance
 from polyhal.hal.ops.reductions.sums import prod
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @complex_rule(vector_norm)
@@ -24,13 +25,13 @@ def _vector_norm(x: Any, **params: Any) -> Any:
 
 
 @complex_rule(variance)
-def _variance(x: Any, **params: Any) -> Any:
+def _variance(x: TensorLike, **params: Any) -> Any:
     """The mean squared distance from the mean: those of both parts add up."""
     return variance(x.real, **params) + variance(x.imag, **params)
 
 
 @complex_rule(deviation)
-def _deviation(x: Any, *, correction: Any, **params: Any) -> Any:
+def _deviation(x: TensorLike, *, correction: int, **params: Any) -> Any:
     """The norm of the deviations of both parts."""
     parts = (deviation(part, correction=correction, **params) for part in (x.real, x.imag))
     return abs_(join(*parts))
@@ -52,7 +53,7 @@ def _count_nonzero(x: Any, **params: Any) -> Any:
 
 
 @complex_rule(prod)
-def _prod(x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _prod(x: TensorLike, *, axis: int | None, keepdims: bool) -> Any:
     """Halves of the elements are multiplied with each other until one is left."""
     axes = normalize_axes(axis, x.ndim)
     kept = tuple(a for a in range(x.ndim) if a not in axes)
@@ -74,7 +75,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return count
 
 
-def _padded(x: Any, length: int) -> Any:
+def _padded(x: TensorLike, length: int) -> Any:
     """`x` with ones after the last elements."""
     widths = (*(((0, 0),) * (x.ndim - 1)), (0, length - x.shape[-1]))
     return pad(x, widths, 1)

@@ -9,6 +9,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.dispatch import is_complex
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.opdef import OpDef, OpFunction
+from polyhal.hal.ops.tensor_like import TensorLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,7 +19,7 @@ def join(re: Any, im: Any) -> Any:
     return dispatch.frontend.join(re, im)
 
 
-def real(x: Any) -> Any:
+def real(x: TensorLike | complex | float) -> Any:
     """The real part of a complex tensor or number; others themselves."""
     return x.real if is_complex(x) else x
 

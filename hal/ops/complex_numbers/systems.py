@@ -7,22 +7,23 @@ from typing import Any
 from polyhal.hal.ops.complex_numbers.rules import complex_rule, imag, join, real
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix, solve_system
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _real_form(a: Any) -> Any:
+def _real_form(a: TensorLike) -> Any:
     re, im = real(a), imag(a)
     return concat([concat([re, -im], -1), concat([im, re], -1)], -2)
 
 
 @complex_rule(solve_system)
-def _solve_system(a: Any, b: Any, *, check: Any) -> Any:
+def _solve_system(a: TensorLike, b: TensorLike, *, check: bool) -> Any:
     n = a.shape[-1]
     out, info = solve_system(_real_form(a), concat([real(b), imag(b)], -2), check)
     return join(out[..., :n, :], out[..., n:, :]), info
 
 
 @complex_rule(inverse_matrix)
-def _inverse_matrix(a: Any, *, check: Any) -> Any:
+def _inverse_matrix(a: TensorLike, *, check: bool) -> Any:
     n = a.shape[-1]
     out, info = inverse_matrix(_real_form(a), check)
     return join(out[..., :n, :n], out[..., n:, :n]), info

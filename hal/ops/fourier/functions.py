@@ -21,6 +21,7 @@ from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.fourier.transforms import fourier, half_fourier, real_fourier
 from polyhal.hal.ops.layout.regions import pad
 from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 KEYWORDS = {"x": "input", "axes": "dim"}
 """PyTorch's spelling of parameters; `dim` names one axis or several."""
@@ -51,7 +52,7 @@ def _in_float(name: str, x: Any) -> Any:
     return x
 
 
-def _axes_and_lengths(name: str, x: Any, s: Lengths, axes: Axes) -> tuple[tuple[int, ...], list[int]]:
+def _axes_and_lengths(name: str, x: TensorLike, s: Lengths, axes: Axes) -> tuple[tuple[int, ...], list[int]]:
     """The axes, counted from the front, and the length that each has in the transform; -1 stands for that of `x`."""
     if isinstance(axes, int):
         axes = (axes,)
@@ -74,7 +75,7 @@ def _axes_and_lengths(name: str, x: Any, s: Lengths, axes: Axes) -> tuple[tuple[
     return counted, lengths
 
 
-def _resized(x: Any, axes: Sequence[int], lengths: Sequence[int]) -> Any:
+def _resized(x: TensorLike, axes: Sequence[int], lengths: Sequence[int]) -> Any:
     """`x` cut or padded with zeros at the end of `axes`."""
     target = dict(zip(axes, lengths, strict=True))
     cut = tuple(min(n, target.get(a, n)) for a, n in enumerate(x.shape))
@@ -84,7 +85,7 @@ def _resized(x: Any, axes: Sequence[int], lengths: Sequence[int]) -> Any:
     return pad(x, widths) if any(after for _, after in widths) else x
 
 
-def _transform(name: str, x: Any, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
+def _transform(name: str, x: TensorLike, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
     """Complex to complex."""
     x = _in_float(name, x)
     axes, lengths = _axes_and_lengths(name, x, s, axes)
@@ -93,7 +94,7 @@ def _transform(name: str, x: Any, s: Lengths, axes: Axes, norm: Norm, inverse: b
     return join(*fourier(real(x), imag(x), axes, inverse, scale)) if axes else join(real(x), imag(x))
 
 
-def _of_real(name: str, x: Any, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
+def _of_real(name: str, x: TensorLike, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
     """Real to half a spectrum, which an inverse transform conjugates."""
     if is_complex(x):
         raise UnsupportedDTypeError(message(name, f"got {x.dtype.name}", expected="real numbers", fix="use fftn"))
@@ -105,7 +106,7 @@ def _of_real(name: str, x: Any, s: Lengths, axes: Axes, norm: Norm, inverse: boo
     return conj(out) if inverse else out
 
 
-def _to_real(name: str, x: Any, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
+def _to_real(name: str, x: TensorLike, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
     """Half a spectrum to real numbers; a transform that is not inverse is that of the conjugate."""
     x = _in_float(name, x)
     given = None if s is None else list(s)
@@ -133,43 +134,43 @@ def _one(n: int | None) -> Lengths:
 
 
 @_published
-def fft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def fft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The discrete Fourier transform along one axis."""
     return _transform("fft", x, _one(n), axis, norm, False)
 
 
 @_published
-def ifft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def ifft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The inverse of `fft`. Complex, of the same shape as the spectrum unless `n` is given."""
     return _transform("ifft", x, _one(n), axis, norm, True)
 
 
 @_published
-def fft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
+def fft2(x: TensorLike, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The discrete Fourier transform along two axes."""
     return _transform("fft2", x, s, axes, norm, False)
 
 
 @_published
-def ifft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
+def ifft2(x: TensorLike, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The inverse of `fft2`. Complex, of the same shape as the spectrum unless `s` is given."""
     return _transform("ifft2", x, s, axes, norm, True)
 
 
 @_published
-def fftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+def fftn(x: TensorLike, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The discrete Fourier transform along several axes: all by default, or with `s` as many of the last."""
     return _transform("fftn", x, s, axes, norm, False)
 
 
 @_published
-def ifftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+def ifftn(x: TensorLike, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The inverse of `fftn`. Complex, of the same shape as the spectrum unless `s` is given."""
     return _transform("ifftn", x, s, axes, norm, True)
 
 
 @_published
-def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def rfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The first n // 2 + 1 numbers of the transform of real numbers; the others are conjugates of these.
 
     >>> polyhal.fft.rfft(polyhal.tensor([1.0, 0.0, 0.0, 0.0])).real.tolist()
@@ -179,37 +180,37 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
 
 
 @_published
-def irfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def irfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The inverse of `rfft`: `n` real numbers, by default twice as many as `x` has, less 2."""
     return _to_real("irfft", x, _one(n), axis, norm, True)
 
 
 @_published
-def rfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
+def rfft2(x: TensorLike, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The transform of real numbers along two axes; half of it along the last one."""
     return _of_real("rfft2", x, s, axes, norm, False)
 
 
 @_published
-def irfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
+def irfft2(x: TensorLike, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The inverse of `rfft2`. Real; the last axis has by default length 2 (m - 1) for m elements."""
     return _to_real("irfft2", x, s, axes, norm, True)
 
 
 @_published
-def rfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+def rfftn(x: TensorLike, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The transform of real numbers along several axes; half of it along the last one."""
     return _of_real("rfftn", x, s, axes, norm, False)
 
 
 @_published
-def irfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+def irfftn(x: TensorLike, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The inverse of `rfftn`. Real; the last axis has by default length 2 (m - 1) for m elements."""
     return _to_real("irfftn", x, s, axes, norm, True)
 
 
 @_published
-def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def hfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The real spectrum of a signal that is its own mirrored conjugate, given by its first half.
 
     The axis has length `n`, by default 2 (m - 1) for m elements.
@@ -218,30 +219,30 @@ def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any
 
 
 @_published
-def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def ihfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
     """The inverse of `hfft`. The axis has length n // 2 + 1."""
     return _of_real("ihfft", x, _one(n), axis, norm, True)
 
 
 @_published
-def hfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
+def hfft2(x: TensorLike, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """As `hfft`, along two axes; halved along the last one."""
     return _to_real("hfft2", x, s, axes, norm, False)
 
 
 @_published
-def ihfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
+def ihfft2(x: TensorLike, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
     """The inverse of `hfft2`. The last axis has length n // 2 + 1."""
     return _of_real("ihfft2", x, s, axes, norm, True)
 
 
 @_published
-def hfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+def hfftn(x: TensorLike, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """As `hfft`, along several axes; halved along the last one."""
     return _to_real("hfftn", x, s, axes, norm, False)
 
 
 @_published
-def ihfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+def ihfftn(x: TensorLike, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
     """The inverse of `hfftn`. The last axis has length n // 2 + 1."""
     return _of_real("ihfftn", x, s, axes, norm, True)

@@ -17,15 +17,16 @@ from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.layout.regions import concat, pad
 from polyhal.hal.ops.layout.repeats import sliding_windows
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite()
 def stft(
-    x: Any,
+    x: TensorLike,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: TensorLike | int | None = None,
     center: bool = True,
     pad_mode: str = "reflect",
     normalized: bool = False,
@@ -61,11 +62,11 @@ def stft(
 
 @composite()
 def istft(
-    x: Any,
+    x: TensorLike,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: TensorLike | int | None = None,
     center: bool = True,
     normalized: bool = False,
     onesided: bool | None = None,
@@ -102,7 +103,7 @@ def _require(name: str, holds: bool, problem: str, expected: str) -> None:
         raise ShapeError(message(name, problem, expected=expected))
 
 
-def _frame(name: str, x: Any, n_fft: int, hop: int | None, size: int | None, window: Any) -> tuple[int, Any]:
+def _frame(name: str, x: TensorLike, n_fft: int, hop: int | None, size: int | None, window: Any) -> tuple[int, Any]:
     """The distance of windows, and their weights, of length `n_fft`."""
     hop, size = n_fft // 4 if hop is None else hop, n_fft if size is None else size
     _require(name, n_fft > 0, f"n_fft {n_fft}", "a positive number")
@@ -116,7 +117,7 @@ def _frame(name: str, x: Any, n_fft: int, hop: int | None, size: int | None, win
     return hop, window if size == n_fft else pad(window, ((left, n_fft - size - left),))
 
 
-def _extended(x: Any, width: int, mode: str) -> Any:
+def _extended(x: TensorLike, width: int, mode: str) -> Any:
     """`x` with `width` samples before and after."""
     if not width:
         return x
@@ -138,7 +139,7 @@ def _extended(x: Any, width: int, mode: str) -> Any:
     return concat([ends[0], x, ends[1]], -1)
 
 
-def _added_up(frames: Any, hop: int) -> Any:
+def _added_up(frames: TensorLike, hop: int) -> Any:
     """The sum of frames (..., t, n) at their places, `hop` apart: (..., n + hop * (t - 1)).
 
     Each frame is cut into blocks of `hop` samples; blocks at the same place in their frames are side by side in the result.

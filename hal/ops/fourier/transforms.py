@@ -31,6 +31,7 @@ from polyhal.hal.ops.declare import (
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _ON_HOST = OnHost("there is no kernel of a fast Fourier transform yet; NumPy's pocketfft computes it")
 _DTYPES = (dtypes.float32, dtypes.float64)
@@ -46,14 +47,14 @@ _ERROR = Tolerance(8.0, floor=1.0, terms=_terms)
 """Errors grow with the logarithm of the length (Schatzman 1996), which the number of terms bounds amply."""
 
 
-def _complex(re: Any, im: Any) -> Any:
+def _complex(re: Array, im: Array) -> Any:
     re, im = np.asarray(re), np.asarray(im)
     out = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
     out.real, out.imag = re, im
     return out
 
 
-def _parts(z: Any) -> tuple[Any, Any]:
+def _parts(z: Array) -> tuple[Any, Any]:
     return z.real, z.imag
 
 
@@ -99,7 +100,7 @@ def _filled(g_re: Any, g_im: Any) -> tuple[Any, Any]:
 # --- complex to complex ---------------------------------------------------------------------------------------------
 
 
-def _fourier(re: Any, im: Any, *, axes: Any, inverse: bool = False, scale: float = 1.0) -> Any:
+def _fourier(re: Array, im: Array, *, axes: tuple[int, ...], inverse: bool = False, scale: float = 1.0) -> Any:
     """The transform of complex numbers."""
     z = _complex(re, im)
     out = np.fft.ifftn(z, axes=axes, norm="forward") if inverse else np.fft.fftn(z, axes=axes)
@@ -113,7 +114,9 @@ def _infer_fourier(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape)] * 2
 
 
-def _fourier_gradient(g_out_re: Any, g_out_im: Any, *, axes: Any, inverse: bool, scale: float) -> Any:
+def _fourier_gradient(
+    g_out_re: TensorLike, g_out_im: TensorLike, *, axes: tuple[int, ...], inverse: bool, scale: float
+) -> Any:
     return fourier(*_filled(g_out_re, g_out_im), axes, not inverse, scale)
 
 
@@ -145,7 +148,7 @@ fourier: OpFunction = declare(
 # --- real to half a spectrum ----------------------------------------------------------------------------------------
 
 
-def _real_fourier(x: Any, *, axes: Any, scale: float = 1.0) -> Any:
+def _real_fourier(x: Array, *, axes: tuple[int, ...], scale: float = 1.0) -> Any:
     """The first half of the transform of real numbers along the last of `axes`."""
     out = np.fft.rfftn(np.asarray(x), axes=axes)
     return _parts(out * np.asarray(scale, out.real.dtype))
@@ -157,13 +160,15 @@ def _infer_real(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, _with_length(spec.shape, axis, spec.shape[axis] // 2 + 1))] * 2
 
 
-def _real_gradient(g_out_re: Any, g_out_im: Any, x_spec: Spec, *, axes: Any, scale: float) -> Any:
+def _real_gradient(
+    g_out_re: TensorLike, g_out_im: TensorLike, x_spec: Spec, *, axes: tuple[int, ...], scale: float
+) -> Any:
     axis = axes[-1]
     n = x_spec.shape[axis]
     return half_fourier(*(_edges(g, axis, n, 0.5) for g in _filled(g_out_re, g_out_im)), axes, n, scale)
 
 
-def _edges(x: Any, axis: int, length: int, inner: float) -> Any:
+def _edges(x: TensorLike, axis: int, length: int, inner: float) -> Any:
     """Half a spectrum with all numbers scaled by `inner` but those that have no mirror image: the first, and one at n / 2."""
     axis %= x.ndim
     stop = (length + 1) // 2
@@ -201,7 +206,7 @@ real_fourier: OpFunction = declare(
 # --- half a spectrum to real ----------------------------------------------------------------------------------------
 
 
-def _half_fourier(re: Any, im: Any, *, axes: Any, length: int, scale: float = 1.0) -> Any:
+def _half_fourier(re: Array, im: Array, *, axes: tuple[int, ...], length: int, scale: float = 1.0) -> Any:
     """The inverse transform, of `length` real numbers along the last of `axes`, of the first half of a spectrum."""
     z, axis = _complex(re, im), axes[-1]
     if len(axes) > 1:
@@ -220,7 +225,7 @@ def _infer_half(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, _with_length(spec.shape, axis, n))]
 
 
-def _half_gradient(g: Any, *, axes: Any, length: int, scale: float) -> Any:
+def _half_gradient(g: TensorLike, *, axes: tuple[int, ...], length: int, scale: float) -> Any:
     return tuple(_edges(part, axes[-1], length, 2.0) for part in real_fourier(g, axes, scale))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,9 +28,13 @@ from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.layout import Spec
 
 
-def _take_along_axis(x: Any, index: Any, *, axis: int) -> Any:
+def _take_along_axis(x: Array, index: Array, *, axis: int) -> Any:
     """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
     return np.take_along_axis(np.asarray(x), np.asarray(index), axis)
 
@@ -70,7 +74,7 @@ def _take_range(specs: Specs, params: Params) -> IndexRange:
     return IndexRange(1, -length, length)
 
 
-def _take_decomposed(x: Any, index: Any, *, axis: int) -> Any:
+def _take_decomposed(x: TensorLike, index: TensorLike, *, axis: int) -> Any:
     positions = reshape(_flat_positions(index, x.shape, axis), (-1,))
     return reshape(embedding(reshape(x, (-1, 1)), positions), index.shape)
 
@@ -95,7 +99,7 @@ take_along_axis = declare(
 )
 
 
-def _scatter_along_axis(src: Any, index: Any, base: Any = None, *, axis: int = 0, length: int = 0) -> Any:
+def _scatter_along_axis(src: Array, index: Array, base: Array | None = None, *, axis: int = 0, length: int = 0) -> Any:
     """`base`, or zeros, of `length` along `axis`, with `src` added at the positions that `index` names."""
     src, index = np.asarray(src), np.asarray(index)
     axis = axis % src.ndim
@@ -120,7 +124,7 @@ def _infer_scatter(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(src.dtype, shape)]
 
 
-def _scatter_decomposed(src: Any, index: Any, base: Any, *, axis: int, length: int) -> Any:
+def _scatter_decomposed(src: TensorLike, index: TensorLike, base: Any, *, axis: int, length: int) -> Any:
     if base is not None:
         return base + scatter_along_axis(src, index, None, axis, length)
     shape = (*src.shape[:axis], length, *src.shape[axis + 1 :])
@@ -130,7 +134,7 @@ def _scatter_decomposed(src: Any, index: Any, base: Any, *, axis: int, length: i
 
 @reads(base="")
 def _scatter_gradient(
-    g: Any, index: Any, base_spec: Any, needs: tuple[bool, ...], *, axis: int, length: int
+    g: TensorLike, index: TensorLike | None, base_spec: Spec | None, needs: tuple[bool, ...], *, axis: int, length: int
 ) -> Any:
     return take_along_axis(g, index, axis) if needs[0] else None, None, None if base_spec is None else g
 

@@ -27,10 +27,17 @@ from polyhal.hal.ops.indexing.scatter_bags import bag_count, bag_numbers, bag_ro
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _sum_bags(
-    weight: Any, index: Any, starts: Any = None, scales: Any = None, *, length: int = 0, open_end: bool = False
+    weight: Array,
+    index: Array,
+    starts: Array | None = None,
+    scales: Array | None = None,
+    *,
+    length: int = 0,
+    open_end: bool = False,
 ) -> Any:
     """For each bag the sum of the rows of `weight` (R, W) that its part of `index` (N,) names: (B, W).
 
@@ -64,7 +71,15 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(weight.dtype, (bags, weight.shape[1]))]
 
 
-def _decomposed(weight: Any, index: Any, starts: Any, scales: Any, *, length: int, open_end: bool) -> Any:
+def _decomposed(
+    weight: TensorLike,
+    index: TensorLike,
+    starts: TensorLike | None,
+    scales: TensorLike | None,
+    *,
+    length: int,
+    open_end: bool,
+) -> Any:
     rows = embedding(weight, index)
     rows = rows if scales is None else rows * reshape(scales, (-1, 1))
     count, width = rows.shape
@@ -77,11 +92,11 @@ def _decomposed(weight: Any, index: Any, starts: Any, scales: Any, *, length: in
 
 @reads(weight="index starts scales", scales="weight index starts")
 def _rule(
-    g: Any,
-    weight: Any,
-    index: Any,
-    starts: Any,
-    scales: Any,
+    g: TensorLike,
+    weight: TensorLike | None,
+    index: TensorLike,
+    starts: TensorLike | None,
+    scales: TensorLike | None,
     weight_spec: Spec,
     needs: tuple[bool, ...],
     *,

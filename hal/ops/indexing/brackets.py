@@ -53,7 +53,7 @@ def _without_ellipsis(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return (*items, *rest) if at < 0 else (*items[:at], *rest, *items[at + 1 :])
 
 
-def _position(item: Any, axis: int, length: int) -> int:
+def _position(item: int, axis: int, length: int) -> int:
     i = int(item)
     if not -length <= i < length:
         raise IndexError(f"[getitem] index {i} is out of range for axis {axis} of length {length}")

@@ -27,9 +27,10 @@ from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _flat_mask(x: Any) -> Any:
+def _flat_mask(x: TensorLike) -> Any:
     return reshape(x if x.dtype is dtypes.bool_ else not_equal(x, 0), (-1,))
 
 
@@ -45,7 +46,7 @@ def hit_positions(op: str, x: Any) -> Any:
     return searchsorted(ranks, arange(1, count + 1, 1, dtypes.int64, device=x.device))
 
 
-def coordinates(positions: Any, shape: Sequence[int]) -> list[Any]:
+def coordinates(positions: TensorLike, shape: Sequence[int]) -> list[Any]:
     """The numbers along each axis of elements at row-major positions."""
     result: list[Any] = []
     for k, length in reversed(list(enumerate(shape))):
@@ -59,7 +60,7 @@ def _table(columns: list[Any], rows: int, device: Any) -> Any:
 
 
 @composite()
-def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
+def nonzero(x: TensorLike, *, as_tuple: bool = True) -> Any:
     """Where `x` is not zero: one int64 vector per axis, in row-major order; with `as_tuple=False` the columns of `argwhere`.
 
     The number of hits is read from the device. Raises CaptureError in a captured step.
@@ -74,7 +75,7 @@ def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
 
 
 @composite(method=False)
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(condition: TensorLike, x: TensorLike | float | None = None, y: TensorLike | float | None = None) -> Any:
     """`x` where `condition` is true, else `y`; with the condition alone, where it is true, as `nonzero`.
 
     Raises CaptureError for the condition alone in a captured step. All three broadcast.
@@ -87,7 +88,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 @composite(aten="nonzero")
-def argwhere(x: Any) -> Any:
+def argwhere(x: TensorLike) -> Any:
     """Where `x` is not zero: int64 (hits, axes), in row-major order.
 
     The number of hits is read from the device. Raises CaptureError in a captured step.
@@ -124,14 +125,14 @@ def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
     return tuple(coordinates(positions, (shape,) if isinstance(shape, int) else tuple(shape)))
 
 
-def _mask_of(op: str, mask: Any) -> Any:
+def _mask_of(op: str, mask: TensorLike) -> Any:
     if mask.dtype is not dtypes.bool_:
         raise TypeError(message(op, f"the mask is {mask.dtype.name}", expected="bool"))
     return mask
 
 
 @composite(aten=".default")
-def masked_select(x: Any, mask: Any) -> Any:
+def masked_select(x: TensorLike, mask: TensorLike) -> Any:
     """The elements of `x` where `mask` is true, in row-major order; both are broadcast. Compare `torch.masked_select`.
 
     The number of hits is read from the device. Raises CaptureError in a captured step and TypeError for other masks than bool.
@@ -142,7 +143,7 @@ def masked_select(x: Any, mask: Any) -> Any:
 
 
 @composite()
-def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+def masked_scatter(x: TensorLike, mask: TensorLike, source: TensorLike) -> Any:
     """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order.
 
     `x` and `mask` are broadcast. Compare `torch.masked_scatter`. Raises TypeError for other masks than bool, and where a source
@@ -153,7 +154,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     return _with_no_hit(x, mask, source) if found is None else selection.where(mask, found, x)
 
 
-def values_by_rank(name: str, x: Any, mask: Any, source: Any) -> Any:
+def values_by_rank(name: str, x: TensorLike, mask: TensorLike, source: TensorLike) -> Any:
     """Return for each element of `x` and `mask`, broadcast, the element of `source` that replaces it if it is a hit.
 
     None if there is no hit for certain: an empty mask, or an empty source.
@@ -172,7 +173,7 @@ def values_by_rank(name: str, x: Any, mask: Any, source: Any) -> Any:
     return reshape(embedding(reshape(source, (-1, 1)), ranks), shape)
 
 
-def _with_no_hit(x: Any, mask: Any, source: Any) -> Any:
+def _with_no_hit(x: TensorLike, mask: TensorLike, source: TensorLike) -> Any:
     """Return a copy of `x`, broadcast, that depends on the source on the tape, with gradients of zeros."""
     x = broadcast_to(x, broadcast_shapes(x.shape, mask.shape))
     if source.dtype is not x.dtype or x.dtype.kind != "float":

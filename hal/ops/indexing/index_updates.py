@@ -21,10 +21,11 @@ from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(in_place=True, aten=".default")
-def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add(x: TensorLike, axis: int, index: TensorLike | int, source: TensorLike | int, *, alpha: Any = 1) -> Any:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names.
 
     Compare `torch.index_add`. Raises ShapeError.
@@ -33,7 +34,9 @@ def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> 
 
 
 @table_update
-def _index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> TableUpdate | None:
+def _index_add(
+    x: TensorLike, axis: int, index: TensorLike | int, source: TensorLike | int, *, alpha: float = 1
+) -> TableUpdate | None:
     scaled = source if alpha == 1 and not isinstance(alpha, bool) else _scaled(source, alpha)
     return _slices("index_add", x, axis, index, scaled, "sum")
 
@@ -45,7 +48,7 @@ def _scaled(source: Any, alpha: Any) -> Any:
 
 
 @composite(in_place=True, aten=".default")
-def index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
+def index_copy(x: TensorLike, axis: int, index: TensorLike | int, source: TensorLike | int) -> Any:
     """`x` with the slices along `axis` that the vector `index` names replaced by those of `source`; the last one wins.
 
     Compare `torch.index_copy`. Raises ShapeError.
@@ -54,12 +57,20 @@ def index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
 
 
 @table_update
-def _index_copy(x: Any, axis: int, index: Any, source: Any) -> TableUpdate | None:
+def _index_copy(x: TensorLike, axis: int, index: TensorLike | int, source: TensorLike | int) -> TableUpdate | None:
     return _slices("index_copy", x, axis, index, source, "replace")
 
 
 @composite(in_place=True, aten=".default")
-def index_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+def index_reduce(
+    x: TensorLike,
+    axis: int,
+    index: TensorLike | int,
+    source: TensorLike | int,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
     """`x` with the slices along `axis` that `index` names combined with those of `source`, by prod, mean, amax or amin.
 
     Without `include_self`, named slices of `x` do not count. Compare `torch.index_reduce`. Raises ShapeError, and ValueError
@@ -70,13 +81,19 @@ def index_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, inc
 
 @table_update
 def _index_reduce(
-    x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+    x: TensorLike,
+    axis: int,
+    index: TensorLike | int,
+    source: TensorLike | int,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> TableUpdate | None:
     return _slices("index_reduce", x, axis, index, source, reduce, include_self)
 
 
 @composite(in_place=True, aten=".int_Scalar .int_Tensor")
-def index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
+def index_fill(x: TensorLike, axis: int, index: TensorLike | int, value: TensorLike | float) -> Any:
     """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names.
 
     Compare `torch.index_fill`.
@@ -85,7 +102,7 @@ def index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
 
 
 @table_update
-def _index_fill(x: Any, axis: int, index: Any, value: Any) -> TableUpdate | None:
+def _index_fill(x: TensorLike, axis: int, index: Any, value: TensorLike | float) -> TableUpdate | None:
     shape = x.shape or (1,)
     axis = normalize_axis(axis, len(shape))
     filled = value if hasattr(value, "ref") else full((), number_of(x.dtype, value), x.dtype, device=x.device)
@@ -99,7 +116,7 @@ def number_of(dtype: DType, value: Any) -> Any:
 
 
 def _slices(
-    name: str, x: Any, axis: int, index: Any, source: Any, reduce: str, include_self: bool = True
+    name: str, x: TensorLike, axis: int, index: Any, source: Any, reduce: str, include_self: bool = True
 ) -> TableUpdate | None:
     """Return the update of slices as an update of rows: one row per slice and index of the axes before."""
     shape = x.shape or (1,)
@@ -122,7 +139,7 @@ def _slices(
 
 
 @composite()
-def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(x: TensorLike, indices: Any, values: TensorLike, accumulate: bool = False) -> Any:
     """`x` with `x[indices] = values`, where the last of several writers wins, or with the sum of all added if they accumulate.
 
     `indices` holds tensors of integers and masks, and None for a whole axis; `values` is broadcast. Compare `torch.index_put`.
@@ -139,7 +156,7 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
 
 
 @composite(in_place=True, aten=".default put_")
-def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def put(x: TensorLike, index: Any, source: TensorLike, accumulate: bool = False) -> Any:
     """`x` with the elements that `index` names in row-major order replaced by those of `source`, or added to them.
 
     Compare `torch.put`. Raises ShapeError.
@@ -148,14 +165,16 @@ def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 
 @table_update
-def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> TableUpdate | None:
+def _put(x: TensorLike, index: Any, source: TensorLike, accumulate: bool = False) -> TableUpdate | None:
     if source.size != index.size:
         raise ShapeError(message("put", f"{index.size} indices and {source.size} elements", expected="as many"))
     update = _elements("put", x, index, reshape(source, (-1, 1)), accumulate)
     return None if update is None else update._replace(wraps=True)
 
 
-def _elements(name: str, x: Any, positions: Any, rows: Any, accumulate: bool) -> TableUpdate | None:
+def _elements(
+    name: str, x: TensorLike, positions: TensorLike, rows: TensorLike, accumulate: bool
+) -> TableUpdate | None:
     if not positions.size:
         return None
     return TableUpdate(name, reshape(x, (-1, 1)), reshape(positions, (-1,)), rows, "sum" if accumulate else "replace")

@@ -14,6 +14,7 @@ from polyhal.hal.ops.pointwise.arithmetic import negative
 from polyhal.hal.ops.pointwise.logic import bitwise_invert, less, not_equal
 from polyhal.hal.ops.pointwise.rounding import floor_divide
 from polyhal.hal.ops.pointwise.selection import maximum, where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 NEUTRAL: dict[str, float] = {"sum": 0, "mean": 0, "prod": 1, "amax": float("-inf"), "amin": float("inf")}
 """The initial value of each reduction if the table's own elements do not count."""
@@ -45,7 +46,7 @@ def reduce_rows(name: str, x: Any, index: Any, src: Any, reduce: str, include_se
     return _combined(x, index, src, reduce, count, include_self)
 
 
-def _combined(x: Any, index: Any, src: Any, reduce: str, count: Any, include_self: bool) -> Any:
+def _combined(x: Any, index: TensorLike, src: TensorLike, reduce: str, count: Any, include_self: bool) -> Any:
     if reduce == "prod":
         return multiply_rows(x, index, src)
     if reduce == "amax":

@@ -10,9 +10,10 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def mask_of_rows(x: Any, items: Sequence[Any], value: Any) -> Any:
+def mask_of_rows(x: TensorLike, items: Sequence[Any], value: TensorLike | float) -> Any:
     """Return the mask among `items`, with axes of length 1 for the rest of `x`; None for other items and other values.
 
     `value` is a number, one row, or a tensor that broadcasts to one. Returns None for a mask of a shape that does not fit.

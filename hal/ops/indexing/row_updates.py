@@ -7,7 +7,7 @@ threads write: rows with one number are then adjacent, and a segmented scan comb
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,19 +38,23 @@ from polyhal.hal.ops.layout.views import contiguous, reshape
 from polyhal.hal.ops.pointwise.logic import equal, greater_equal, less, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.sort import sort_pairs
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 from polyhal.hal.protocol import ComputeBackend
+
+if TYPE_CHECKING:
+    from polyhal.hal.layout import Ref
 
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
-def _wrap_index(index: Any, *, length: int) -> Any:
+def _wrap_index(index: Array, *, length: int) -> Any:
     """`index` as int64 with negative numbers counted from the end of an axis of `length`; -1 for those out of range."""
     index = np.asarray(index).astype(np.int64)
     index = np.where(index < 0, index + length, index)
     return np.where((index >= 0) & (index < length), index, -1)
 
 
-def _infer_wrap(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_wrap(specs: Specs, params: Params) -> list[Output]:
     index = tensor_at(specs, 0)
     if not index.dtype.is_integral:
         raise TypeError(f"the index is {index.dtype.name}; expected integers")
@@ -91,25 +95,25 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape)]
 
 
-def _pieces(x: Any, start: int, count: int) -> Any:
+def _pieces(x: TensorLike, start: int, count: int) -> Any:
     """`count` consecutive slices along the first axis."""
     return slice_(x, (start, *(0,) * (x.ndim - 1)), (count, *x.shape[1:]), (1,) * x.ndim)
 
 
-def _last_of_runs(numbers: Any) -> Any:
+def _last_of_runs(numbers: TensorLike) -> Any:
     """Sorted numbers with -1 in place of all but the last of equal ones."""
     count = numbers.shape[0]
     ends = not_equal(_pieces(numbers, 1, count - 1), _pieces(numbers, 0, count - 1))
     return where(concat((ends, full((1,), True, dtypes.bool_)), 0), numbers, -1)
 
 
-def _written_rows(src: Any, targets: Any, positions: Any, rows: int) -> tuple[Any, Any]:
+def _written_rows(src: TensorLike, targets: TensorLike, positions: TensorLike, rows: int) -> tuple[Any, Any]:
     """For each of `rows` rows, whether a target names it (rows, 1), and the row of `src` at that target's position."""
     writer = scatter_rows(reshape(positions + 1, (-1, 1)), targets, rows)
     return less(0, writer), embedding(src, maximum(reshape(writer, (rows,)) - 1, 0))
 
 
-def _replace(x: Any, index: Any, src: Any, *, distinct: bool) -> Any:
+def _replace(x: TensorLike, index: TensorLike, src: TensorLike, *, distinct: bool) -> Any:
     count = index.shape[0]
     if 0 in (count, *x.shape):
         return contiguous(x)
@@ -123,7 +127,7 @@ def _replace(x: Any, index: Any, src: Any, *, distinct: bool) -> Any:
 def _combine_rows(combine: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition for an associative operation: a prefix scan (Hillis and Steele, 1986) within runs of equal numbers."""
 
-    def decompose(x: Any, index: Any, src: Any) -> Any:
+    def decompose(x: TensorLike, index: TensorLike, src: TensorLike) -> Any:
         count = index.shape[0]
         if 0 in (count, *x.shape):
             return contiguous(x)
@@ -143,7 +147,7 @@ def _combine_rows(combine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reference(combine: Callable[..., Any]) -> Callable[..., Any]:
-    def update(x: Any, index: Any, src: Any) -> Any:
+    def update(x: Array, index: Array, src: Array) -> Any:
         out, src = np.array(x), np.asarray(src)
         for i, row in enumerate(np.asarray(index).tolist()):
             if 0 <= row < len(out):
@@ -187,7 +191,7 @@ def put_rows(out: np.ndarray, index: np.ndarray, src: np.ndarray) -> None:
             out[i] = row
 
 
-def _replace_gradient(g: Any, x_spec: Spec, index: Any, *, distinct: bool) -> Any:
+def _replace_gradient(g: TensorLike, x_spec: Spec, index: TensorLike, *, distinct: bool) -> Any:
     """Rows that are replaced get nothing, and of the writers of one row the last receives everything."""
     count, (rows, width) = index.shape[0], x_spec.shape
     if not count or not rows:
@@ -222,7 +226,7 @@ def _write_rows(x: Any, index: Any, src: Any) -> Any:
     return _replace_rows(x, _wrap_index(index, length=len(x)), src)
 
 
-def _write_gradient(g: Any, x_spec: Spec, index: Any) -> Any:
+def _write_gradient(g: TensorLike, x_spec: Spec, index: TensorLike) -> Any:
     return _replace_gradient(g, x_spec, wrap_index(index, x_spec.shape[0]), distinct=False)
 
 
@@ -252,7 +256,7 @@ def _add_to_rows(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     x, index, src = (tensor_at(specs, i) for i in range(3))
     dtype = dtypes.accumulator(x.dtype) if x.dtype.kind == "float" else x.dtype
 
-    def run(old: Any, i: Any, s: Any, out: Any) -> None:
+    def run(old: Ref, i: Ref, s: Ref, out: Ref) -> None:
         if old.handle is not out.handle or old.offset != out.offset:
             backend.copy(old, out)
         backend.scatter_add(i, s, out)
@@ -261,7 +265,7 @@ def _add_to_rows(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     return CoreCall("scatter_add", run, inputs, dtype, x.shape)
 
 
-def _added(x: Any, index: Any, src: Any) -> Any:
+def _added(x: TensorLike, index: TensorLike, src: TensorLike) -> Any:
     if 0 in (index.shape[0], *x.shape):
         return contiguous(x)
     inside = reshape(greater_equal(index, 0), (-1, 1))
@@ -284,7 +288,7 @@ add_rows: OpFunction = declare(
 )
 
 
-def _multiply_rows(x: Any, index: Any, src: Any) -> Any:
+def _multiply_rows(x: Array, index: Array, src: Array) -> Any:
     """`x` (rows, width) with row `index[i]` multiplied by `src[i]`; numbers outside are skipped."""
     return _reference(np.multiply)(x, index, src)
 
@@ -304,12 +308,12 @@ multiply_rows: OpFunction = declare(
 )
 
 
-def _maximum_rows(x: Any, index: Any, src: Any) -> Any:
+def _maximum_rows(x: Array, index: Array, src: Array) -> Any:
     """`x` (rows, width) with row `index[i]` raised to at least `src[i]`; numbers outside are skipped, NaN wins."""
     return _reference(np.maximum)(x, index, src)
 
 
-def _maximum_gradient(g: Any, x: Any, index: Any, src: Any, out: Any) -> Any:
+def _maximum_gradient(g: TensorLike, x: TensorLike, index: TensorLike, src: TensorLike, out: TensorLike) -> Any:
     """Shared evenly by all elements that reach the maximum, as in PyTorch."""
     reached = _same(x, out)
     hits = _same(src, _rows_or_zeros(out, index))
@@ -318,13 +322,13 @@ def _maximum_gradient(g: Any, x: Any, index: Any, src: Any, out: Any) -> Any:
     return where(reached, share, 0), None, where(hits, _rows_or_zeros(share, index), 0)
 
 
-def _rows_or_zeros(x: Any, index: Any) -> Any:
+def _rows_or_zeros(x: TensorLike, index: TensorLike) -> Any:
     """Rows by number; zeros for numbers below zero."""
     inside = reshape(greater_equal(index, 0), (-1, 1))
     return where(inside, embedding(x, maximum(index, 0)), 0)
 
 
-def _same(a: Any, b: Any) -> Any:
+def _same(a: TensorLike, b: TensorLike) -> Any:
     return logical_or(equal(a, b), logical_and(not_equal(a, a), not_equal(b, b)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,11 @@ from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 from polyhal.hal.protocol import ComputeBackend
+
+if TYPE_CHECKING:
+    from polyhal.hal.layout import Ref
 
 _INDEX_DTYPES = (dtypes.int32, dtypes.int64)
 
@@ -54,7 +58,7 @@ def index_input(index: Spec) -> CoreInput:
     return CoreInput(index.dtype if index.dtype in _INDEX_DTYPES else dtypes.int64, (index.size,), exact=True)
 
 
-def _embedding(weight: Any, index: Any) -> Any:
+def _embedding(weight: Array, index: Array) -> Any:
     """Rows of `weight` (R, W) by number: index (...) to (..., W).
 
     A number outside 0..R-1 raises IndexError on CPUs and in debug mode (`polyhal.debug`), and gives zeros elsewhere.
@@ -66,7 +70,7 @@ def _embedding(weight: Any, index: Any) -> Any:
     return np.where(inside[..., None], weight[np.where(inside, index, 0)], weight.dtype.type(0))
 
 
-def _infer_embedding(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_embedding(specs: Specs, params: Params) -> list[Output]:
     weight, index = tensor_and_index(specs)
     if weight.ndim != 2:
         raise ValueError(f"weight has shape {weight.shape}; expected (rows, width)")
@@ -121,7 +125,7 @@ embedding = declare(
 )
 
 
-def _scatter_rows(src: Any, index: Any, *, rows: Any) -> Any:
+def _scatter_rows(src: Array, index: Array, *, rows: int) -> Any:
     """A table of `rows` rows in which `src[i]` (..., W) is added to row `index[i]`; numbers outside are skipped."""
     src, index = np.asarray(src), np.asarray(index).reshape(-1)
     out = np.zeros((rows, src.shape[-1]), src.dtype)
@@ -130,7 +134,7 @@ def _scatter_rows(src: Any, index: Any, *, rows: Any) -> Any:
     return out
 
 
-def _infer_scatter_rows(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_scatter_rows(specs: Specs, params: Params) -> list[Output]:
     src, index = tensor_and_index(specs)
     if src.shape[:-1] != index.shape or src.ndim < 1:
         raise ValueError(f"src {src.shape} does not fit index {index.shape}; expected {(*index.shape, 'width')}")
@@ -141,7 +145,7 @@ def _scatter_add(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     src, index = tensor_and_index(specs)
     dtype = dtypes.accumulator(src.dtype) if src.dtype.kind == "float" else src.dtype
 
-    def run(s: Any, i: Any, out: Any) -> None:
+    def run(s: Ref, i: Ref, out: Ref) -> None:
         backend.fill(0, out)
         backend.scatter_add(i, s, out)
 
@@ -168,7 +172,11 @@ scatter_rows: OpFunction = declare(
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (*shape, width)), rng.integers(0, rows, shape)), {"rows": rows}, note=note)
         for rows, width, shape, note in [
-            (5, 3, (7,), ""), (9, 33, (2, 3), ""), (4, 1, (), ""), (3, 4, (0,), ""), (2, 64, (65,), ""),
+            (5, 3, (7,), ""),
+            (9, 33, (2, 3), ""),
+            (4, 1, (), ""),
+            (3, 4, (0,), ""),
+            (2, 64, (65,), ""),
             (5, 1, (3000,), "many sums into few rows"),
         ]
     ],
@@ -178,12 +186,12 @@ scatter_rows: OpFunction = declare(
 
 
 @composite(returns=Returns.COPY)
-def take(x: Any, index: Any, axis: int = 0) -> Any:
+def take(x: TensorLike, index: Any, axis: int = 0) -> Any:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     return slices_at(x, index, axis)
 
 
-def slices_at(x: Any, index: Any, axis: int) -> Any:
+def slices_at(x: TensorLike, index: TensorLike, axis: int) -> Any:
     """Return the result of `take`, for callers that only read it: the axes of `index` come first in its memory."""
     axis = normalize_axis(axis, x.ndim)
     length = x.shape[axis]

@@ -20,12 +20,21 @@ from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _OF_SCATTER = {None: "replace", "add": "sum", "multiply": "prod"}
 
 
 @composite(in_place=True, aten=".value .value_reduce .reduce")
-def scatter(x: Any, axis: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+def scatter(
+    x: TensorLike,
+    axis: int,
+    index: Any,
+    src: TensorLike | float | None = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
+) -> Any:
     """`x` with `out[index[i, j], j] = src[i, j]` for axis 0; of several writers the last in row-major order wins.
 
     `src` may be a number, also spelled `value`. `reduce` "add" or "multiply" combines elements. Compare `torch.scatter`.
@@ -38,7 +47,13 @@ def scatter(x: Any, axis: int, index: Any, src: Any = None, *, value: Any = None
 
 @table_update
 def _scatter(
-    x: Any, axis: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+    x: TensorLike,
+    axis: int,
+    index: TensorLike,
+    src: TensorLike | float | None = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
 ) -> TableUpdate | None:
     if reduce not in _OF_SCATTER:
         raise ValueError(message("scatter", f"reduce is {reduce!r}", expected="'add', 'multiply' or None"))
@@ -46,18 +61,20 @@ def _scatter(
 
 
 @composite(in_place=True)
-def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
+def scatter_add(x: TensorLike, axis: int, index: TensorLike | int, src: TensorLike | int) -> Any:
     """`x` with `src[i, j]` added to `out[index[i, j], j]` for axis 0. Compare `torch.scatter_add`. Raises ShapeError."""
     return _scattered("scatter_add", x, axis, index, src, "sum", True)
 
 
 @table_update
-def _scatter_add(x: Any, axis: int, index: Any, src: Any) -> TableUpdate | None:
+def _scatter_add(x: TensorLike, axis: int, index: TensorLike, src: TensorLike) -> TableUpdate | None:
     return _update("scatter_add", x, axis, index, src, "sum", True)
 
 
 @composite(in_place=True, aten=".two")
-def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+def scatter_reduce(
+    x: TensorLike, axis: int, index: TensorLike | int, src: TensorLike | int, reduce: str, *, include_self: bool = True
+) -> Any:
     """`x` with `out[index[i, j], j]` combined with all its `src[i, j]` for axis 0, by sum, mean, prod, amax or amin.
 
     Without `include_self` the elements of `x` that are named do not count. The gradient of an extreme is shared evenly by all
@@ -68,7 +85,7 @@ def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, *, incl
 
 @table_update
 def _scatter_reduce(
-    x: Any, axis: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+    x: TensorLike, axis: int, index: TensorLike, src: TensorLike, reduce: str, *, include_self: bool = True
 ) -> TableUpdate | None:
     return _update("scatter_reduce", x, axis, index, src, reduce, include_self)
 
@@ -85,9 +102,7 @@ def _scattered(name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, 
     return updated(x, _update(name, x, axis, index, src, reduce, include_self))
 
 
-def _update(
-    name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool
-) -> TableUpdate | None:
+def _update(name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool) -> TableUpdate | None:
     src = _source(x, index, src)
     x, index, src = (reshape(v, (1,)) if not v.ndim else v for v in (x, index, src))
     axis = normalize_axis(axis, x.ndim)
@@ -101,12 +116,12 @@ def _update(
     return TableUpdate(name, rows, _positions(index, x.shape, axis), values, reduce, include_self)
 
 
-def _source(x: Any, index: Any, src: Any) -> Any:
+def _source(x: TensorLike, index: TensorLike, src: Any) -> Any:
     """Return the source, which may be a number, as a tensor."""
     return src if hasattr(src, "ref") else broadcast_to(full((), src, x.dtype, device=x.device), index.shape)
 
 
-def _check(name: str, x: Any, axis: int, index: Any, src: Any) -> None:
+def _check(name: str, x: TensorLike, axis: int, index: TensorLike, src: Any) -> None:
     fits = index.ndim == x.ndim == src.ndim and all(
         m <= s and (k == axis or m <= n)
         for k, (n, m, s) in enumerate(zip(x.shape, index.shape, src.shape, strict=True))
@@ -116,12 +131,12 @@ def _check(name: str, x: Any, axis: int, index: Any, src: Any) -> None:
         raise ShapeError(message(name, problem, expected=f"at most src's lengths, and x's outside axis {axis}"))
 
 
-def _spans(x: Any, index: Any, axis: int) -> bool:
+def _spans(x: TensorLike, index: TensorLike, axis: int) -> bool:
     """Return whether the index covers all axes of `x` except `axis`."""
     return all(n == m for k, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if k != axis)
 
 
-def _positions(index: Any, shape: tuple[int, ...], axis: int) -> Any:
+def _positions(index: TensorLike, shape: tuple[int, ...], axis: int) -> Any:
     """Row-major positions in a tensor of `shape`, flat; -1 for numbers out of range."""
     along = wrap_index(index, shape[axis])
     total, step = None, 1

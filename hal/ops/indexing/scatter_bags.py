@@ -28,6 +28,7 @@ from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import minimum, where
 from polyhal.hal.ops.reductions.search import searchsorted
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def bag_count(count: int, starts: Spec | None, length: int, open_end: bool) -> int:
@@ -45,7 +46,7 @@ def bag_numbers(count: int, starts: Any, bags: int) -> Any:
     return where(less(bag, 0), bags, minimum(bag, bags))
 
 
-def bag_rows(src: Any, starts: Any, count: int, length: int) -> Any:
+def bag_rows(src: TensorLike, starts: TensorLike | None, count: int, length: int) -> Any:
     """The row of `src` (B, W) of the bag of each of `count` elements; zeros for those in none."""
     bags, width = src.shape
     if starts is None:
@@ -55,10 +56,10 @@ def bag_rows(src: Any, starts: Any, count: int, length: int) -> Any:
 
 
 def _scatter_bags(
-    src: Any,
-    index: Any,
-    starts: Any = None,
-    scales: Any = None,
+    src: Array,
+    index: Array,
+    starts: Array | None = None,
+    scales: Array | None = None,
     *,
     rows: int = 0,
     length: int = 0,
@@ -89,7 +90,16 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(src.dtype, (params["rows"], src.shape[1]))]
 
 
-def _decomposed(src: Any, index: Any, starts: Any, scales: Any, *, rows: int, length: int, open_end: bool) -> Any:
+def _decomposed(
+    src: TensorLike,
+    index: TensorLike,
+    starts: TensorLike | None,
+    scales: TensorLike | None,
+    *,
+    rows: int,
+    length: int,
+    open_end: bool,
+) -> Any:
     source = bag_rows(src, starts, index.shape[0], length)
     scaled = source if scales is None else source * reshape(scales, (-1, 1))
     return scatter_rows(scaled, index, rows)

@@ -21,6 +21,7 @@ from polyhal.hal.ops.indexing.row_updates import (
 from polyhal.hal.ops.keywords import takes_both_spellings
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _COMBINE = {"sum": add_rows, "prod": multiply_rows, "amax": maximum_rows}
 
@@ -80,7 +81,7 @@ def table_update(prepare: Prepare) -> Prepare:
     return prepare
 
 
-def updated(x: Any, update: TableUpdate | None) -> Any:
+def updated(x: TensorLike, update: TableUpdate | None) -> Any:
     """Return `x` after an update, in new memory."""
     from polyhal.hal.ops.layout.regions import copy
     from polyhal.hal.ops.layout.views import reshape

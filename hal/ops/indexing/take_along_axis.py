@@ -13,6 +13,7 @@ from polyhal.hal.ops.indexing.rows import slices_at, take
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite()
@@ -41,7 +42,7 @@ def _broadcast(name: str, x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @composite()
-def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
+def take_along_dim(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Any:
     """`take_along_axis`; without an axis, the elements of `x` by number in row-major order.
 
     Compare `torch.take_along_dim`.
@@ -52,7 +53,7 @@ def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 
 @composite()
-def gather(x: Any, axis: int, index: Any) -> Any:
+def gather(x: TensorLike, axis: int, index: Any) -> Any:
     """`out[i, j] = x[index[i, j], j]` for `axis` 0: elements of `x` by number, where `index` may be shorter than `x`.
 
     Compare `torch.gather`. Raises ShapeError where `index` is longer than `x` along another axis.
@@ -68,7 +69,7 @@ def gather(x: Any, axis: int, index: Any) -> Any:
     return along_axis.take_along_axis(_like_index("gather", x, axis, index), index, axis)
 
 
-def _like_index(name: str, x: Any, axis: int, index: Any) -> Any:
+def _like_index(name: str, x: TensorLike, axis: int, index: TensorLike) -> Any:
     """The part of `x` that an index which may be shorter refers to."""
     if index.ndim != x.ndim or any(
         m > n for k, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if k != axis
@@ -82,7 +83,7 @@ def _like_index(name: str, x: Any, axis: int, index: Any) -> Any:
 
 
 @composite(returns=Returns.COPY)
-def index_select(x: Any, axis: int, index: Any) -> Any:
+def index_select(x: TensorLike, axis: int, index: Any) -> Any:
     """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
     if not x.ndim:
         return reshape(take(reshape(x, (1,)), reshape(index, (-1,))), ())
@@ -90,7 +91,7 @@ def index_select(x: Any, axis: int, index: Any) -> Any:
 
 
 @composite()
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def masked_fill(x: TensorLike, mask: TensorLike, value: Any) -> Any:
     """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
     if hasattr(value, "ref") and value.dtype is not x.dtype:
         value = value.cast(dtype=x.dtype)
@@ -100,7 +101,7 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 
 
 @composite(returns=Returns.VIEW)
-def narrow(x: Any, axis: int, start: int, length: int) -> Any:
+def narrow(x: TensorLike, axis: int, start: int, length: int) -> Any:
     """`length` elements along `axis` from `start`, which may count from the end. Raises ShapeError."""
     axis = normalize_axis(axis, x.ndim)
     n, start = x.shape[axis], int(start)
@@ -112,6 +113,6 @@ def narrow(x: Any, axis: int, start: int, length: int) -> Any:
 
 
 @composite(returns=Returns.VIEW, aten=".int")
-def select(x: Any, axis: int, index: int) -> Any:
+def select(x: TensorLike, axis: int, index: int) -> Any:
     """The slice number `index` along `axis`, without that axis. Raises IndexError."""
     return basic_index(x, (*(slice(None),) * normalize_axis(axis, x.ndim), int(index)))

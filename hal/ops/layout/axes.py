@@ -10,10 +10,11 @@ from polyhal.hal.layout import normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import permute, reshape
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite("linalg.matrix_transpose", returns=Returns.VIEW, in_place=True)
-def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
+def transpose(x: TensorLike, axis0: int = -2, axis1: int = -1) -> Any:
     """The tensor with two axes exchanged, the last two by default."""
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
         return permute(x, ())
@@ -24,7 +25,7 @@ def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
 
 
 @composite("movedim", returns=Returns.VIEW)
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The tensor with axis `source`, or each of several, moved to position `destination`.
 
     Raises ValueError unless there are as many different sources as destinations.
@@ -44,7 +45,7 @@ def _numbers(axes: int | Sequence[int], ndim: int) -> list[int]:
 
 
 @composite(returns=Returns.VIEW, in_place=True)
-def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
+def squeeze(x: TensorLike, axis: int | tuple[int, ...] | None = None) -> Any:
     """The tensor without the given axes of length 1, by default all of them.
 
     Raises ValueError for an axis of another length.
@@ -66,7 +67,7 @@ def unsqueeze(x: Any, axis: int) -> Any:
 
 
 @composite(returns=Returns.EITHER)
-def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
+def flatten(x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Any:
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one; itself if that is one axis already."""
     if x.ndim == 0:
         return reshape(x, (1,))
@@ -75,7 +76,9 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
 
 
 @composite(returns=Returns.COPY)
-def flip(x: Any, axis: int | Sequence[int] | None = None, *more: int, dims: int | Sequence[int] | None = None) -> Any:
+def flip(
+    x: TensorLike, axis: int | Sequence[int] | None = None, *more: int, dims: int | Sequence[int] | None = None
+) -> Any:
     """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""
     chosen = (axis, *more) if isinstance(axis, int) else axis if dims is None else dims
     axes = normalize_axes(chosen if chosen is None or isinstance(chosen, int) else tuple(chosen), x.ndim)

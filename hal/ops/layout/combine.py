@@ -17,9 +17,10 @@ from polyhal.hal.ops.indexing.rows import take
 from polyhal.hal.ops.layout.regions import concat, pad, stack
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _several(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+def _several(tensors: tuple[TensorLike, ...]) -> tuple[Any, ...]:
     """Tensors given as separate arguments, or as one sequence."""
     return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
 
@@ -54,7 +55,7 @@ def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
 # --- a least number of axes -----------------------------------------------------------------------------------------
 
 
-def _each(function: Callable[[Any], Any], tensors: tuple[Any, ...]) -> Any:
+def _each(function: Callable[[Any], Any], tensors: tuple[TensorLike, ...]) -> Any:
     """The function of one tensor, or of each of several as a tuple."""
     several = _several(tensors)
     return function(several[0]) if several is tensors and len(tensors) == 1 else tuple(function(x) for x in several)
@@ -78,7 +79,7 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(_with_three_axes, tensors)
 
 
-def _with_three_axes(x: Any) -> Any:
+def _with_three_axes(x: TensorLike) -> Any:
     if x.ndim > 2:
         return x
     return reshape(x, (*x.shape, 1) if x.ndim == 2 else (1, math.prod(x.shape), 1))
@@ -102,7 +103,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 @composite()
-def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
+def combinations(x: TensorLike, r: int = 2, with_replacement: bool = False) -> Any:
     """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`.
 
     Raises ValueError for a tensor that is not a vector, and a negative `r`.

@@ -36,7 +36,7 @@ def _infer_full(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(params["dtype"], shape)]
 
 
-def _full(*, shape: Any, value: Any, dtype: Any = None) -> Any:
+def _full(*, shape: tuple[int, ...], value: float, dtype: DType | None = None) -> Any:
     """A tensor of `shape` filled with a number."""
     return np.full(shape, value, None if dtype is None else as_dtype(dtype).numpy)
 
@@ -88,7 +88,7 @@ empty = declare(
 )
 
 
-def _infer_broadcast_scalar(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_broadcast_scalar(specs: Specs, params: Params) -> list[Output]:
     return [(as_dtype(params["dtype"]), tuple(params["shape"]))]
 
 
@@ -118,7 +118,7 @@ def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(params["dtype"], (_range(start, stop, step, params["dtype"])[2],))]
 
 
-def _range(start: Any, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, Any, int]:
+def _range(start: int, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, Any, int]:
     """First number, step and count. As in PyTorch, an integer dtype truncates both numbers, int64 before it counts."""
     numbers = start, stop, step
     if dtype is dtypes.int64:
@@ -129,7 +129,7 @@ def _range(start: Any, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, 
     return (int(start), int(step), count) if dtype is not None and dtype.is_integral else (start, step, count)
 
 
-def _arange(*, start: Any, stop: Any, step: Any = 1, dtype: Any = None) -> Any:
+def _arange(*, start: int, stop: float, step: int = 1, dtype: DType | None = None) -> Any:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
     kind = None if dtype is None else as_dtype(dtype)
     first, difference, count = _range(start, stop, step, kind)

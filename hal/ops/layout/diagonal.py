@@ -22,6 +22,7 @@ from polyhal.hal.ops.declare import (
     first_tensor,
 )
 from polyhal.hal.ops.layout.views import EXACT
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _diagonal_view(x: Any, *, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
@@ -49,7 +50,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, view_of_diagonal(spec, params).shape)]
 
 
-def _gradient(g: Any, x_spec: Spec, *, offset: int, dim1: int, dim2: int) -> Any:
+def _gradient(g: TensorLike, x_spec: Spec, *, offset: int, dim1: int, dim2: int) -> Any:
     return embed_diagonal(g, x_spec.shape, offset, dim1, dim2)
 
 
@@ -120,7 +121,7 @@ def _identity_like(x: Any) -> Any:
     return np.broadcast_to(np.eye(*x.shape[-2:], dtype=x.dtype), x.shape)
 
 
-def _infer_identity(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_identity(specs: Specs, params: Params) -> list[Output]:
     spec = first_tensor(specs)
     if spec.ndim < 2:
         raise ValueError(f"got shape {spec.shape}; expected at least 2 axes")

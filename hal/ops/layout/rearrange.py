@@ -12,22 +12,23 @@ from polyhal.hal.ops.layout.axes import flip, transpose
 from polyhal.hal.ops.layout.regions import concat, copy, split
 from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
 from polyhal.hal.ops.layout.views import contiguous as _contiguous
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(method=False, returns=Returns.COPY)
-def clone(x: Any, *, memory_format: Any = None) -> Any:
+def clone(x: TensorLike, *, memory_format: Any = None) -> Any:
     """A copy in new memory; gradients flow through it. `memory_format` is a no-op: strides belong to the device."""
     return copy(x)
 
 
 @composite(extends=True, returns=Returns.EITHER)
-def contiguous(x: Any, *, memory_format: Any = None) -> Any:
+def contiguous(x: TensorLike, *, memory_format: Any = None) -> Any:
     """The tensor in row-major order, itself if it already is. `memory_format` is a no-op: strides belong to the device."""
     return x if x.spec.is_contiguous else _contiguous(x)
 
 
 @composite(returns=Returns.EITHER)
-def ravel(x: Any) -> Any:
+def ravel(x: TensorLike) -> Any:
     """The elements in row-major order along one axis."""
     return reshape(x, (math.prod(x.shape),))
 
@@ -41,25 +42,25 @@ def t(x: Any) -> Any:
 
 
 @composite("swapdims", returns=Returns.VIEW, in_place=True)
-def swapaxes(x: Any, axis0: int, axis1: int) -> Any:
+def swapaxes(x: TensorLike, axis0: int, axis1: int) -> Any:
     """The tensor with two axes exchanged."""
     return transpose(x, axis0, axis1)
 
 
 @composite(returns=Returns.COPY)
-def fliplr(x: Any) -> Any:
+def fliplr(x: TensorLike) -> Any:
     """The tensor with the elements of its second axis in reverse order."""
     return flip(x, 1)
 
 
 @composite(returns=Returns.COPY)
-def flipud(x: Any) -> Any:
+def flipud(x: TensorLike) -> Any:
     """The tensor with the elements of its first axis in reverse order."""
     return flip(x, 0)
 
 
 @composite(returns=Returns.COPY)
-def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
+def rot90(x: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
     """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second.
 
     Raises ValueError if both axes are one.
@@ -73,7 +74,7 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 @composite(returns=Returns.COPY)
 def roll(
-    x: Any,
+    x: TensorLike,
     shifts: int | Sequence[int],
     axis: int | Sequence[int] | None = None,
     *,
@@ -106,14 +107,14 @@ def roll(
 
 
 @composite(returns=Returns.VIEW)
-def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
+def unbind(x: TensorLike, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, without it."""
     at = normalize_axis(axis, x.ndim)
     return tuple(x[(slice(None),) * at + (i,)] for i in range(x.shape[at]))
 
 
 @composite(returns=Returns.VIEW)
-def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
+def unflatten(x: TensorLike, axis: int, sizes: Sequence[int]) -> Any:
     """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
     at = normalize_axis(axis, x.ndim)
     lengths = tuple(sizes)
@@ -124,25 +125,25 @@ def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
 
 
 @composite(returns=Returns.VIEW)
-def expand_as(x: Any, other: Any) -> Any:
+def expand_as(x: TensorLike, other: TensorLike) -> Any:
     """The tensor broadcast to the shape of another."""
     return broadcast_to(x, other.shape)
 
 
 @composite(returns=Returns.EITHER)
-def reshape_as(x: Any, other: Any) -> Any:
+def reshape_as(x: TensorLike, other: TensorLike) -> Any:
     """The tensor reshaped to the shape of another."""
     return reshape(x, other.shape)
 
 
 @composite(returns=Returns.EITHER)
-def view_as(x: Any, other: Any) -> Any:
+def view_as(x: TensorLike, other: TensorLike) -> Any:
     """The tensor reshaped to the shape of another."""
     return reshape(x, other.shape)
 
 
 @composite(returns=Returns.COPY)
-def tile(x: Any, dims: Sequence[int]) -> Any:
+def tile(x: TensorLike, dims: Sequence[int]) -> Any:
     """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
     counts = (dims,) if isinstance(dims, int) else tuple(dims)
     ndim = max(len(counts), x.ndim)
@@ -156,11 +157,11 @@ def tile(x: Any, dims: Sequence[int]) -> Any:
 # --- joining and cutting --------------------------------------------------------------------------------------------
 
 
-def _with_axes(x: Any, ndim: int) -> Any:
+def _with_axes(x: TensorLike, ndim: int) -> Any:
     return x if x.ndim >= ndim else reshape(x, (1,) * (ndim - x.ndim) + tuple(x.shape))
 
 
-def _depth(x: Any) -> Any:
+def _depth(x: TensorLike) -> Any:
     """At least three axes, the last of them new."""
     matrix = _with_axes(x, 2)
     return matrix if matrix.ndim > 2 else reshape(matrix, (*matrix.shape, 1))
@@ -192,7 +193,7 @@ def column_stack(xs: Sequence[Any]) -> Any:
 
 
 @composite(returns=Returns.VIEW)
-def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, ...]:
+def tensor_split(x: TensorLike, indices_or_sections: Any, axis: int = 0) -> tuple[Any, ...]:
     """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions.
 
     Raises ValueError for less than one part.
@@ -210,24 +211,24 @@ def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, 
 
 
 @composite(returns=Returns.VIEW)
-def hsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+def hsplit(x: TensorLike, indices_or_sections: Any) -> tuple[Any, ...]:
     """The tensor cut along its second axis, a vector along its only one; as `tensor_split`."""
     return _even_split("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
 @composite(returns=Returns.VIEW)
-def vsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+def vsplit(x: TensorLike, indices_or_sections: Any) -> tuple[Any, ...]:
     """The tensor cut along its first axis; as `tensor_split`."""
     return _even_split("vsplit", x, indices_or_sections, 0)
 
 
 @composite(returns=Returns.VIEW)
-def dsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+def dsplit(x: TensorLike, indices_or_sections: Any) -> tuple[Any, ...]:
     """The tensor cut along its third axis; as `tensor_split`."""
     return _even_split("dsplit", x, indices_or_sections, 2)
 
 
-def _even_split(function: str, x: Any, cut: Any, axis: int) -> tuple[Any, ...]:
+def _even_split(function: str, x: TensorLike, cut: TensorLike, axis: int) -> tuple[Any, ...]:
     normalize_axes(axis, x.ndim)
     if isinstance(cut, int) and (cut < 1 or x.shape[axis] % cut):
         raise ValueError(f"[{function}] an axis of length {x.shape[axis]} has no {cut} equal parts")

@@ -12,6 +12,7 @@ from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal, view_
 from polyhal.hal.ops.layout.regions import copy
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.layout.window import overwrite
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _checked_source(name: str, x: Any, src: Any, shape: tuple[int, ...]) -> Any:
@@ -20,7 +21,7 @@ def _checked_source(name: str, x: Any, src: Any, shape: tuple[int, ...]) -> Any:
     return src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
 
 
-def _with_region(x: Any, src: Any, region: View) -> Any:
+def _with_region(x: TensorLike, src: TensorLike, region: View) -> Any:
     """Return `x` with a region of its row-major memory replaced by `src`. The tape saves neither tensor.
 
     The region is a view with one more axis, so that the gradient of `x` depends on the gradient of the result, as in PyTorch,
@@ -32,7 +33,7 @@ def _with_region(x: Any, src: Any, region: View) -> Any:
 
 @composite(aten=".default")
 def slice_scatter(
-    x: Any, src: Any, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    x: TensorLike, src: TensorLike, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`.
 
@@ -49,7 +50,7 @@ def slice_scatter(
 
 
 @composite(aten=".default")
-def select_scatter(x: Any, src: Any, axis: int, index: int) -> Any:
+def select_scatter(x: TensorLike, src: TensorLike | int, axis: int, index: int) -> Any:
     """`x` with slice number `index` along `axis` replaced by `src`. Compare `torch.select_scatter`.
 
     Raises ShapeError, and IndexError for a number out of range.
@@ -64,7 +65,7 @@ def select_scatter(x: Any, src: Any, axis: int, index: int) -> Any:
 
 
 @composite(aten=".default")
-def diagonal_scatter(x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(x: TensorLike, src: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """`x` with diagonal number `offset` of the matrices in two axes replaced by `src`, shaped as `diagonal` returns it.
 
     Compare `torch.diagonal_scatter`. Raises ShapeError.
@@ -77,7 +78,7 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int
 
 
 @composite()
-def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(x: TensorLike, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Square matrices in the axes `dim1` and `dim2`, with the last axis of `x` as diagonal number `offset` and zeros elsewhere.
 
     Compare `torch.diag_embed`.
@@ -90,7 +91,7 @@ def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 
 @composite(returns=Returns.COPY)
-def diag(x: Any, diagonal: int = 0) -> Any:
+def diag(x: TensorLike, diagonal: int = 0) -> Any:
     """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`.
 
     Compare `torch.diag`. Raises ShapeError for other tensors.
@@ -101,6 +102,6 @@ def diag(x: Any, diagonal: int = 0) -> Any:
 
 
 @composite()
-def diagflat(x: Any, offset: int = 0) -> Any:
+def diagflat(x: TensorLike, offset: int = 0) -> Any:
     """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
     return diag_embed(reshape(x, (x.size,)), offset)

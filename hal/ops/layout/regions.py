@@ -30,9 +30,10 @@ from polyhal.hal.ops.declare import (
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import EXACT, copy_region, infer_same, reshape
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _copy(x: Any) -> Any:
+def _copy(x: Array) -> Any:
     """A new tensor with the same elements, in row-major order."""
     return np.array(x)
 
@@ -72,7 +73,7 @@ copies = declare(
 )
 
 
-def _pad(x: Any, *, widths: Any, value: Any = 0) -> Any:
+def _pad(x: Array, *, widths: Any, value: int = 0) -> Any:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     return np.pad(np.asarray(x), widths, constant_values=value)
 
@@ -115,7 +116,7 @@ pad = declare(
 )
 
 
-def _concat(*xs: Any, axis: Any = 0) -> Any:
+def _concat(*xs: Any, axis: int = 0) -> Any:
     """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
     arrays = [np.asarray(x) for x in xs]
     kept = [x for x in arrays if x.shape != _NOTHING] or arrays
@@ -168,12 +169,12 @@ def _concat_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> 
     ]
 
 
-def _concat_gradient(g: Any, xs_specs: tuple[Spec, ...], *, axis: int) -> Any:
+def _concat_gradient(g: TensorLike, xs_specs: tuple[Spec, ...], *, axis: int) -> Any:
     starts = _starts(xs_specs, axis % g.ndim, g.ndim)
     return tuple(_gradient_slice(g, s, spec.shape) for s, spec in zip(starts, xs_specs, strict=True))
 
 
-def _gradient_slice(g: Any, starts: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _gradient_slice(g: TensorLike, starts: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     if shape == _NOTHING:
         return reshape(slice_(g, (0,) * g.ndim, (0,) * g.ndim, (1,) * g.ndim), _NOTHING)
     return slice_(g, starts, shape, (1,) * g.ndim)
@@ -200,7 +201,7 @@ concat = declare(
 
 
 @composite(method=False)
-def stack(xs: Sequence[Any], axis: int = 0) -> Any:
+def stack(xs: Sequence[TensorLike], axis: int = 0) -> Any:
     """Tensors of one shape joined along a new axis.
 
     >>> polyhal.stack([polyhal.tensor([1, 2]), polyhal.tensor([3, 4])], axis=1).tolist()
@@ -211,7 +212,7 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Any:
 
 @composite(returns=Returns.VIEW)
 def split(
-    x: Any,
+    x: TensorLike,
     sizes: int | Sequence[int] | None = None,
     axis: int = 0,
     *,
@@ -249,7 +250,7 @@ def split(
 
 
 @composite(returns=Returns.VIEW)
-def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
+def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Raises ValueError unless there is at least one."""
     if chunks < 1:
         raise ValueError(f"[chunk] {chunks} parts; expected at least 1")

@@ -19,6 +19,7 @@ from polyhal.hal.ops.layout.regions import split
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 @composite(returns=Returns.COPY)
@@ -49,7 +50,7 @@ def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, o
     return reshape(broadcast_to(unsqueeze(x, at + 1), shape), (*shape[:at], shape[at] * counts, *shape[at + 2 :]))
 
 
-def _taken_often(x: Any, counts: list[int], axis: int) -> Any:
+def _taken_often(x: TensorLike, counts: list[int], axis: int) -> Any:
     if len(counts) != x.shape[axis] or min(counts, default=0) < 0:
         problem = f"counts {counts} for an axis of length {x.shape[axis]}"
         raise ValueError(f"[repeat_interleave] {problem}; expected one of 0 or more for each place")
@@ -57,19 +58,19 @@ def _taken_often(x: Any, counts: list[int], axis: int) -> Any:
     return slices_at(x, _positions(places, x), axis)
 
 
-def _positions(numbers: Any, x: Any) -> Any:
+def _positions(numbers: Array, x: TensorLike) -> Any:
     """Numbers of elements as a tensor on the device of `x`."""
     return dispatch.frontend.convert(np.asarray(numbers, np.int64), x.device)
 
 
 @composite(returns=Returns.VIEW)
-def split_with_sizes(x: Any, split_sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+def split_with_sizes(x: TensorLike, split_sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     """Consecutive parts of the sizes listed along an axis."""
     return split(x, split_sizes, axis)
 
 
 @composite(method=False, returns=Returns.COPY)
-def constant_pad_nd(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
+def constant_pad_nd(x: TensorLike, pad: Sequence[int], value: Any = 0) -> Any:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative.
 
     Raises ValueError for too many widths, and for widths that cut more than there is.

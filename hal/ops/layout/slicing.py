@@ -23,6 +23,7 @@ from polyhal.hal.ops.declare import (
     first_tensor,
 )
 from polyhal.hal.ops.layout.views import EXACT
+from polyhal.hal.ops.tensor_like import Array
 
 
 def _slice(x: Any, *, starts: Any, lengths: Any, steps: Any) -> Any:
@@ -66,7 +67,7 @@ slice_ = declare(
 )
 
 
-def _unslice(x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
+def _unslice(x: Array, *, shape: tuple[int, ...], starts: tuple[int, ...], steps: tuple[int, ...]) -> Any:
     """Zeros of `shape` with `x` placed from `starts` in steps of `steps`: the inverse of slice."""
     x = np.asarray(x)
     out = np.zeros(shape, x.dtype)

@@ -25,6 +25,7 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.views import EXACT, reshape
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _windows(x: Any, *, kernel: Any, stride: Any, dilation: Any) -> Any:
@@ -118,7 +119,9 @@ def _infer_fold(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, (*lead, *lengths))]
 
 
-def _fold_decomposed(x: Any, *, lengths: Any, stride: Any, dilation: Any) -> Any:
+def _fold_decomposed(
+    x: TensorLike, *, lengths: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> Any:
     """The sum over kernel positions of the windows' elements at that position, put where they were read."""
     n = len(lengths)
     lead, kernel = x.shape[: x.ndim - 2 * n], x.shape[x.ndim - n :]

@@ -24,6 +24,7 @@ from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -33,7 +34,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape)]
 
 
-def _below(x: Any, diagonal: int) -> Any:
+def _below(x: TensorLike, diagonal: int) -> Any:
     """True strictly below diagonal number `diagonal`, which counts from the main diagonal upwards."""
     rows, columns = x.shape[-2:]
     i = reshape(arange(diagonal, rows + diagonal, 1, dtypes.int32), (rows, 1))
@@ -48,12 +49,12 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 _ERRORS = [ErrorSample((np.zeros(3),), {"diagonal": 0}, ValueError, "at least 2 axes")]
 
 
-def _tril(x: Any, *, diagonal: int = 0) -> Any:
+def _tril(x: Array, *, diagonal: int = 0) -> Any:
     """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
     return np.tril(x, diagonal)
 
 
-def _triu(x: Any, *, diagonal: int = 0) -> Any:
+def _triu(x: Array, *, diagonal: int = 0) -> Any:
     """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
     return np.triu(x, diagonal)
 

@@ -32,12 +32,13 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 EXACT = Tolerance(0.0)
 """Movement ops change no bit."""
 
 
-def infer_same(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def infer_same(specs: Specs, params: Params) -> list[Output]:
     """The dtype and shape of the first input."""
     spec = first_tensor(specs)
     return [(spec.dtype, spec.shape)]
@@ -71,7 +72,7 @@ contiguous = declare(
 )
 
 
-def _reshape(x: Any, *, shape: Any) -> Any:
+def _reshape(x: Array, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order in another shape; one length may be -1."""
     return np.reshape(x, shape)
 
@@ -194,7 +195,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @composite(returns=Returns.COPY)
-def sum_to_size(x: Any, *size: Any) -> Any:
+def sum_to_size(x: TensorLike, *size: Any) -> Any:
     """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not.
 
     Compare `torch.Tensor.sum_to_size`.

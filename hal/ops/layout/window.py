@@ -33,6 +33,7 @@ from polyhal.hal.ops.indexing.rows import scatter_rows
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.views import contiguous, reshape
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _checked(specs: Specs, params: dict[str, Any]) -> Spec:
@@ -46,7 +47,7 @@ def _checked(specs: Specs, params: dict[str, Any]) -> Spec:
     return spec
 
 
-def _np_window(x: np.ndarray, shape: Any, strides: Any, offset: int) -> np.ndarray:
+def _np_window(x: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> np.ndarray:
     """The window as a NumPy view of a contiguous array."""
     flat = x.reshape(-1)
     return np.lib.stride_tricks.as_strided(flat[offset:], shape, tuple(s * flat.itemsize for s in strides))
@@ -61,7 +62,9 @@ def _window(x: Any, *, shape: Any, strides: Any, offset: Any) -> Any:
     return _np_window(np.ascontiguousarray(x), shape, strides, offset).copy()
 
 
-def _window_gradient(g: Any, x_spec: Spec, *, shape: Any, strides: Any, offset: Any) -> Any:
+def _window_gradient(
+    g: TensorLike, x_spec: Spec, *, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> Any:
     """Zeros with `g` in the window; elements that the window repeats get the sum."""
     if math.prod(shape) == x_spec.size and strides == contiguous_strides(shape):
         return reshape(g, x_spec.shape)
@@ -132,7 +135,9 @@ def _infer_overwrite(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape)]
 
 
-def _overwrite(x: Any, value: Any, *, shape: Any, strides: Any, offset: Any) -> tuple[np.ndarray]:
+def _overwrite(
+    x: Array, value: Array | float, *, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> tuple[np.ndarray]:
     """`x` with a window of its memory replaced by a number or a tensor of the window's shape, which is cast."""
     out = np.array(x, order="C")
     _np_window(out, shape, strides, offset)[...] = np.asarray(value).astype(out.dtype)
@@ -163,13 +168,19 @@ def _overwrite_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _overwrite_gradient(
-    g: Any, needs: tuple[bool, ...], x_spec: Spec, *, shape: Any, strides: Any, offset: Any
+    g: TensorLike,
+    needs: tuple[bool, ...],
+    x_spec: Spec,
+    *,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    offset: int,
 ) -> Any:
     before = _gradient_before(g, x_spec, shape, strides, offset) if needs[0] else None
     return before, window(g, shape, strides, offset) if needs[1] else None
 
 
-def _gradient_before(g: Any, x_spec: Spec, shape: Any, strides: Any, offset: int) -> Any:
+def _gradient_before(g: TensorLike, x_spec: Spec, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
     """Return `g` with zeros in the window; zeros, which do not depend on `g`, if the window is the tensor in its own shape."""
     if shape == x_spec.shape and strides == contiguous_strides(shape):
         return full(shape, 0, x_spec.dtype)

@@ -19,10 +19,11 @@ from polyhal.hal.ops.linear_algebra.powers import positive_power
 from polyhal.hal.ops.linear_algebra.results import SlogdetResult
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite("linalg.")
-def det(x: Any) -> Any:
+def det(x: TensorLike) -> Any:
     """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too.
 
     >>> polyhal.linalg.det(polyhal.tensor([[2.0, 0.0], [0.0, 4.0]])).item()
@@ -32,13 +33,13 @@ def det(x: Any) -> Any:
 
 
 @composite("linalg.")
-def slogdet(x: Any) -> SlogdetResult:
+def slogdet(x: TensorLike) -> SlogdetResult:
     """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     return SlogdetResult(*log_determinant(x))
 
 
 @composite()
-def logdet(x: Any) -> Any:
+def logdet(x: TensorLike) -> Any:
     """Logarithms of determinants (..., n, n): -infinity where they are 0, NaN where they are negative."""
     sign, logabsdet = log_determinant(x)
     return where(less(sign, 0), math.nan, logabsdet)
@@ -53,7 +54,7 @@ def matrix_exp(x: Any) -> Any:
 
 
 @composite("linalg.", returns=Returns.COPY)
-def matrix_power(x: Any, n: int) -> Any:
+def matrix_power(x: TensorLike, n: int) -> Any:
     """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then.
 
     Raises ShapeError for matrices that are not square.
@@ -61,5 +62,7 @@ def matrix_power(x: Any, n: int) -> Any:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(message("matrix_power", f"shape {tuple(x.shape)}", expected="(..., m, m)"))
     if n == 0:
-        return overwrite(x, identity_like(real(x)), x.shape, contiguous_strides(x.shape), 0)[0]  # a constant function of x
+        return overwrite(x, identity_like(real(x)), x.shape, contiguous_strides(x.shape), 0)[
+            0
+        ]  # a constant function of x
     return positive_power(inverse(x) if n < 0 else x, abs(n))

@@ -12,28 +12,29 @@ from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.exponential import pow_
 from polyhal.hal.ops.reductions.scan import cumprod
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(returns=Returns.VIEW)
-def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal(x: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Diagonal number `offset` of the matrices in two axes, as the last axis."""
     return diagonal_view(x, offset, dim1, dim2)
 
 
 @composite("linalg.")
-def trace(x: Any, offset: int = 0) -> Any:
+def trace(x: TensorLike, offset: int = 0) -> Any:
     """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
     return sum_(diagonal_view(x, offset, -2, -1), -1)
 
 
 @composite("linalg.diagonal", public=False, returns=Returns.VIEW)
-def matrix_diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def matrix_diagonal(A: TensorLike, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Diagonal number `offset` of the matrices in two axes, the last two by default, as the last axis."""
     return diagonal_view(A, offset, dim1, dim2)
 
 
 @composite("linalg.", public=False)
-def vander(x: Any, *, N: int | None = None) -> Any:
+def vander(x: TensorLike, *, N: int | None = None) -> Any:
     """The Vandermonde matrices of vectors (..., n): powers 0 to N - 1 of each element, n of them by default."""
     x = reshape(x, (1,)) if x.ndim == 0 else x
     count = x.shape[-1] if N is None else N

@@ -27,10 +27,11 @@ from polyhal.hal.ops.linear_algebra.results import (
     LUResult,
     QRResult,
 )
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite("linalg.", aten=".default")
-def cholesky(x: Any, upper: bool = False) -> Any:
+def cholesky(x: TensorLike, upper: bool = False) -> Any:
     """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n).
 
     That triangle of `x` is read. Raises LinAlgError if a matrix is not positive definite.
@@ -39,40 +40,45 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 
 @composite("linalg.", public=False, aten="linalg_cholesky_ex")
-def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> CholeskyExResult:
-    """As `cholesky`, with the first minor that is not positive definite, or 0. Raises LinAlgError only if `check_errors`."""
+def cholesky_ex(A: TensorLike, *, upper: bool = False, check_errors: bool = False) -> CholeskyExResult:
+    """As `cholesky`, with each matrix's first minor that is not positive definite, or 0.
+
+    Raises LinAlgError only if `check_errors`.
+    """
     return CholeskyExResult(*cholesky_factor(A, upper, check_errors))
 
 
 @composite(aten="_cholesky_solve_helper")
-def cholesky_solve(x: Any, L: Any, upper: bool = False) -> Any:
+def cholesky_solve(x: TensorLike, L: TensorLike, upper: bool = False) -> Any:
     """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
     first, second = (t(L), L) if upper else (L, t(L))
     return solve_triangular_left(second, solve_triangular_left(first, x, False), True)
 
 
 @composite(aten=".default")
-def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+def cholesky_inverse(x: TensorLike, upper: bool = False) -> Any:
     """The inverse of a symmetric matrix from its Cholesky factor."""
     return cholesky_solve(identity_like(x), x, upper)
 
 
 @composite("linalg.", public=False)
-def lu_factor(A: Any, *, pivot: bool = True) -> LUFactorResult:
+def lu_factor(A: TensorLike, *, pivot: bool = True) -> LUFactorResult:
     """L and U of `A = P @ L @ U` in one matrix, and pivots numbered from 1. Raises LinAlgError for singular matrices."""
     out, pivots, _ = lu_factors(A, pivot, True)
     return LUFactorResult(out, pivots)
 
 
 @composite("linalg.", public=False, aten="linalg_lu_factor_ex")
-def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
+def lu_factor_ex(A: TensorLike, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
     """As `lu_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
     return LUFactorExResult(*lu_factors(A, pivot, check_errors))
 
 
 @composite(method=False, aten=".default")
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
-    """P, L and U from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
+def lu_unpack(
+    LU_data: TensorLike, LU_pivots: TensorLike, unpack_data: bool = True, unpack_pivots: bool = True
+) -> LUResult:
+    """P, L and U of matrices (..., m, n) from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     empty = reshape(LU_data.detach(), (LU_data.spec.size,))[:0]
@@ -86,7 +92,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 
 
 @composite("linalg.", public=False, aten="linalg_lu")
-def lu(A: Any, *, pivot: bool = True) -> LUResult:
+def lu(A: TensorLike, *, pivot: bool = True) -> LUResult:
     """P, L and U with `A = P @ L @ U`: a permutation, ones on the diagonal of L, upper triangular U."""
     out, pivots, _ = lu_factors(A, pivot, False)
     matrix, lower, upper = lu_unpack(out, pivots)
@@ -94,8 +100,8 @@ def lu(A: Any, *, pivot: bool = True) -> LUResult:
 
 
 @composite("linalg.", public=False, aten="linalg_lu_solve")
-def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
-    """The solution X of `A @ X = B` from the `lu_factor` of `A`.
+def lu_solve(LU: TensorLike, pivots: TensorLike, B: TensorLike, *, left: bool = True, adjoint: bool = False) -> Any:
+    """The solution X of `A @ X = B` from the `lu_factor` of `A` (..., n, n), for `B` (..., n, k).
 
     Of `X @ A = B` if not `left`, and with the transposed `A` if `adjoint`.
     """
@@ -110,7 +116,7 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
 
 
 @composite("linalg.", public=False)
-def ldl_factor(A: Any, *, hermitian: bool = False) -> LDLFactorResult:
+def ldl_factor(A: TensorLike, *, hermitian: bool = False) -> LDLFactorResult:
     """L and D of `A = L @ D @ L.T` for symmetric matrices, with LAPACK's pivots. Raises LinAlgError for singular matrices.
 
     The lower triangle is read. There are no gradients. `hermitian` is for complex numbers and has no effect.
@@ -120,19 +126,19 @@ def ldl_factor(A: Any, *, hermitian: bool = False) -> LDLFactorResult:
 
 
 @composite("linalg.", public=False, aten="linalg_ldl_factor_ex")
-def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorExResult:
+def ldl_factor_ex(A: TensorLike, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorExResult:
     """As `ldl_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
     return LDLFactorExResult(*ldl_factors(A.detach(), check_errors))
 
 
 @composite("linalg.", public=False, aten="linalg_ldl_solve")
-def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
+def ldl_solve(LD: TensorLike, pivots: TensorLike, B: TensorLike, *, hermitian: bool = False) -> Any:
     """The solution X of `A @ X = B` from the `ldl_factor` of `A`. There are no gradients."""
     return ldl_solution(LD.detach(), pivots, B.detach())
 
 
 @composite("linalg.", public=False, aten="linalg_qr")
-def qr(A: Any, mode: str = "reduced") -> QRResult:
+def qr(A: TensorLike, mode: str = "reduced") -> QRResult:
     """Q with orthonormal columns and the upper triangular R with `A = Q @ R` of matrices (..., m, n).
 
     `mode` "complete" makes Q square; "r" leaves it empty. Gradients need linearly independent first min(m, n) columns.
@@ -141,12 +147,12 @@ def qr(A: Any, mode: str = "reduced") -> QRResult:
 
 
 @composite(aten=".default")
-def geqrf(x: Any) -> GeqrfResult:
+def geqrf(x: TensorLike) -> GeqrfResult:
     """R above and Householder vectors below the diagonal, and their scales tau; see `linalg.householder_product`."""
     return GeqrfResult(*householder_factors(x))
 
 
-def _reflectors(name: str, A: Any, tau: Any) -> tuple[Any, Any]:
+def _reflectors(name: str, A: TensorLike, tau: TensorLike) -> tuple[Any, Any]:
     """The Householder vectors V as columns, and S of `H1 @ ... @ Hk = I - V (I + S)^-1 diag(tau) V^T`.
 
     S is strictly upper triangular (Joffrain et al. 2006, Accumulating Householder transformations, revisited).
@@ -161,7 +167,7 @@ def _reflectors(name: str, A: Any, tau: Any) -> tuple[Any, Any]:
 
 
 @composite("linalg.", public=False, aten="linalg_householder_product")
-def householder_product(A: Any, tau: Any) -> Any:
+def householder_product(A: TensorLike, tau: TensorLike) -> Any:
     """The first n columns of the product of k Householder reflections `I - tau_i v_i v_i^T`.
 
     A (..., m, n) has the vectors below the diagonal, as `geqrf` leaves them; tau is (..., k).
@@ -172,13 +178,13 @@ def householder_product(A: Any, tau: Any) -> Any:
 
 
 @composite()
-def orgqr(x: Any, tau: Any) -> Any:
+def orgqr(x: TensorLike, tau: TensorLike) -> Any:
     """The first columns of a product of Householder reflections, as `linalg.householder_product`."""
     return householder_product(x, tau)
 
 
 @composite(aten=".default")
-def ormqr(x: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(x: TensorLike, tau: TensorLike, other: TensorLike, left: bool = True, transpose: bool = False) -> Any:
     """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
     if not left:
         return t(ormqr(x, tau, t(other), True, not transpose))

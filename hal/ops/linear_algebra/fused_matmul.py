@@ -7,6 +7,7 @@ numbers, then the results of the steps; the last is the op's. Every step has the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.layout.views import permute
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def epilogue_inputs(product: Spec, specs: Specs, params: Params) -> tuple[Any, ...]:
@@ -48,7 +50,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtype, shape)]
 
 
-def _fused_matmul(*xs: Any, steps: Any = (), numbers: Any = ()) -> Any:
+def _fused_matmul(*xs: Any, steps: Any = (), numbers: Sequence[float] | tuple[int, ...] = ()) -> Any:
     """The last of the pointwise `steps` that are applied to the product of the first two of `xs`."""
     return reference_steps([np.matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
 
@@ -66,7 +68,7 @@ _SCALED_RESIDUAL: tuple[GroupStep, ...] = (("multiply", (0, 3), ()), ("add", (4,
 _GELU_GRAD: tuple[GroupStep, ...] = (("gelu_grad", (0, 1), ("tanh",)),)
 
 
-def _linear(x: Any, weight: Any, bias: Any) -> Any:
+def _linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None) -> Any:
     """The product of `linear`, whose bias is the first addend."""
     out = op_matmul(x, permute(weight, (1, 0)))
     return out if bias is None else out + bias

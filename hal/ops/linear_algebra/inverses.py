@@ -15,22 +15,23 @@ from polyhal.hal.ops.linear_algebra.decompositions.pseudo_inverse import pseudo_
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix, solve_system
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.results import InvExResult, SolveExResult
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite("linalg.inv")
-def inverse(x: Any) -> Any:
+def inverse(x: TensorLike) -> Any:
     """Inverses of square matrices (..., n, n). Raises LinAlgError for singular ones."""
     return inverse_matrix(x)[0]
 
 
 @composite("linalg.", public=False, aten="linalg_inv_ex")
-def inv_ex(A: Any, *, check_errors: bool = False) -> InvExResult:
+def inv_ex(A: TensorLike, *, check_errors: bool = False) -> InvExResult:
     """Inverses, and per matrix the number of the first zero pivot or 0. Raises LinAlgError only if `check_errors`."""
     return InvExResult(*inverse_matrix(A, check_errors))
 
 
 @composite()
-def pinverse(x: Any, rcond: float = 1e-15) -> Any:
+def pinverse(x: TensorLike, rcond: float = 1e-15) -> Any:
     """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0.
 
     Takes matrices (..., m, n) and returns (..., n, m).
@@ -39,7 +40,7 @@ def pinverse(x: Any, rcond: float = 1e-15) -> Any:
 
 
 @composite("linalg.", public=False)
-def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
+def pinv(A: TensorLike, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """Pseudo-inverses of matrices (..., m, n), where singular values up to max(atol, rtol * the largest) count as 0.
 
     `rtol` is max(m, n) units of the dtype unless `atol` is positive; `rcond` is another name of it. The tolerances are
@@ -48,13 +49,13 @@ def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
     return pseudo_inverse(A, atol, rcond if rtol is None else rtol, hermitian)
 
 
-def is_vector(A: Any, B: Any) -> bool:
+def is_vector(A: TensorLike, B: TensorLike) -> bool:
     """Return whether the right side of a system consists of vectors: it has one axis, or the shape of `A` without its last."""
     return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1])))
 
 
 @composite("linalg.", public=False)
-def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> SolveExResult:
+def solve_ex(A: TensorLike, B: TensorLike, *, left: bool = True, check_errors: bool = False) -> SolveExResult:
     """Solutions as `solve` returns them, and per matrix the first zero pivot or 0. Raises LinAlgError only if `check_errors`.
 
     Raises ShapeError for vectors with `left=False`.
@@ -69,7 +70,7 @@ def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -
 
 
 @composite("linalg.", public=False)
-def solve(A: Any, B: Any, *, left: bool = True) -> Any:
+def solve(A: TensorLike, B: TensorLike, *, left: bool = True) -> Any:
     """The solution X of `A @ X = B`, or of `X @ A = B` if not `left`.
 
     A is (..., n, n); B is (..., n, k) or consists of vectors (..., n). Batches broadcast. Raises LinAlgError for singular
@@ -83,7 +84,9 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
 
 
 @composite("linalg.", public=False, aten="linalg_solve_triangular")
-def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+def solve_triangular(
+    A: TensorLike, B: TensorLike, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
     """The solution X of `A @ X = B`, or of `X @ A = B` if not `left`, for triangular matrices (..., n, n).
 
     The other triangle is not read, nor is the diagonal if `unitriangular`. A zero on the diagonal gives infinities and NaN.
@@ -94,7 +97,7 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitrian
 
 
 @composite("linalg.", public=False)
-def tensorinv(A: Any, ind: int = 2) -> Any:
+def tensorinv(A: TensorLike, ind: int = 2) -> Any:
     """The inverse of `tensordot(A, ., ind)`: the first `ind` axes of `A` have as many elements as the rest.
 
     Raises ShapeError if they have not.
@@ -107,7 +110,7 @@ def tensorinv(A: Any, ind: int = 2) -> Any:
 
 
 @composite("linalg.", public=False)
-def tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Any:
+def tensorsolve(A: TensorLike, B: TensorLike, dims: Sequence[int] | None = None) -> Any:
     """The solution X of `tensordot(A, X, X.ndim) = B`; axes `dims` of `A` are moved to its end first.
 
     Raises ShapeError if the sizes do not fit.

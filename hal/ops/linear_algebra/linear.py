@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,15 +29,19 @@ from polyhal.hal.ops.linear_algebra.matmul import as_rows, factors, inner_length
 from polyhal.hal.ops.pointwise import activation as activations
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
-def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
     out = np.matmul(x, np.swapaxes(weight, 0, 1))
     return out if bias is None else out + bias
 
 
-def _infer_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_linear(specs: Specs, params: Params) -> list[Output]:
     x, weight = factors(specs)
     if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
         raise ValueError(
@@ -49,7 +53,7 @@ def _infer_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtypes.promote(x.dtype, weight.dtype), (*x.shape[:-1], weight.shape[0]))]
 
 
-def _linear_decomposed(x: Any, weight: Any, bias: Any) -> Any:
+def _linear_decomposed(x: TensorLike, weight: TensorLike, bias: TensorLike | None) -> Any:
     out = op_matmul(as_rows(x), permute(weight, (1, 0)))
     if bias is not None:
         out = out + bias
@@ -57,7 +61,9 @@ def _linear_decomposed(x: Any, weight: Any, bias: Any) -> Any:
 
 
 @reads(x="weight", weight="x", bias="")
-def _linear_gradient(g: Any, x: Any, weight: Any, x_spec: Spec, needs: tuple[bool, ...]) -> Any:
+def _linear_gradient(
+    g: TensorLike, x: TensorLike | None, weight: TensorLike | None, x_spec: Spec, needs: tuple[bool, ...]
+) -> Any:
     rows = as_rows(g)
     dx = reshape(op_matmul(rows, weight), x_spec.shape) if needs[0] else None
     columns = as_rows(x) if needs[1] else None
@@ -67,16 +73,16 @@ def _linear_gradient(g: Any, x: Any, weight: Any, x_spec: Spec, needs: tuple[boo
     return dx, _weight_gradient(rows, columns) if needs[1] else None, sum_(rows, 0) if biased else None
 
 
-def _weight_gradient(g: Any, x: Any) -> Any:
+def _weight_gradient(g: TensorLike, x: Any) -> Any:
     return op_matmul(permute(g, (1, 0)), x)
 
 
-def _linear_weight_grad(grad: Any, x: Any) -> Any:
+def _linear_weight_grad(grad: Array, x: Array) -> Any:
     """Gradients of the weight (out, in) and the bias (out,) of `linear`, given `grad` (rows, out) and x (rows, in)."""
     return np.matmul(np.swapaxes(grad, 0, 1), x), np.sum(grad, axis=0)
 
 
-def _infer_linear_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_linear_weight_grad(specs: Specs, params: Params) -> list[Output]:
     g, x = factors(specs)
     if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
         raise ValueError(f"grad {g.shape} and x {x.shape}; expected (rows, out) and (rows, in)")
@@ -154,7 +160,13 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def _fused_linear(
-    x: Any, weight: Any, bias: Any = None, residual: Any = None, *, activation: str = "none", scale: float = 1.0
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    residual: Array | None = None,
+    *,
+    activation: str = "none",
+    scale: float = 1.0,
 ) -> Any:
     """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
     out = np.matmul(x, np.swapaxes(weight, 0, 1)) * scale
@@ -183,7 +195,15 @@ def _infer_fused_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtype, shape)]
 
 
-def _fused_linear_decomposed(x: Any, weight: Any, bias: Any, residual: Any, *, activation: str, scale: float) -> Any:
+def _fused_linear_decomposed(
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
+    residual: TensorLike | None,
+    *,
+    activation: str,
+    scale: float,
+) -> Any:
     if scale == 1:
         out = linear(x, weight, bias)
     else:
@@ -210,12 +230,12 @@ def _tanh_grad(g: Any, out: Any) -> Any:
 
 
 def _fused_linear_gradient(
-    g: Any,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    residual: Any,
-    out: Any,
+    g: TensorLike,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
+    residual: TensorLike | None,
+    out: TensorLike,
     x_spec: Spec,
     needs: tuple[bool, ...],
     *,

@@ -31,6 +31,7 @@ from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -44,7 +45,7 @@ def as_rows(x: Any) -> Any:
     return x if x.ndim == 2 else reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def _matmul(x: Array, y: Array, *, out_dtype: Any = None) -> Any:
     """Matrix product of the last two axes, broadcast over the others: (..., M, K) @ (..., K, N)."""
     if out_dtype is None:
         return np.matmul(x, y)
@@ -87,18 +88,18 @@ def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     return CoreCall("matmul", backend.matmul, inputs, out.dtype, (count, m, n))
 
 
-def _gradient_of_left(g: Any, y: Any, x_spec: Spec) -> Any:
+def _gradient_of_left(g: TensorLike, y: TensorLike, x_spec: Spec) -> Any:
     return _narrowed(op_matmul(g, transpose(y)), x_spec)
 
 
-def _gradient_of_right(g: Any, x: Any, y_spec: Spec) -> Any:
+def _gradient_of_right(g: TensorLike, x: TensorLike, y_spec: Spec) -> Any:
     if len(y_spec.shape) == 2 and x.ndim > 2:
         # One large product is faster than a sum over a batch of small ones.
         x, g = as_rows(x), as_rows(g)
     return _narrowed(op_matmul(transpose(x), g), y_spec)
 
 
-def _narrowed(gradient: Any, operand: Spec) -> Any:
+def _narrowed(gradient: TensorLike, operand: Spec) -> Any:
     return gradient if gradient.dtype is operand.dtype else cast(gradient, dtype=operand.dtype)
 
 
@@ -171,7 +172,7 @@ op_matmul = declare(
 
 
 @composite("linalg.", aten="mm bmm dot mv")
-def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def matmul(x: TensorLike, y: TensorLike, *, out_dtype: Any = None) -> Any:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N).
 
     Sums have the dtype of the result. `out_dtype` makes it wider than that of the operands, such as int32 for int8.

@@ -18,12 +18,13 @@ from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.norms import vector_norm as p_norm
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 
 @composite("linalg.", public=False)
-def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
+def vector_norm(x: TensorLike, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The `ord`-norm over axes `dim`, all by default: the `ord`-th root of the sum of powers of absolute values.
 
     0 counts the elements that are not 0; infinity and -infinity give the largest and smallest absolute value.
@@ -76,7 +77,7 @@ def _with_axes(x: Any, *axes: int) -> Any:
 
 
 @composite("linalg.norm", public=False)
-def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
+def linalg_norm(A: TensorLike, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The norm of vectors or matrices: `vector_norm` for one axis or without `ord`, `matrix_norm` for two axes.
 
     Without `dim`, `A` is a vector or a matrix, or, without `ord`, has any axes. Raises ShapeError otherwise.
@@ -95,7 +96,7 @@ def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False,
 
 
 @composite()
-def norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(x: TensorLike, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """p-norm over `dim`, all axes by default; "fro" is the 2-norm, "nuc" the nuclear norm of matrices in two axes.
 
     Raises ShapeError for other texts.
@@ -108,7 +109,7 @@ def norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: 
 
 
 @composite("linalg.", public=False)
-def cond(A: Any, p: Any = None) -> Any:
+def cond(A: TensorLike, p: Any = None) -> Any:
     """Condition numbers of matrices in norm `p`; 2 by default, the ratio of the largest to the smallest singular value.
 
     Other norms than 2 and -2 are of `A` times that of its inverse: infinity for singular matrices.

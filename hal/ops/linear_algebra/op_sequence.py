@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from polyhal.hal import dispatch
 from polyhal.hal.layout import Spec, contiguous, place
 from polyhal.hal.ops.opdef import OpFunction
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 class OpStep(NamedTuple):
@@ -38,7 +39,7 @@ class OpSequence:
         self.steps.append(OpStep(op, inputs, params))
         return len(self.specs) - 1
 
-    def run(self, tensors: Sequence[Any]) -> Any:
+    def run(self, tensors: Sequence[TensorLike]) -> Any:
         """Apply the ops to tensors with the specs of the inputs."""
         values = list(tensors)
         for op, inputs, params in self.steps:

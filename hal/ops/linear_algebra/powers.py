@@ -9,6 +9,7 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.matmul import matmul, op_matmul
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def chain_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
@@ -63,7 +64,7 @@ def chain_matmul(*matrices: Any) -> Any:
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
-def positive_power(x: Any, n: int) -> Any:
+def positive_power(x: TensorLike, n: int) -> Any:
     """`x` multiplied `n` >= 1 times with itself, by repeated squaring."""
     out = None
     while True:

@@ -16,6 +16,7 @@ from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.pointwise.arithmetic import multiply
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def require_axes(name: str, *expected: tuple[Any, int]) -> None:
@@ -26,39 +27,39 @@ def require_axes(name: str, *expected: tuple[Any, int]) -> None:
         raise ShapeError(message(name, f"shapes {shapes}", expected=f"{counts} axes"))
 
 
-def _product_of_vectors(name: str, x: Any, y: Any) -> Any:
+def _product_of_vectors(name: str, x: TensorLike, y: TensorLike) -> Any:
     require_axes(name, (x, 1), (y, 1))
     return own(reshape(op_matmul(reshape(x, (1, x.shape[0])), reshape(y, (y.shape[0], 1))), ()))
 
 
 @composite()
-def dot(x: Any, y: Any) -> Any:
+def dot(x: TensorLike, y: TensorLike) -> Any:
     """The sum of the products of two vectors' elements."""
     return _product_of_vectors("dot", x, y)
 
 
 @composite(aten=".default")
-def vdot(x: Any, y: Any) -> Any:
+def vdot(x: TensorLike, y: TensorLike) -> Any:
     """The sum of the products of two vectors' elements; the first vector is conjugated."""
     return _product_of_vectors("vdot", conj(x), y)
 
 
 @composite()
-def mv(x: Any, vec: Any) -> Any:
+def mv(x: TensorLike, vec: TensorLike) -> Any:
     """The product of a matrix (n, m) and a vector (m,)."""
     require_axes("mv", (x, 2), (vec, 1))
     return own(reshape(op_matmul(x, reshape(vec, (vec.shape[0], 1))), (x.shape[0],)))
 
 
 @composite()
-def mm(x: Any, mat2: Any) -> Any:
+def mm(x: TensorLike, mat2: TensorLike) -> Any:
     """The product of two matrices, without broadcasting."""
     require_axes("mm", (x, 2), (mat2, 2))
     return op_matmul(x, mat2)
 
 
 @composite()
-def bmm(x: Any, mat2: Any) -> Any:
+def bmm(x: TensorLike, mat2: TensorLike) -> Any:
     """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting.
 
     Raises ShapeError for different numbers of matrices.
@@ -70,14 +71,14 @@ def bmm(x: Any, mat2: Any) -> Any:
 
 
 @composite("linalg.", "ger")
-def outer(x: Any, vec2: Any) -> Any:
+def outer(x: TensorLike, vec2: TensorLike) -> Any:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     require_axes("outer", (x, 1), (vec2, 1))
     return multiply(reshape(x, (x.shape[0], 1)), vec2)
 
 
 @composite()
-def inner(x: Any, other: Any) -> Any:
+def inner(x: TensorLike, other: TensorLike) -> Any:
     """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
     if x.ndim == 0 or other.ndim == 0:
         return multiply(x, other)
@@ -85,7 +86,7 @@ def inner(x: Any, other: Any) -> Any:
 
 
 @composite("linalg.")
-def tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
+def tensordot(x: TensorLike, y: TensorLike, axes: Any = 2) -> Any:
     """The sums of products over pairs of axes.
 
     `axes` is a number n, for the last n axes of `x` and the first n of `y`, or two sequences of axes. The free axes of `x`
@@ -115,14 +116,14 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
     return reshape(op_matmul(left, right), shape)
 
 
-def _summed_beside_ones(x: Any, axes: list[int], others: list[int]) -> Any:
+def _summed_beside_ones(x: TensorLike, axes: list[int], others: list[int]) -> Any:
     """`x` summed over those axes whose partners have length 1."""
     summed = tuple(a for a, n in zip(axes, others, strict=True) if n == 1 and x.shape[a] != 1)
     return sum_(x, summed, True).cast(dtype=x.dtype) if summed else x
 
 
 @composite("linalg.")
-def vecdot(x: Any, y: Any, axis: int = -1) -> Any:
+def vecdot(x: TensorLike, y: TensorLike, axis: int = -1) -> Any:
     """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast.
 
     It has the dtype of the products, as a matrix product has: sums of small integers wrap.
@@ -132,7 +133,7 @@ def vecdot(x: Any, y: Any, axis: int = -1) -> Any:
 
 
 @composite()
-def kron(x: Any, other: Any) -> Any:
+def kron(x: TensorLike, other: TensorLike) -> Any:
     """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
     ndim = max(x.ndim, other.ndim)
     a, b = ((1,) * (ndim - t.ndim) + tuple(t.shape) for t in (x, other))
@@ -143,7 +144,7 @@ def kron(x: Any, other: Any) -> Any:
     return own(reshape(blocks, tuple(n * m for n, m in zip(a, b, strict=True))))
 
 
-def vector_product(name: str, x: Any, y: Any, axis: int) -> Any:
+def vector_product(name: str, x: TensorLike, y: TensorLike, axis: int) -> Any:
     """The cross product along `axis`, which has length 3 in both operands; the other axes broadcast."""
     if x.ndim != y.ndim or not x.ndim or x.shape[axis] != 3 or y.shape[axis] != 3:
         problem = f"shapes {tuple(x.shape)} and {tuple(y.shape)}"
@@ -153,7 +154,7 @@ def vector_product(name: str, x: Any, y: Any, axis: int) -> Any:
     return x1 * y2 - x2 * y1
 
 
-def _rotated(x: Any, axis: int, by: int) -> Any:
+def _rotated(x: TensorLike, axis: int, by: int) -> Any:
     axis = normalize_axis(axis, x.ndim)
     parts = []
     for start, length in ((by, 3 - by), (0, by)):
@@ -164,7 +165,7 @@ def _rotated(x: Any, axis: int, by: int) -> Any:
 
 
 @composite()
-def cross(x: Any, other: Any, dim: int | None = None) -> Any:
+def cross(x: TensorLike, other: TensorLike, dim: int | None = None) -> Any:
     """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
     if dim is None:
         dim = next((i for i, n in enumerate(x.shape) if n == 3), -1)
@@ -172,7 +173,7 @@ def cross(x: Any, other: Any, dim: int | None = None) -> Any:
 
 
 @composite("linalg.cross", public=False, aten="linalg_cross")
-def last_axis_cross(x: Any, other: Any, *, axis: int = -1) -> Any:
+def last_axis_cross(x: TensorLike, other: TensorLike, *, axis: int = -1) -> Any:
     """The cross product along `axis`, which has length 3 in both operands; the other axes broadcast."""
     return vector_product("cross", x, other, axis)
 

@@ -26,12 +26,13 @@ from polyhal.hal.ops.pointwise.logic import greater
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _DRIVERS = (None, "gels", "gelsy", "gelsd", "gelss")
 
 
 @composite("linalg.", public=False, aten="linalg_eig")
-def eig(A: Any) -> EigResult:
+def eig(A: TensorLike) -> EigResult:
     """Complex eigenvalues, in no particular order, and eigenvectors of matrices (..., n, n), real or complex.
 
     Vectors are columns of norm 1, unique up to their phases: only functions that do not depend on these have a gradient,
@@ -42,13 +43,13 @@ def eig(A: Any) -> EigResult:
 
 
 @composite("linalg.", public=False, aten="_linalg_eigvals linalg_eigvals")
-def eigvals(A: Any) -> Any:
+def eigvals(A: TensorLike) -> Any:
     """Complex eigenvalues, in no particular order, of matrices (..., n, n), real or complex."""
     return eig(A).eigenvalues
 
 
 @composite("linalg.", public=False)
-def eigh(A: Any, UPLO: str = "L") -> EighResult:
+def eigh(A: TensorLike, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices (..., n, n). The lower or upper triangle is read.
     Vectors are unique up to their signs; their gradients need eigenvalues that differ.
     """
@@ -56,13 +57,13 @@ def eigh(A: Any, UPLO: str = "L") -> EighResult:
 
 
 @composite("linalg.", public=False)
-def eigvalsh(A: Any, UPLO: str = "L") -> Any:
+def eigvalsh(A: TensorLike, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, of symmetric matrices (..., n, n). The lower or upper triangle is read."""
     return symmetric_eigenvalues(A, UPLO)
 
 
 @composite("linalg.", public=False)
-def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> SVDResult:
+def svd(A: TensorLike, full_matrices: bool = True, *, driver: str | None = None) -> SVDResult:
     """U, S and Vh of `A = U @ diag(S) @ Vh` for matrices (..., m, n), with S descending.
 
     U is (..., m, m) and Vh (..., n, n); without `full_matrices` they have min(m, n) columns and rows. Vectors are unique up to
@@ -72,13 +73,13 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> SVD
 
 
 @composite("linalg.", public=False)
-def svdvals(A: Any, *, driver: str | None = None) -> Any:
+def svdvals(A: TensorLike, *, driver: str | None = None) -> Any:
     """Singular values, descending, of matrices (..., m, n). `driver` is PyTorch's and has no effect."""
     return singular_values(A)
 
 
 @composite("linalg.", public=False)
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
+def matrix_rank(A: TensorLike, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """The number of singular values above max(atol, rtol * the largest), as int64.
 
     `rtol` is max(m, n) units of the dtype unless `atol` is positive; `tol` is another name of `atol`, with `rtol` 0. The
@@ -94,7 +95,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
     return sum_(greater(values, maximum(largest * relative, absolute)), -1)
 
 
-def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def _tolerances(A: TensorLike, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Both tolerances, tensors among them with an axis for the singular values."""
     default = dtypes.finfo(A.dtype).eps * max(A.shape[-2:], default=0)
     if atol is None:
@@ -106,7 +107,7 @@ def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 @composite("linalg.", public=False, aten="linalg_lstsq")
-def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = None) -> LstsqResult:
+def lstsq(A: TensorLike, B: TensorLike, rcond: float | None = None, *, driver: str | None = None) -> LstsqResult:
     """The X of least norm that minimizes the norm of `A @ X - B`, by the pseudo-inverse.
 
     A is (..., m, n); B is (..., m, k) or consists of vectors (..., m). Singular values up to `rcond` times the largest count as

@@ -35,9 +35,10 @@ from polyhal.hal.ops.pointwise.logic import equal, greater_equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+def _np_scores(q: Array, k: Array, mask: Array | None, causal: bool, scale: float | None) -> Any:
     q, k = np.asarray(q), np.asarray(k)
     t, s = q.shape[-2], k.shape[-2]
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -49,7 +50,7 @@ def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> 
     return scores
 
 
-def _np_probabilities(scores: Any) -> tuple[Any, Any]:
+def _np_probabilities(scores: Array) -> tuple[Any, Any]:
     """Softmax of each row, and its logsumexp in two parts; a fully masked row gives zeros."""
     top = np.max(scores, axis=-1, keepdims=True)
     top = np.where(np.isneginf(top), 0, top)
@@ -59,7 +60,9 @@ def _np_probabilities(scores: Any) -> tuple[Any, Any]:
     return e / total, np.concatenate([top, np.log(total)], axis=-1)
 
 
-def _attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False, scale: float | None = None) -> Any:
+def _attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None, *, causal: bool = False, scale: float | None = None
+) -> Any:
     """`softmax(q k^T * scale + mask) v` for q (..., T, D), k (..., S, D), v (..., S, E). Source: arXiv:1706.03762.
 
     `mask` broadcasts to (..., T, S): bool keeps where True, floats are added. `causal` lets query i see keys up to
@@ -99,7 +102,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtypes.promote(q.dtype, v.dtype), (*rows, v.shape[-1])), (accumulator(q.dtype), (*rows, 2))]
 
 
-def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+def _scores(q: TensorLike, k: TensorLike, mask: TensorLike | None, causal: bool, scale: float) -> Any:
     scores = op_matmul(q, transpose(k)) * scale
     if mask is not None:
         scores = where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
@@ -110,7 +113,9 @@ def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
     return scores
 
 
-def _decomposed(q: Any, k: Any, v: Any, mask: Any, *, causal: bool, scale: float) -> Any:
+def _decomposed(
+    q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None, *, causal: bool, scale: float
+) -> Any:
     scores = _scores(q, k, mask, causal, scale)
     top = max_(scores, -1, True)
     top = where(equal(top, -math.inf), 0.0, top)
@@ -121,13 +126,13 @@ def _decomposed(q: Any, k: Any, v: Any, mask: Any, *, causal: bool, scale: float
 
 
 def _attention_grad(
-    grad: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any = None,
-    y: Any = None,
-    lse: Any = None,
+    grad: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None = None,
+    y: Array | None = None,
+    lse: Array | None = None,
     *,
     causal: bool = False,
     scale: float | None = None,
@@ -148,7 +153,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(s.dtype, s.shape) for s in _checked(specs[1:5])]
 
 
-def _weights(scores: Any, lse: Any) -> Any:
+def _weights(scores: TensorLike, lse: TensorLike) -> Any:
     """Return the softmax of scores by their logsumexp in two parts."""
     size, steps = (*lse.shape[:-1], 1), (1,) * lse.ndim
     top, logarithm = (slice_(lse, (*(0,) * (lse.ndim - 1), i), size, steps) for i in range(2))
@@ -156,7 +161,16 @@ def _weights(scores: Any, lse: Any) -> Any:
 
 
 def _grad_decomposed(
-    g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, *, causal: bool, scale: float
+    g: TensorLike,
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    mask: TensorLike | None,
+    out: TensorLike,
+    lse: TensorLike,
+    *,
+    causal: bool,
+    scale: float,
 ) -> Any:
     p = _weights(_scores(q, k, mask, causal, scale), lse)
     # The sum over keys of dp * p equals the sum over features of g * out, which is smaller.
@@ -242,13 +256,13 @@ attention_grad = declare(
 @depends(lse="q k mask")
 @reads(v="q k mask lse")
 def _rule(
-    g: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    out: Any,
-    lse: Any,
+    g: TensorLike,
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike | None,
+    mask: TensorLike | None,
+    out: TensorLike | None,
+    lse: TensorLike,
     v_spec: Spec,
     needs: tuple[bool, ...],
     *,

@@ -38,10 +38,17 @@ from polyhal.hal.ops.nn.pooling_windows import (
 from polyhal.hal.ops.nn.window_shape import Pair, output_length, require_floats
 from polyhal.hal.ops.pointwise.selection import clip
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _np_counts(
-    shape: tuple[int, ...], kernel: Any, stride: Any, padding: Any, include: bool, ceil_mode: bool, divisor: Any
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: Any,
+    padding: tuple[int, ...],
+    include: bool,
+    ceil_mode: bool,
+    divisor: Any,
 ) -> Any:
     """Divisors of the windows' sums: (OH, OW), or one number."""
     if divisor is not None:
@@ -55,11 +62,11 @@ def _np_counts(
 
 
 def _avg_pool2d(
-    x: Any,
+    x: Array,
     *,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = (0, 0),
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...] | None = None,
+    padding: tuple[int, ...] = (0, 0),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor: float | None = None,
@@ -89,7 +96,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _divided(
-    total: Any,
+    total: TensorLike,
     shape: tuple[int, ...],
     kernel: Pair,
     stride: Pair,
@@ -112,7 +119,7 @@ def _divided(
 
 
 def _decomposed(
-    x: Any,
+    x: TensorLike,
     *,
     kernel: Pair,
     stride: Pair,
@@ -127,12 +134,12 @@ def _decomposed(
 
 
 def _avg_pool2d_grad(
-    grad: Any,
+    grad: Array,
     *,
-    shape: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = (0, 0),
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...] | None = None,
+    padding: tuple[int, ...] = (0, 0),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor: float | None = None,
@@ -157,7 +164,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _grad_decomposed(
-    grad: Any,
+    grad: TensorLike,
     *,
     shape: tuple[int, ...],
     kernel: Pair,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,24 +13,29 @@ from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.sums import mean, sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.layout import Spec
+    from polyhal.hal.ops.schema import Params
 
 
-def over_channels(x: Any) -> tuple[int, ...]:
+def over_channels(x: TensorLike | Array) -> tuple[int, ...]:
     """All axes but the second."""
     return (0, *range(2, x.ndim))
 
 
-def per_channel(statistic: Any, x: Any) -> Any:
+def per_channel(statistic: TensorLike, x: TensorLike) -> Any:
     """A value per channel, reshaped to broadcast against `x` (N, C, ...)."""
     return reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
-def np_per_channel(statistic: Any, x: Any) -> Any:
+def np_per_channel(statistic: Any, x: Array) -> Any:
     """`per_channel` in NumPy."""
     return np.reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
-def _batch_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+def _batch_norm(x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5) -> Any:
     """Zero mean and unit variance per channel (axis 1) over the batch, then scale and shift. Source: arXiv:1502.03167.
 
     Returns the result and the batch's mean and (biased) variance per channel.
@@ -43,7 +48,7 @@ def _batch_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e
     return out if bias is None else out + np_per_channel(bias, x), mu, var
 
 
-def _infer_batch_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_batch_norm(specs: Specs, params: Params) -> list[Output]:
     spec = float_input(specs)
     if spec.ndim < 2:
         raise ValueError(f"got shape {spec.shape}; expected (batch, channels, ...)")
@@ -54,7 +59,7 @@ def _infer_batch_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape), (wide, channels), (wide, channels)]
 
 
-def _batch_norm_decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+def _batch_norm_decomposed(x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, eps: float) -> Any:
     over = over_channels(x)
     mu = mean(x, over)
     centred = x - per_channel(mu, x)
@@ -65,7 +70,13 @@ def _batch_norm_decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any
 
 
 def _batch_norm_grad(
-    grad: Any, x: Any, weight: Any = None, mu: Any = None, var: Any = None, *, eps: float = 1e-5
+    grad: Array,
+    x: Array,
+    weight: Array | None = None,
+    mu: Array | None = None,
+    var: Array | None = None,
+    *,
+    eps: float = 1e-5,
 ) -> Any:
     """Gradients of batch_norm with respect to input, weight and bias, from the batch's statistics."""
     x = np.asarray(x)
@@ -79,7 +90,7 @@ def _batch_norm_grad(
     return dx, np.sum(grad * normal, axis=over), np.sum(grad, axis=over)
 
 
-def _infer_batch_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_batch_norm_grad(specs: Specs, params: Params) -> list[Output]:
     x = tensor_at(specs, 1)
     channels = (x.shape[1],)
     for name, s in zip(("weight", "mean", "var"), specs[2:], strict=True):
@@ -88,7 +99,9 @@ def _infer_batch_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
     return [(x.dtype, x.shape), (w, channels), (w, channels)]
 
 
-def _batch_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, var: Any, *, eps: float) -> Any:
+def _batch_norm_grad_decomposed(
+    g: TensorLike, x: TensorLike, weight: TensorLike | None, mu: TensorLike, var: TensorLike, *, eps: float
+) -> Any:
     over = over_channels(x)
     r = per_channel(rsqrt(var + eps), x)
     normal = (x - per_channel(mu, x)) * r
@@ -132,7 +145,16 @@ batch_norm_grad = declare(
 
 
 @reads(bias="")
-def _batch_norm_rule(g: Any, x: Any, weight: Any, mean: Any, var: Any, bias_spec: Any, *, eps: float) -> Any:
+def _batch_norm_rule(
+    g: TensorLike,
+    x: TensorLike | None,
+    weight: TensorLike | None,
+    mean: TensorLike,
+    var: TensorLike,
+    bias_spec: Spec | None,
+    *,
+    eps: float,
+) -> Any:
     if x is None:
         return None, None, sum_(g, over_channels(g))
     dx, dweight, dbias = batch_norm_grad(g, x, weight, mean, var, eps)

@@ -18,17 +18,18 @@ from polyhal.hal.ops.nn.batch_norm import batch_norm, batch_norm_grad, np_per_ch
 from polyhal.hal.ops.nn.norm import all_elements
 from polyhal.hal.ops.pointwise.activation import relu, relu_grad
 from polyhal.hal.ops.pointwise.exponential import rsqrt
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _BATCH_NORM, _BATCH_NORM_GRAD = OPS["batch_norm"], OPS["batch_norm_grad"]
 
 
-def _batch_norm_relu(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+def _batch_norm_relu(x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5) -> Any:
     """`relu(batch_norm(x))`, and the batch's mean and (biased) variance per channel."""
     out, mu, var = _BATCH_NORM.reference(x, weight, bias, eps=eps)
     return np.maximum(out, 0), mu, var
 
 
-def _decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+def _decomposed(x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, eps: float) -> Any:
     out, mu, var = batch_norm(x, weight, bias, eps)
     return relu(out), mu, var
 
@@ -41,7 +42,16 @@ def _calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
             yield (x, weight, bias), {"eps": ANY_NUMBER}
 
 
-def _recorded_grad(g: Any, x: Any, weight: Any, bias: Any, mu: Any, var: Any, *, eps: float) -> Spelling:
+def _recorded_grad(
+    g: TensorLike,
+    x: TensorLike,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
+    mu: TensorLike,
+    var: TensorLike,
+    *,
+    eps: float,
+) -> Spelling:
     """As the tape records it: from the result and the statistics of the forward pass, which stays."""
     out, mu, var = batch_norm_relu(x, weight, bias, eps)
     results = batch_norm_grad(relu_grad(g, out), x, weight, mu, var, eps)
@@ -55,7 +65,14 @@ def _grad_calls(dx: Spec) -> Iterator[tuple[Specs, Params]]:
 
 
 def _batch_norm_relu_grad(
-    grad: Any, x: Any, weight: Any = None, bias: Any = None, mu: Any = None, var: Any = None, *, eps: float = 1e-5
+    grad: Array,
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    mu: Array | None = None,
+    var: Array | None = None,
+    *,
+    eps: float = 1e-5,
 ) -> Any:
     """Gradients of batch_norm_relu with respect to input, weight and bias, from the batch's statistics."""
     out = (x - np_per_channel(mu, x)) / np.sqrt(np_per_channel(var, x) + eps)
@@ -70,7 +87,16 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return list(_BATCH_NORM_GRAD.infer((g, x, weight, *statistics), params))
 
 
-def _grad_decomposed(g: Any, x: Any, weight: Any, bias: Any, mu: Any, var: Any, *, eps: float) -> Any:
+def _grad_decomposed(
+    g: TensorLike,
+    x: TensorLike,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
+    mu: TensorLike,
+    var: TensorLike,
+    *,
+    eps: float,
+) -> Any:
     r = rsqrt(var + eps)
     out = (x - per_channel(mu, x)) * per_channel(r if weight is None else r * weight, x)
     out = out if bias is None else out + per_channel(bias, x)

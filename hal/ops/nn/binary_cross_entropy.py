@@ -10,6 +10,7 @@ from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.exponential import log, log1p
 from polyhal.hal.ops.pointwise.selection import maximum
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _LOWEST = -100.0
 """Logarithms below this count as this, as in PyTorch: the loss of a certain mistake is finite."""
@@ -23,15 +24,15 @@ def _reference(x: Any, target: Any) -> Any:
     return (np.asarray(target) - 1) * low - target * high
 
 
-def _decomposed(x: Any, target: Any) -> Any:
+def _decomposed(x: TensorLike, target: TensorLike) -> Any:
     return (target - 1.0) * maximum(log1p(-x), _LOWEST) - target * maximum(log(x), _LOWEST)
 
 
-def _gradient(g: Any, x: Any, target: Any) -> Any:
+def _gradient(g: TensorLike, x: TensorLike, target: TensorLike) -> Any:
     return g * ((x - target) / maximum((1.0 - x) * x, _FLATTEST))
 
 
-def _gradient_of_target(g: Any, x: Any) -> Any:
+def _gradient_of_target(g: TensorLike, x: TensorLike) -> Any:
     return g * (maximum(log1p(-x), _LOWEST) - maximum(log(x), _LOWEST))
 
 

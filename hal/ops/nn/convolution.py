@@ -31,11 +31,14 @@ from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.nn.convolution_samples import ERRORS, input_grad_samples, samples, weight_grad_samples
 from polyhal.hal.ops.nn.window_shape import Pair, convolution_shape, pair, require_floats, window_params
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 # --- forward --------------------------------------------------------------------------------------------------------
 
 
-def _np_windows(x: Any, kernel: Pair, stride: Any, padding: Any, dilation: Any) -> Any:
+def _np_windows(
+    x: Array, kernel: Pair, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...]
+) -> Any:
     """All windows of a padded image: (N, C, OH, OW, R, S)."""
     x = np.pad(np.asarray(x), ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
@@ -48,13 +51,13 @@ def _pairs(*values: Any) -> list[Pair]:
 
 
 def _conv2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
     *,
-    stride: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
+    stride: tuple[int, ...] = (1, 1),
+    padding: tuple[int, ...] = (0, 0),
+    dilation: tuple[int, ...] = (1, 1),
     groups: int = 1,
 ) -> Any:
     """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
@@ -82,7 +85,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtypes.promote(x.dtype, weight.dtype), shape)]
 
 
-def _columns(x: Any, kernel: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
+def _columns(x: TensorLike, kernel: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     """im2col, every window as a row: (groups, N*OH*OW, C/groups*R*S)."""
     if padding != (0, 0):
         x = pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
@@ -94,7 +97,16 @@ def _columns(x: Any, kernel: Any, stride: Pair, padding: Pair, dilation: Pair, g
     return reshape(permute(rows, (0, 2, 1, 3)), (groups, n * oh * ow, c // groups * r * s))
 
 
-def _decomposed(x: Any, weight: Any, bias: Any, *, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
+def _decomposed(
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
+    *,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> Any:
     k, c, r, s = weight.shape
     n, _, oh, ow = convolution_shape(
         x.shape, weight.shape, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -109,13 +121,13 @@ def _decomposed(x: Any, weight: Any, bias: Any, *, stride: Pair, padding: Pair, 
 
 
 def _conv2d_input_grad(
-    grad: Any,
-    weight: Any,
+    grad: Array,
+    weight: Array,
     *,
-    shape: Any,
-    stride: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
+    shape: tuple[int, ...],
+    stride: tuple[int, ...] = (1, 1),
+    padding: tuple[int, ...] = (0, 0),
+    dilation: tuple[int, ...] = (1, 1),
     groups: int = 1,
 ) -> Any:
     """Gradient of conv2d with respect to its input of `shape`: the transposed convolution."""
@@ -144,7 +156,14 @@ def _infer_input_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _input_grad_decomposed(
-    g: Any, weight: Any, *, shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
+    g: TensorLike,
+    weight: TensorLike,
+    *,
+    shape: tuple[int, ...],
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
 ) -> Any:
     """Transposed convolution: convolve the gradient, dilated by the stride, with the flipped kernel."""
     k, c, r, s = weight.shape
@@ -162,7 +181,7 @@ def _input_grad_decomposed(
 
 
 def _conv2d_weight_grad(
-    grad: Any,
+    grad: Array,
     x: Any,
     *,
     kernel: Any,
@@ -195,7 +214,7 @@ def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _weight_grad_decomposed(
-    g: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
+    g: TensorLike, x: TensorLike, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
     n, k, oh, ow = g.shape
     rows = _columns(x, kernel, stride, padding, dilation, groups)
@@ -206,6 +225,7 @@ def _weight_grad_decomposed(
 
 
 # --- declarations ---------------------------------------------------------------------------------------------------
+
 
 def _terms(specs: Specs, params: Params) -> int:
     weight = tensor_at(specs, 1)
@@ -228,8 +248,8 @@ def _weight_terms(specs: Specs, params: Params) -> int:
 @linear_in("grad", "weight")
 @reads(grad="weight", weight="grad")
 def _input_grad_rule(
-    g: Any, grad: Any, weight: Any, weight_spec: Spec, needs: tuple[bool, ...],
-    *, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+    g: TensorLike, grad: TensorLike | None, weight: TensorLike | None, weight_spec: Spec, needs: tuple[bool, ...],
+    *, shape: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
 ) -> Any:  # fmt: skip
     return (
         conv2d(g, weight, None, stride, padding, dilation, groups) if needs[0] else None,
@@ -239,8 +259,8 @@ def _input_grad_rule(
 
 @reads(grad="x", x="grad")
 def _weight_grad_rule(
-    g: Any, grad: Any, x: Any, x_spec: Spec, needs: tuple[bool, ...],
-    *, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+    g: TensorLike, grad: Any, x: TensorLike, x_spec: Spec, needs: tuple[bool, ...],
+    *, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
 ) -> Any:  # fmt: skip
     return (
         conv2d(x, g, None, stride, padding, dilation, groups) if needs[0] else None,
@@ -281,8 +301,8 @@ conv2d_weight_grad = declare(
 @linear_in("x", "weight")
 @reads(x="weight", weight="x", bias="")
 def _rule(
-    g: Any, x: Any, weight: Any, x_spec: Spec, weight_spec: Spec, needs: tuple[bool, ...],
-    *, stride: Any, padding: Any, dilation: Any, groups: int,
+    g: TensorLike, x: TensorLike | None, weight: TensorLike | None, x_spec: Spec, weight_spec: Spec, needs: tuple[bool, ...],
+    *, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
 ) -> Any:  # fmt: skip
     dx = conv2d_input_grad(g, weight, x_spec.shape, stride, padding, dilation, groups) if needs[0] else None
     dw = conv2d_weight_grad(g, x, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None

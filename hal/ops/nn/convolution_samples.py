@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.ops.declare import ErrorSample, Sample
 from polyhal.hal.ops.nn.window_shape import convolution_shape
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 5, 6), (4, 3, 3, 3), {"padding": (1, 1)}),
@@ -31,7 +34,7 @@ def samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-def _gradient_of(rng: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], params: dict[str, Any]) -> Any:
+def _gradient_of(rng: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], params: Params) -> Any:
     return rng.uniform(-1, 1, convolution_shape(x, w, {**_DEFAULTS, **params}))
 
 

@@ -28,11 +28,12 @@ from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_and, not_equal
 from polyhal.hal.ops.pointwise.selection import maximum, where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _NEVER = float("-inf")
 
 
-def _ctc_losses(log_probs: Any, targets: Any, steps: Any, labels: Any, *, blank: int = 0) -> Any:
+def _ctc_losses(log_probs: Array, targets: Array, steps: Array, labels: Array, *, blank: int = 0) -> Any:
     """Negative log likelihood, in nats, of each of N label sequences, summed over its alignments with T time steps.
 
     `log_probs` (T, N, C), `targets` (N, S), of which the first `labels` (N,) count, and `steps` (N,), how many time steps
@@ -46,7 +47,7 @@ def _ctc_losses(log_probs: Any, targets: Any, steps: Any, labels: Any, *, blank:
     return np.array(losses, np.float64)
 
 
-def _np_loss(log_probs: Any, labels: Any, blank: int) -> float:
+def _np_loss(log_probs: Array, labels: Array, blank: int) -> float:
     if not len(log_probs):
         return 0.0 if not len(labels) else np.inf
     states = np.full(2 * len(labels) + 1, blank)
@@ -78,7 +79,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(accumulator(log_probs.dtype), targets.shape[:1])]
 
 
-def _states(targets: Any, labels: Any, blank: int) -> Any:
+def _states(targets: TensorLike, labels: TensorLike, blank: int) -> Any:
     """The labels with blanks between and around them, (N, 2 S + 1)."""
     batch, length = targets.shape
     used = less(reshape(arange(0, length, 1, labels.dtype), (1, length)), reshape(labels, (batch, 1)))
@@ -87,7 +88,7 @@ def _states(targets: Any, labels: Any, blank: int) -> Any:
     return pad(pairs, ((0, 0), (0, 1)), blank)
 
 
-def _earlier(alpha: Any, states: int) -> Any:
+def _earlier(alpha: TensorLike, states: int) -> Any:
     """The value of the state so many states before."""
     batch, count = alpha.shape
     kept = max(count - states, 0)
@@ -107,7 +108,7 @@ def _log_sum(*terms: Any) -> Any:
     return where(possible, log(where(possible, total, 1.0)) + shift, _NEVER)
 
 
-def _decomposed(log_probs: Any, targets: Any, steps: Any, labels: Any, *, blank: int) -> Any:
+def _decomposed(log_probs: Any, targets: TensorLike, steps: TensorLike, labels: TensorLike, *, blank: int) -> Any:
     length, batch, _ = log_probs.shape
     wide = accumulator(log_probs.dtype)
     states = _states(targets, labels, blank)
@@ -135,7 +136,7 @@ def _decomposed(log_probs: Any, targets: Any, steps: Any, labels: Any, *, blank:
     return -where(equal(steps, 0), nothing, total)
 
 
-def _log_softmax(x: Any) -> Any:
+def _log_softmax(x: Array) -> Any:
     return x - np.log(np.sum(np.exp(x), axis=-1, keepdims=True))
 
 

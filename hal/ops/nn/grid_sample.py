@@ -29,6 +29,7 @@ from polyhal.hal.ops.pointwise.logic import equal, greater, greater_equal, less,
 from polyhal.hal.ops.pointwise.rounding import floor, round_
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 """Elements that a result reads along each axis, by mode."""
@@ -40,7 +41,7 @@ _CUBIC = -0.75
 # --- reference ------------------------------------------------------------------------------------------------------
 
 
-def _np_reflected(at: Any, n: int, align: bool) -> Any:
+def _np_reflected(at: Array, n: int, align: bool) -> Any:
     low, span = (0.0, n - 1.0) if align else (-0.5, float(n))
     if not span:
         return np.zeros_like(at)
@@ -49,14 +50,14 @@ def _np_reflected(at: Any, n: int, align: bool) -> Any:
     return np.where(turns % 2 == 0, part + low, span - part + low)
 
 
-def _np_inside(at: Any, n: int, padding: str, align: bool) -> Any:
+def _np_inside(at: Array, n: int, padding: str, align: bool) -> Any:
     """Positions moved into the axis as the padding mode says."""
     if padding == "reflection":
         at = _np_reflected(at, n, align)
     return at if padding == "zeros" else np.clip(at, 0, n - 1)
 
 
-def _np_taps(at: Any, n: int, mode: str, padding: str, align: bool) -> list[tuple[Any, Any]]:
+def _np_taps(at: Array, n: int, mode: str, padding: str, align: bool) -> list[tuple[Any, Any]]:
     """Position and weight of every element that is read along an axis."""
     at = ((at + 1) * (n - 1) if align else (at + 1) * n - 1) / 2
     if mode == "bicubic":
@@ -76,7 +77,7 @@ def _np_taps(at: Any, n: int, mode: str, padding: str, align: bool) -> list[tupl
 
 
 def _grid_sample(
-    x: Any, grid: Any, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+    x: Any, grid: Array, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Any:
     """`x` (N, C, H, W) at positions `grid` (N, H', W', 2), or volumes (N, C, D, H, W) at (N, D', H', W', 3).
 
@@ -99,7 +100,7 @@ def _grid_sample(
 # --- decomposition --------------------------------------------------------------------------------------------------
 
 
-def _reflected(at: Any, n: int, align: bool) -> Any:
+def _reflected(at: TensorLike, n: int, align: bool) -> Any:
     low, span = (0.0, n - 1.0) if align else (-0.5, float(n))
     if not span:
         return at * 0.0
@@ -110,7 +111,7 @@ def _reflected(at: Any, n: int, align: bool) -> Any:
     return where(equal(odd, 0.0), part + low, span - part + low)
 
 
-def _inside(at: Any, n: int, padding: str, align: bool) -> Any:
+def _inside(at: TensorLike, n: int, padding: str, align: bool) -> Any:
     if padding == "reflection":
         at = _reflected(at, n, align)
     if padding == "zeros":
@@ -119,7 +120,7 @@ def _inside(at: Any, n: int, padding: str, align: bool) -> Any:
     return where(greater(at, 0.0), where(less(at, n - 1.0), at, float(n - 1)), 0.0)
 
 
-def _taps_along(at: Any, n: int, mode: str, padding: str, align: bool) -> tuple[Any, Any]:
+def _taps_along(at: TensorLike, n: int, mode: str, padding: str, align: bool) -> tuple[Any, Any]:
     """Positions (N, points, taps) and weights of the elements that are read along an axis; no weights if all are 1."""
     at = reshape((at + 1.0) * ((n - 1) / 2) if align else (at + 1.0) * (n / 2) - 0.5, (*at.shape, 1))
     if mode == "bicubic":
@@ -136,7 +137,7 @@ def _taps_along(at: Any, n: int, mode: str, padding: str, align: bool) -> tuple[
     return base + second, (1.0 - second) + (second * 2.0 - 1.0) * (at - base)
 
 
-def _decomposed(x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
+def _decomposed(x: TensorLike, grid: TensorLike, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     n, channels, *lengths = x.shape
     axes, points = len(lengths), math.prod(grid.shape[1:-1])
     dtype = dtypes.int32 if n * math.prod(lengths) < 1 << 31 else dtypes.int64

@@ -27,14 +27,17 @@ from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.nn.batch_norm import np_per_channel, over_channels, per_channel
 from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input, layer_norm
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _np_rows(x: Any, groups: int) -> Any:
+def _np_rows(x: Array, groups: int) -> Any:
     """Reshape to (images, groups, elements of a group)."""
     return np.reshape(x, (x.shape[0], groups, -1 if np.size(x) else 0))
 
 
-def _group_norm(x: Any, weight: Any = None, bias: Any = None, *, groups: int = 1, eps: float = 1e-5) -> Any:
+def _group_norm(
+    x: Array, weight: Array | None = None, bias: Array | None = None, *, groups: int = 1, eps: float = 1e-5
+) -> Any:
     """Zero mean and unit variance over each group of neighbouring channels (axis 1) of each image, then scale and shift.
 
     Returns the result and, for the gradient, mean and 1/standard deviation (images, groups). Source: arXiv:1803.08494.
@@ -55,7 +58,7 @@ def _check(x: Spec, params: Params) -> tuple[int, int]:
     return x.shape[0], groups
 
 
-def _infer_group_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_group_norm(specs: Specs, params: Params) -> list[Output]:
     x = float_input(specs)
     statistics = _check(x, params)
     check_shape("weight", specs[1], x.shape[1:2])
@@ -64,18 +67,28 @@ def _infer_group_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape), (wide, statistics), (wide, statistics)]
 
 
-def _rows(x: Any, groups: int) -> Any:
+def _rows(x: TensorLike, groups: int) -> Any:
     return reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
 
 
-def _group_norm_decomposed(x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> Any:
+def _group_norm_decomposed(
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, groups: int, eps: float
+) -> Any:
     out, mu, r = layer_norm(_rows(x, groups), None, None, 1, eps)
     out = reshape(out, x.shape)
     out = out if weight is None else out * per_channel(weight, x)
     return out if bias is None else out + per_channel(bias, x), mu, r
 
 
-def _group_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: Any = None, *, groups: int = 1) -> Any:
+def _group_norm_grad(
+    grad: Array,
+    x: Array,
+    weight: Array | None = None,
+    mu: Array | None = None,
+    r: Array | None = None,
+    *,
+    groups: int = 1,
+) -> Any:
     """Gradients of group_norm with respect to input, weight and bias, from the saved statistics."""
     x = np.asarray(x)
     channels = (0, *range(2, x.ndim))
@@ -88,7 +101,7 @@ def _group_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: A
     return dx.reshape(x.shape), np.sum(grad * normal.reshape(x.shape), axis=channels), np.sum(grad, axis=channels)
 
 
-def _infer_group_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_group_norm_grad(specs: Specs, params: Params) -> list[Output]:
     x = tensor_at(specs, 1)
     statistics = _check(x, params)
     check_shape("weight", specs[2], x.shape[1:2])
@@ -98,7 +111,9 @@ def _infer_group_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
     return [(x.dtype, x.shape), (w, x.shape[1:2]), (w, x.shape[1:2])]
 
 
-def _group_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, r: Any, *, groups: int) -> Any:
+def _group_norm_grad_decomposed(
+    g: TensorLike, x: TensorLike, weight: TensorLike | None, mu: TensorLike, r: TensorLike, *, groups: int
+) -> Any:
     channels = (0, *range(2, x.ndim))
     deviation = reshape(r, (*r.shape, 1))
     normal = (_rows(x, groups) - reshape(mu, (*mu.shape, 1))) * deviation
@@ -146,7 +161,16 @@ group_norm_grad: OpFunction = declare(
 
 
 @reads(bias="")
-def _rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spec: Any, *, groups: int) -> Any:
+def _rule(
+    g: TensorLike,
+    x: TensorLike | None,
+    weight: TensorLike | None,
+    mean: TensorLike | None,
+    rstd: TensorLike | None,
+    bias_spec: Spec | None,
+    *,
+    groups: int,
+) -> Any:
     if x is None:
         return None, None, sum_(g, over_channels(g))
     dx, dweight, dbias = group_norm_grad(g, x, weight, mean, rstd, groups)

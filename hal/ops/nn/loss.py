@@ -33,16 +33,17 @@ from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import mean, sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _np_logsumexp(x: Any) -> Any:
+def _np_logsumexp(x: Array) -> Any:
     """Return the logsumexp of rows in two parts: the largest element, and the logarithm of the sum relative to it."""
     top = np.max(x, axis=1, keepdims=True)
     top = np.where(np.isneginf(top), 0, top)
     return np.concatenate([top, np.log(np.sum(np.exp(x - top), axis=1, keepdims=True))], axis=1)
 
 
-def _picked(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
+def _picked(x: Array, target: Array, ignore_index: int) -> tuple[Any, Any]:
     """The logit of each row's class, NaN if that is out of range, and whether the row counts."""
     target = np.asarray(target)
     inside = (target >= 0) & (target < x.shape[1])
@@ -50,7 +51,7 @@ def _picked(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
     return np.where(inside, chosen, np.nan), target != ignore_index
 
 
-def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+def _cross_entropy_rows(logits: Array, target: Array, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
     """Cross entropy of each row of `logits` (N, C) with class `target` (N,), in nats; ignored rows give 0.
 
     A class out of range gives NaN where it is not refused (see `polyhal.debug`).
@@ -91,7 +92,7 @@ def _inside(target: Any, classes: int) -> Any:
     return target.greater_equal(0).logical_and(target.less(classes))
 
 
-def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+def _decomposed(logits: TensorLike, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
     top = max_(logits, 1, True)
     top = where(equal(top, -math.inf), 0.0, top)
     logits = logits - top
@@ -105,7 +106,7 @@ def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing:
 
 
 def _cross_entropy_rows_grad(
-    grad: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0,
+    grad: Array, logits: Array, target: Array, lse: Array, *, ignore_index: int = -100, label_smoothing: float = 0.0,
     columns: int = 0,
 ) -> Any:  # fmt: skip
     """Gradient of cross_entropy_rows with respect to the logits, padded with zeros to rows of `columns` if that is not 0.
@@ -123,7 +124,7 @@ def _cross_entropy_rows_grad(
     return np.pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
 
 
-def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_grad(specs: Specs, params: Params) -> list[Output]:
     logits = _checked(specs, 1)
     rows, classes = logits.shape
     lse, columns = tensor_at(specs, 3), params["columns"]
@@ -135,7 +136,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _grad_decomposed(
-    g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float, columns: int
+    g: Any, logits: TensorLike, target: Any, lse: TensorLike, *, ignore_index: int, label_smoothing: float, columns: int
 ) -> Any:
     classes = logits.shape[1]
     slope = where(target.not_equal(ignore_index), where(_inside(target, classes), g, math.nan), 0.0)
@@ -202,7 +203,9 @@ cross_entropy_rows_grad = declare(
 )
 
 
-def _rule(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+def _rule(
+    g: TensorLike, logits: TensorLike, target: TensorLike, lse: TensorLike, *, ignore_index: int, label_smoothing: float
+) -> Any:
     return cross_entropy_rows_grad(g, logits, target, lse, ignore_index, label_smoothing), None
 
 
@@ -223,7 +226,7 @@ cross_entropy_rows = declare(
 )
 
 
-def _mean_loss(losses: Any, target: Any, *, ignore_index: int = -100) -> Any:
+def _mean_loss(losses: Array, target: Array, *, ignore_index: int = -100) -> Any:
     """Mean of `losses` (N,) over the rows whose `target` (N,) is not `ignore_index`; the other losses are 0.
 
     Also returns 1 / (number of such rows), the scale of the mean's gradient: infinity if there is none.
@@ -233,7 +236,7 @@ def _mean_loss(losses: Any, target: Any, *, ignore_index: int = -100) -> Any:
         return np.divide(np.sum(losses), count), np.divide(1, count)
 
 
-def _infer_mean_loss(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_mean_loss(specs: Specs, params: Params) -> list[Output]:
     losses, target = tensor_at(specs, 0), tensor_at(specs, 1)
     if losses.ndim != 1 or target.shape != losses.shape:
         raise ValueError(f"losses {losses.shape} and target {target.shape}; expected (N,) and (N,)")
@@ -247,7 +250,7 @@ def _mean_loss_decomposed(losses: Any, target: Any, *, ignore_index: int) -> Any
     return sum_(losses) / count, 1.0 / count
 
 
-def _mean_loss_rule(g: Any, g_scale: Any, losses_spec: Spec, scale: Any) -> Any:
+def _mean_loss_rule(g: TensorLike, g_scale: TensorLike | None, losses_spec: Spec, scale: TensorLike) -> Any:
     """Return the gradients. The scale does not depend on the losses, so that its gradient is 0."""
     return broadcast_to(g * scale, losses_spec.shape), None
 
@@ -279,7 +282,7 @@ mean_loss = declare(
 )
 
 
-def _mean_cross_entropy(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+def _mean_cross_entropy(logits: Array, target: Array, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
     """Mean of cross_entropy_rows over the rows that count, and its gradient with respect to the logits (N, C).
 
     For few logits, whose gradient costs less than a launch.
@@ -298,12 +301,14 @@ def _mean_cross_entropy_samples(rng: np.random.Generator) -> list[Sample]:
     return [replace(s, special=True) if ignored(s) else s for s in _samples(rng)]
 
 
-def _infer_mean_cross_entropy(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_mean_cross_entropy(specs: Specs, params: Params) -> list[Output]:
     logits = _checked(specs)
     return [(accumulator(logits.dtype), ()), (logits.dtype, logits.shape)]
 
 
-def _mean_cross_entropy_decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+def _mean_cross_entropy_decomposed(
+    logits: TensorLike, target: TensorLike, *, ignore_index: int, label_smoothing: float
+) -> Any:
     losses, lse = cross_entropy_rows(logits, target, ignore_index, label_smoothing)
     mean_, scale = mean_loss(losses, target, ignore_index)
     each = broadcast_to(scale, losses.shape)
@@ -311,7 +316,13 @@ def _mean_cross_entropy_decomposed(logits: Any, target: Any, *, ignore_index: in
 
 
 def _mean_cross_entropy_rule(
-    g: Any, g_slope: Any, target: Any, slope: Any, *, ignore_index: int, label_smoothing: float
+    g: TensorLike,
+    g_slope: TensorLike | None,
+    target: Any,
+    slope: TensorLike,
+    *,
+    ignore_index: int,
+    label_smoothing: float,
 ) -> Any:
     """Return the gradients. A second one needs the probabilities, which follow from the slope: the logits are not kept."""
     if g_slope is None:

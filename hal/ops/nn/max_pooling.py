@@ -40,6 +40,7 @@ from polyhal.hal.ops.pointwise.logic import equal, logical_and, not_equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.positions import argmax
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _lowest(dtype: Any) -> Any:
@@ -52,7 +53,13 @@ def _lowest(dtype: Any) -> Any:
 
 
 def _max_pool2d(
-    x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1), ceil_mode: bool = False
+    x: Array,
+    *,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...] | None = None,
+    padding: tuple[int, ...] = (0, 0),
+    dilation: tuple[int, ...] = (1, 1),
+    ceil_mode: bool = False,
 ) -> Any:
     """Largest element of each window; NaN if any is NaN. Padding counts as -infinity.
 
@@ -71,7 +78,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, pooled(spec.shape, params))]
 
 
-def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
+def _decomposed(x: TensorLike, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
     return max_(windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation), (4, 5))
 
@@ -89,7 +96,9 @@ def _best(x: np.ndarray, rows: WindowAxis, columns: WindowAxis) -> tuple[np.ndar
     best = reduce_windows(np.maximum, in_rows, rows, _lowest(x.dtype))
     row = taps_of_maxima(in_rows, best, rows) * np.intp(rows.dilation) + rows.starts()
     row_in_image = np.arange(n * c).reshape(n, c, 1, 1) * height + row
-    taps = taps_of_maxima(x, in_rows, columns).take(row_in_image * columns.count + np.arange(columns.count), mode="clip")
+    taps = taps_of_maxima(x, in_rows, columns).take(
+        row_in_image * columns.count + np.arange(columns.count), mode="clip"
+    )
     column = taps * np.intp(columns.dilation) + columns.starts()
     if max(rows.dilation, columns.dilation) > 1:
         in_padding = (row < 0) | (column < 0)
@@ -98,13 +107,13 @@ def _best(x: np.ndarray, rows: WindowAxis, columns: WindowAxis) -> tuple[np.ndar
 
 
 def _max_pool2d_grad(
-    grad: Any,
-    x: Any,
+    grad: Array,
+    x: Array,
     *,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...] | None = None,
+    padding: tuple[int, ...] = (0, 0),
+    dilation: tuple[int, ...] = (1, 1),
     ceil_mode: bool = False,
 ) -> Any:
     """Gradient of max_pool2d: each window's gradient goes to its first largest element, row by row, or to its last NaN."""
@@ -128,7 +137,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape)]
 
 
-def _taps(x: Any, frame: tuple[Pair, ...], kernel: Pair, stride: Pair, dilation: Pair) -> Any:
+def _taps(x: TensorLike, frame: tuple[Pair, ...], kernel: Pair, stride: Pair, dilation: Pair) -> Any:
     """Return the number, in the kernel, of each window's maximum: the first of equal elements, or of NaN the last."""
     view = windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation)
     n, c, oh, ow, r, s = view.shape
@@ -142,7 +151,7 @@ def _taps(x: Any, frame: tuple[Pair, ...], kernel: Pair, stride: Pair, dilation:
 
 
 def _grad_decomposed(
-    grad: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+    grad: TensorLike, x: TensorLike, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
 ) -> Any:
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
     chosen, total = _taps(x, frame, kernel, stride, dilation), None
@@ -156,7 +165,13 @@ def _grad_decomposed(
 
 
 def _max_pool2d_indices(
-    x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1), ceil_mode: bool = False
+    x: Array,
+    *,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...] | None = None,
+    padding: tuple[int, ...] = (0, 0),
+    dilation: tuple[int, ...] = (1, 1),
+    ceil_mode: bool = False,
 ) -> Any:
     """Row-major positions, in the plane H x W, of each window's first largest element, or of its last NaN."""
     x = np.asarray(x)
@@ -168,7 +183,9 @@ def _infer_indices(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtypes.int64, _infer(specs, params)[0][1])]
 
 
-def _indices_decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
+def _indices_decomposed(
+    x: TensorLike, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+) -> Any:
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
     best = _taps(x, frame, kernel, stride, dilation)
     oh, ow = best.shape[2:]

@@ -12,9 +12,10 @@ from polyhal.hal.ops.indexing.along_axis import scatter_along_axis, take_along_a
 from polyhal.hal.ops.indexing.rows import tensor_and_index
 from polyhal.hal.ops.pointwise.logic import equal, greater
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _put_maxima(x: Any, index: Any, *, length: int) -> Any:
+def _put_maxima(x: Array, index: Array, *, length: int) -> Any:
     """Zeros (planes, length) with `x` (planes, n) at the positions `index`, where equal positions hold equal values."""
     x, index = np.asarray(x), np.asarray(index)
     out = np.zeros((len(x), length), x.dtype)
@@ -29,7 +30,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, (x.shape[0], params["length"]))]
 
 
-def _decomposed(x: Any, index: Any, *, length: int) -> Any:
+def _decomposed(x: TensorLike, index: TensorLike, *, length: int) -> Any:
     """The sum of the values at each position, divided by their number."""
     ones = where(equal(x, x), 1.0, 1.0).cast(dtype=x.dtype)
     count = scatter_along_axis(ones, index, None, 1, length)

@@ -34,6 +34,7 @@ from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.spread import variance as variance_of
 from polyhal.hal.ops.reductions.sums import mean, sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def float_input(specs: Specs) -> Spec:
@@ -50,7 +51,7 @@ def check_shape(name: str, spec: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} has shape {spec.shape}; expected {shape}")
 
 
-def _split(spec: Spec, params: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _split(spec: Spec, params: Params) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The leading shape and the normalized trailing shape."""
     n = params["axes"]
     if not 1 <= n <= spec.ndim:
@@ -72,11 +73,11 @@ def _trailing(axes: int) -> tuple[int, ...]:
     return tuple(range(-axes, 0))
 
 
-def _leading(x: Any, axes: int) -> tuple[int, ...]:
+def _leading(x: TensorLike, axes: int) -> tuple[int, ...]:
     return tuple(range(x.ndim - axes))
 
 
-def _unsqueezed(statistic: Any, axes: int) -> Any:
+def _unsqueezed(statistic: TensorLike, axes: int) -> Any:
     """A statistic of the leading shape with axes of length 1 added, so that it broadcasts."""
     return reshape(statistic, (*statistic.shape, *(1,) * axes))
 
@@ -93,7 +94,9 @@ _SHAPES: list[tuple[tuple[int, ...], int]] = [
 # --- layer norm -----------------------------------------------------------------------------------------------------
 
 
-def _layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axes: int = 1, eps: float = 1e-5) -> Any:
+def _layer_norm(
+    x: Array, weight: Array | None = None, bias: Array | None = None, *, axes: int = 1, eps: float = 1e-5
+) -> Any:
     """Zero mean and unit variance over the last `axes` axes, then scale and shift. Source: Ba et al., arXiv:1607.06450.
 
     Returns the result and, for the gradient, mean and 1/standard deviation.
@@ -106,7 +109,7 @@ def _layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axes: int = 1, 
     return out if bias is None else out + bias, mu, r
 
 
-def _infer_layer_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_layer_norm(specs: Specs, params: Params) -> list[Output]:
     spec = float_input(specs)
     lead, tail = _split(spec, params)
     check_shape("weight", specs[1], tail)
@@ -115,7 +118,9 @@ def _infer_layer_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape), (wide, lead), (wide, lead)]
 
 
-def _layer_norm_decomposed(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
+def _layer_norm_decomposed(
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float
+) -> Any:
     over = _trailing(axes)
     mu = mean(x, over)
     centred = x - _unsqueezed(mu, axes)
@@ -125,17 +130,21 @@ def _layer_norm_decomposed(x: Any, weight: Any, bias: Any, *, axes: int, eps: fl
     return out if bias is None else out + bias, mu, r
 
 
-def _normalized(x: Any, weight: Any, bias: Any, *, axes: int, eps: float, variance: Any) -> Any:
+def _normalized(
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float, variance: TensorLike
+) -> Any:
     out = (x - mean(x, _trailing(axes), True)) * rsqrt(variance + eps)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
 
 
-def _by_variance(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
+def _by_variance(x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float) -> Any:
     return _normalized(x, weight, bias, axes=axes, eps=eps, variance=variance_of(x, _trailing(axes), True))
 
 
-def _by_variance_of_centred(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
+def _by_variance_of_centred(
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float
+) -> Any:
     over = _trailing(axes)
     return _normalized(x, weight, bias, axes=axes, eps=eps, variance=variance_of(x - mean(x, over, True), over, True))
 
@@ -148,7 +157,9 @@ def _layer_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
             yield (x, weight, bias), {"axes": axes, "eps": ANY_NUMBER}
 
 
-def _layer_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: Any = None, *, axes: int = 1) -> Any:
+def _layer_norm_grad(
+    grad: Array, x: Any, weight: Array | None = None, mu: Any = None, r: Any = None, *, axes: int = 1
+) -> Any:
     """Gradients of layer_norm with respect to input, weight and bias, from the saved statistics."""
     over = _trailing(axes)
     lead = tuple(range(np.ndim(x) - axes))
@@ -163,7 +174,7 @@ def _layer_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: A
     )
 
 
-def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_layer_norm_grad(specs: Specs, params: Params) -> list[Output]:
     x = tensor_at(specs, 1)
     lead, tail = _split(x, params)
     check_shape("weight", specs[2], tail)
@@ -173,7 +184,9 @@ def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
     return [(x.dtype, x.shape), (w, tail), (w, tail)]
 
 
-def _layer_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, r: Any, *, axes: int) -> Any:
+def _layer_norm_grad_decomposed(
+    g: TensorLike, x: TensorLike, weight: TensorLike | None, mu: TensorLike, r: TensorLike, *, axes: int
+) -> Any:
     over = _trailing(axes)
     normal = (x - _unsqueezed(mu, axes)) * _unsqueezed(r, axes)
     scaled = g if weight is None else g * weight
@@ -225,7 +238,16 @@ layer_norm_grad = declare(
 
 
 @reads(bias="")
-def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spec: Any, *, axes: int) -> Any:
+def _layer_norm_rule(
+    g: TensorLike,
+    x: TensorLike | None,
+    weight: TensorLike | None,
+    mean: TensorLike,
+    rstd: TensorLike,
+    bias_spec: Spec | None,
+    *,
+    axes: int,
+) -> Any:
     if x is None:
         return None, None, g
     dx, dweight, dbias = layer_norm_grad(g, x, weight, mean, rstd, axes)
@@ -256,7 +278,7 @@ layer_norm = declare(
 # --- root-mean-square norm ------------------------------------------------------------------------------------------
 
 
-def _rms_norm(x: Any, weight: Any = None, *, axes: int = 1, eps: float = 1e-6) -> Any:
+def _rms_norm(x: Array, weight: Array | None = None, *, axes: int = 1, eps: float = 1e-6) -> Any:
     """Unit root mean square over the last `axes` axes, then scale. Source: Zhang and Sennrich, arXiv:1910.07467.
 
     Returns the result and, for the gradient, 1/root mean square.
@@ -267,14 +289,14 @@ def _rms_norm(x: Any, weight: Any = None, *, axes: int = 1, eps: float = 1e-6) -
     return out if weight is None else out * weight, r
 
 
-def _infer_rms_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_rms_norm(specs: Specs, params: Params) -> list[Output]:
     spec = float_input(specs)
     lead, tail = _split(spec, params)
     check_shape("weight", specs[1], tail)
     return [(spec.dtype, spec.shape), (accumulator(spec.dtype), lead)]
 
 
-def _rms_norm_decomposed(x: Any, weight: Any, *, axes: int, eps: float) -> Any:
+def _rms_norm_decomposed(x: TensorLike, weight: TensorLike | None, *, axes: int, eps: float) -> Any:
     r = rsqrt(mean(x * x, _trailing(axes)) + eps)
     out = x * _unsqueezed(r, axes)
     return out if weight is None else out * weight, r
@@ -286,7 +308,7 @@ def _rms_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
             yield (x, weight), params
 
 
-def _rms_norm_grad(grad: Any, x: Any, weight: Any = None, r: Any = None, *, axes: int = 1) -> Any:
+def _rms_norm_grad(grad: Array, x: Any, weight: Array | None = None, r: Any = None, *, axes: int = 1) -> Any:
     """Gradients of rms_norm with respect to input and weight, from the saved statistic."""
     over = _trailing(axes)
     normal = x * np.expand_dims(r, over)
@@ -295,7 +317,7 @@ def _rms_norm_grad(grad: Any, x: Any, weight: Any = None, r: Any = None, *, axes
     return dx, np.sum(grad * normal, axis=tuple(range(np.ndim(x) - axes)))
 
 
-def _infer_rms_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_rms_norm_grad(specs: Specs, params: Params) -> list[Output]:
     x = tensor_at(specs, 1)
     lead, tail = _split(x, params)
     check_shape("weight", specs[2], tail)
@@ -303,7 +325,9 @@ def _infer_rms_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape), (specs[2].dtype if specs[2] is not None else x.dtype, tail)]
 
 
-def _rms_norm_grad_decomposed(g: Any, x: Any, weight: Any, r: Any, *, axes: int) -> Any:
+def _rms_norm_grad_decomposed(
+    g: TensorLike, x: TensorLike, weight: TensorLike | None, r: TensorLike, *, axes: int
+) -> Any:
     normal = x * _unsqueezed(r, axes)
     scaled = g if weight is None else g * weight
     dx = _unsqueezed(r, axes) * (scaled - normal * mean(scaled * normal, _trailing(axes), True))
@@ -332,7 +356,7 @@ rms_norm_grad = declare(
 
 @depends(rstd="x")
 @reads(weight="x rstd")
-def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
+def _rms_norm_rule(g: TensorLike, x: TensorLike, weight: TensorLike | None, rstd: TensorLike, *, axes: int) -> Any:
     return rms_norm_grad(g, x, weight, rstd, axes)
 
 

@@ -10,6 +10,7 @@ from polyhal.hal.ops.declare import Params, Specs, tensor_at
 from polyhal.hal.ops.layout.regions import pad
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.nn.window_shape import Pair, output_length, pair
+from polyhal.hal.ops.tensor_like import TensorLike
 
 CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 6, 8), {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "ceil_mode": False}),
@@ -49,7 +50,7 @@ def pooled(shape: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
     return (*shape[:2], *(output_length(*v, params["ceil_mode"]) for v in zip(shape[2:], *window, strict=True)))
 
 
-def pooled_sample(shape: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
+def pooled_sample(shape: tuple[int, ...], params: Params) -> tuple[int, ...]:
     """As `pooled`, for a sample's parameters, which are not modified."""
     return pooled(shape, dict(params))
 
@@ -65,7 +66,7 @@ def borders(
     return tuple(out)
 
 
-def padded(x: Any, frame: tuple[Pair, ...], value: Any) -> Any:
+def padded(x: TensorLike, frame: tuple[Pair, ...], value: Any) -> Any:
     """Images with these borders of `value`."""
     return x if all(w == (0, 0) for w in frame) else pad(x, ((0, 0), (0, 0), *frame), value)
 

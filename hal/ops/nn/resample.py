@@ -31,6 +31,7 @@ from polyhal.hal.ops.nn.resample_tables import Band, Method, resampling_band
 from polyhal.hal.ops.nn.window_shape import require_floats
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _band(params: Params) -> Band:
@@ -76,7 +77,7 @@ resample_weights = declare(
 # --- the product with a banded matrix -------------------------------------------------------------------------------
 
 
-def banded_product(x: Any, starts: Any, weights: Any, *, axis: int) -> Any:
+def banded_product(x: Array, starts: Array, weights: Array, *, axis: int) -> Any:
     """The product of a banded matrix with `x` along `axis`: row r is `weights[r]` from column `starts[r]` on.
 
     A weight of zero reads nothing: zero times infinity adds zero.
@@ -106,7 +107,7 @@ def _infer_banded(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, (*x.shape[:axis], weights.shape[0], *x.shape[axis + 1 :]))]
 
 
-def _banded_decomposed(x: Any, starts: Any, weights: Any, *, axis: int) -> Any:
+def _banded_decomposed(x: TensorLike, starts: TensorLike, weights: TensorLike, *, axis: int) -> Any:
     rows, taps = weights.shape
     total = None
     for tap in range(taps):
@@ -162,7 +163,7 @@ def _ends(length: int, result: int, transposed: bool) -> tuple[int, int]:
     return (result, length) if transposed else (length, result)
 
 
-def resampling_tables(x: Any, axis: int, length: int, method: Any, transposed: bool) -> tuple[Any, Any]:
+def resampling_tables(x: TensorLike, axis: int, length: int, method: Any, transposed: bool) -> tuple[Any, Any]:
     """The banded matrix that resamples `axis` of `x` to `length` elements: its starts and weights, as tensors."""
     ends = _ends(x.shape[axis], length, transposed)
     dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
@@ -175,7 +176,7 @@ def resampling_taps(x: Spec, axis: int, length: int, method: Any, transposed: bo
     return int(resampling_band(Method(*method), *ends, transposed).weights.shape[1])
 
 
-def resampled(x: Any, *, axis: int, length: int, method: Any, transposed: bool = False) -> Any:
+def resampled(x: Array, *, axis: int, length: int, method: Any, transposed: bool = False) -> Any:
     """`x` resampled along `axis` to `length` elements by a method, or the gradient of that."""
     x = np.asarray(x)
     band = resampling_band(Method(*method), *_ends(x.shape[axis], length, transposed), transposed)

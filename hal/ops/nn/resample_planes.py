@@ -31,18 +31,21 @@ from polyhal.hal.ops.nn.resample import (
 )
 from polyhal.hal.ops.nn.resample_tables import Method
 from polyhal.hal.ops.nn.window_shape import require_floats
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 Pair = tuple[int, int]
 
 # --- the product with two banded matrices ---------------------------------------------------------------------------
 
 
-def _banded_planes(x: Any, down_starts: Any, down_weights: Any, across_starts: Any, across_weights: Any) -> Any:
+def _banded_planes(
+    x: Array, down_starts: Array, down_weights: Array, across_starts: Array, across_weights: Array
+) -> Any:
     """The products of two banded matrices with `x` along its last two axes, as those of `banded_matmul`."""
     return banded_product(banded_product(x, across_starts, across_weights, axis=-1), down_starts, down_weights, axis=-2)
 
 
-def _infer_banded(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_banded(specs: Specs, params: Params) -> list[Output]:
     x, down_starts, down, across_starts, across = (tensor_at(specs, i) for i in range(5))
     require_floats("banded_planes", (x, down, across))
     if x.ndim < 2:
@@ -54,7 +57,13 @@ def _infer_banded(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, (*x.shape[:-2], down.shape[0], across.shape[0]))]
 
 
-def _banded_decomposed(x: Any, down_starts: Any, down_weights: Any, across_starts: Any, across_weights: Any) -> Any:
+def _banded_decomposed(
+    x: TensorLike,
+    down_starts: TensorLike,
+    down_weights: TensorLike,
+    across_starts: TensorLike,
+    across_weights: TensorLike,
+) -> Any:
     height, width = x.shape[-2:]
     steps = [(down_starts, down_weights, x.ndim - 2, height), (across_starts, across_weights, x.ndim - 1, width)]
     # An axis that shrinks comes first, so that the other one has less to do.
@@ -110,7 +119,7 @@ banded_planes = declare(
 # --- resampling -----------------------------------------------------------------------------------------------------
 
 
-def _resample_planes(x: Any, *, lengths: Any, methods: Any, transposed: bool = False) -> Any:
+def _resample_planes(x: Array, *, lengths: tuple[int, ...], methods: Any, transposed: bool = False) -> Any:
     """`x` resampled along its last two axes to `lengths`, each by its method, or the gradient of that."""
     for axis, length, method in zip((-2, -1), lengths, methods, strict=True):
         x = resampled(x, axis=axis, length=length, method=method, transposed=transposed)
@@ -127,7 +136,7 @@ def _infer_resample(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, (*x.shape[:-2], *lengths))]
 
 
-def _resample_decomposed(x: Any, *, lengths: Pair, methods: Any, transposed: bool) -> Any:
+def _resample_decomposed(x: TensorLike, *, lengths: Pair, methods: Any, transposed: bool) -> Any:
     down, across = (
         resampling_tables(x, axis, length, method, transposed)
         for axis, length, method in zip((-2, -1), lengths, methods, strict=True)

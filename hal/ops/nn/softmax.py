@@ -25,6 +25,7 @@ from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -85,13 +86,13 @@ def _long_special_rows(length: int) -> Sample:
     return Sample((x,), {"axis": 1}, special=True, note="long rows with masked, NaN and infinite entries")
 
 
-def _softmax(x: Any, *, axis: int = -1) -> Any:
+def _softmax(x: Array, *, axis: int = -1) -> Any:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
     e = np.exp(x - np.max(x, axis=axis, keepdims=True)) if np.size(x) else np.asarray(x)
     return e / np.sum(e, axis=axis, keepdims=True)
 
 
-def _softmax_decomposed(x: Any, *, axis: int) -> Any:
+def _softmax_decomposed(x: TensorLike, *, axis: int) -> Any:
     e = exp(x - max_(x, axis, True))
     return e / sum_(e, axis, True)
 
@@ -101,7 +102,7 @@ def _calls(x: Spec) -> list[tuple[Specs, Params]]:
     return [((x,), {"axis": axis}) for axis in range(x.ndim)]
 
 
-def _softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
+def _softmax_grad(grad: Array, y: Array, *, axis: int = -1) -> Any:
     """Gradient of softmax from its result."""
     return y * (grad - np.sum(grad * y, axis=axis, keepdims=True))
 
@@ -136,7 +137,7 @@ softmax = declare_along_axis(
 )
 
 
-def _log_softmax(x: Any, *, axis: int = -1) -> Any:
+def _log_softmax(x: Array, *, axis: int = -1) -> Any:
     """Logarithm of softmax, accurate where the probability is tiny."""
     if not np.size(x):
         return np.asarray(x)
@@ -144,12 +145,12 @@ def _log_softmax(x: Any, *, axis: int = -1) -> Any:
     return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
 
 
-def _log_softmax_decomposed(x: Any, *, axis: int) -> Any:
+def _log_softmax_decomposed(x: TensorLike, *, axis: int) -> Any:
     shifted = x - max_(x, axis, True)
     return shifted - log(sum_(exp(shifted), axis, True))
 
 
-def _log_softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
+def _log_softmax_grad(grad: Array, y: Array, *, axis: int = -1) -> Any:
     """Gradient of log_softmax from its result."""
     return grad - np.exp(y) * np.sum(grad, axis=axis, keepdims=True)
 

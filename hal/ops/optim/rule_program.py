@@ -48,37 +48,37 @@ class _Symbol:
     def __init__(self, program: _Trace, kind: int, op: str, args: tuple[_Symbol, ...], params: tuple[Any, ...]) -> None:
         self.program, self.kind, self.op, self.args, self.params = program, kind, op, args, params
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: _Symbol) -> Any:
         return self.program.call("add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: float) -> Any:
         return self.program.call("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: _Symbol | float) -> Any:
         return self.program.call("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: float) -> Any:
         return self.program.call("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: _Symbol) -> Any:
         return self.program.call("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: float) -> Any:
         return self.program.call("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: _Symbol) -> Any:
         return self.program.call("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: float) -> Any:
         return self.program.call("divide", other, self)
 
     def __neg__(self) -> Any:
         return self.program.call("negative", self)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: float) -> Any:
         return self.program.call("greater", self, other)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: float) -> Any:
         return self.program.call("less", self, other)
 
 

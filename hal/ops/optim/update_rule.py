@@ -172,7 +172,7 @@ def _without_empty(found: UpdateRule) -> Callable[[Specs, Params], PartOfCall]:
 
 
 def _infer(found: UpdateRule) -> Callable[[Specs, dict[str, Any]], list[Output]]:
-    def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    def infer(specs: Specs, params: Params) -> list[Output]:
         groups, steps, values = found.split(specs, params)
         for t in steps:
             is_tensor = isinstance(t, Spec) and t.shape == () and t.dtype.is_floating_point

@@ -18,6 +18,7 @@ from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less, less_equal
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 from polyhal.hal.ops.pointwise.trigonometry import tanh
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -51,7 +52,7 @@ relu = elementwise(
 )
 
 
-def below_zero(x: Any) -> Any:
+def below_zero(x: TensorLike) -> Any:
     """Return `min(x, 0)` for gradients: its derivative at 0 is 0, where `minimum` has a half."""
     return where(less_equal(0.0, x), 0.0, x)
 
@@ -78,7 +79,7 @@ elu = elementwise(
 )
 
 
-def _np_sigmoid(x: Any) -> Any:
+def _np_sigmoid(x: Array) -> Any:
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), np.where(np.isnan(x), x, e / (1 + e)))
 
@@ -144,7 +145,7 @@ _np_erf = np.vectorize(math.erf, otypes=[np.float64])
 """erf of the C library; NumPy has none."""
 
 
-def _reference_erf(x: Any) -> Any:
+def _reference_erf(x: Array) -> Any:
     return _np_erf(np.asarray(x, np.float64))
 
 
@@ -163,7 +164,7 @@ _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
-def _np_gelu(x: Any, *, approximate: str = "none") -> Any:
+def _np_gelu(x: Array, *, approximate: str = "none") -> Any:
     x = np.asarray(x)
     wide = x.astype(np.float64)
     if approximate == "tanh":
@@ -171,25 +172,25 @@ def _np_gelu(x: Any, *, approximate: str = "none") -> Any:
     return 0.5 * wide * (1 + _np_erf(wide / math.sqrt(2)))
 
 
-def _gelu(x: Any, *, approximate: str) -> Any:
+def _gelu(x: TensorLike, *, approximate: str) -> Any:
     if approximate == "tanh":
         return x * sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))
     return x * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
 
 
-def _gelu_by_tanh(x: Any, *, approximate: str) -> Any:
+def _gelu_by_tanh(x: TensorLike, *, approximate: str) -> Any:
     if approximate == "tanh":
         return 0.5 * x * (1 + tanh(_SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
     return None
 
 
-def _gelu_by_tanh_factored(x: Any, *, approximate: str) -> Any:
+def _gelu_by_tanh_factored(x: TensorLike, *, approximate: str) -> Any:
     if approximate == "tanh":
         return 0.5 * x * (1 + tanh(_SQRT_2_OVER_PI * x * (1 + _CUBIC * x * x)))
     return None
 
 
-def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
+def _np_gelu_grad(grad: Array, x: Array, *, approximate: str = "none") -> Any:
     x = np.asarray(x, np.float64)
     if approximate == "tanh":
         size = np.minimum(x * x, 1024.0)
@@ -200,7 +201,7 @@ def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
     return grad * derivative
 
 
-def _gelu_grad(g: Any, x: Any, *, approximate: str) -> Any:
+def _gelu_grad(g: TensorLike, x: TensorLike, *, approximate: str) -> Any:
     if approximate == "tanh":
         # As in `_gelu`, so that captured steps compute it once.
         s = sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))

@@ -22,6 +22,7 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -30,7 +31,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(params["dtype"], () if specs[0] is None else specs[0].shape)]
 
 
-def _cast(x: Any, *, dtype: Any) -> Any:
+def _cast(x: Array, *, dtype: DType) -> Any:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
     return np.asarray(x).astype(dtypes.as_dtype(dtype).numpy)
 

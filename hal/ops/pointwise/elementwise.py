@@ -118,7 +118,7 @@ def _default_dtypes(promotion: Promotion) -> tuple[DType, ...]:
 
 
 def _infer_rule(op: str, result: DType | None) -> Callable[[Specs, dict[str, Any]], list[Output]]:
-    def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    def infer(specs: Specs, params: Params) -> list[Output]:
         shape = broadcast_shapes(*[s.shape for s in specs if s is not None])
         dtype = operand_dtype(OPS[op], specs)
         return [(result or dtype, shape)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.samples import Sample, Samples
+from polyhal.hal.ops.tensor_like import Array
 
 Interval = tuple[float, float]
 
@@ -104,7 +105,7 @@ def spread(low: float, high: float, *kinks: float, params: Sequence[dict[str, An
     return samples
 
 
-def _away(values: Any, kinks: Sequence[float]) -> Any:
+def _away(values: Array, kinks: Sequence[float]) -> Any:
     for kink in kinks:
         values = np.where(np.abs(values - kink) < 0.05, kink + 0.1, values)
     return values

@@ -25,6 +25,7 @@ from polyhal.hal.ops.pointwise.logic import (
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.rounding import floor
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 exp = elementwise(
     "exp", np.exp, "e to the power `x`.", promotion="float", gradient=lambda g, out: g * out, autocast=Autocast.FLOAT32
@@ -42,7 +43,7 @@ exp2 = elementwise(
 )
 
 
-def _expm1(x: Any) -> Any:
+def _expm1(x: TensorLike) -> Any:
     u = exp(x)
     exact = equal(u, 1.0)
     # Kahan: (u - 1) x / log u cancels the rounding error of u = exp(x).
@@ -134,7 +135,7 @@ rsqrt = elementwise(
 )
 
 
-def _pow(x: Any, y: Any) -> Any:
+def _pow(x: Array | float, y: Array | float) -> Any:
     kind = np.result_type(x, y).kind
     if kind not in "iu":
         return np.power(x, y)
@@ -184,13 +185,13 @@ def _integer_pow(x: Any, y: Any) -> Any:
     return where(negative_exponent, reciprocal, result)
 
 
-def _pow_gradient_of_exponent(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _pow_gradient_of_exponent(g: TensorLike, x: TensorLike | float, y: TensorLike, out: TensorLike) -> Any:
     """x^y log x; at x = 0 that is 0 for y >= 0, where the log would give NaN."""
     flat = logical_and(equal(x, 0.0), less_equal(0.0, y))
     return g * where(flat, 0.0, out * log(where(flat, 1.0, x)))
 
 
-def _pow_gradient_of_base(g: Any, x: Any, y: Any) -> Any:
+def _pow_gradient_of_base(g: TensorLike, x: TensorLike, y: TensorLike | float) -> Any:
     """y x^(y - 1); for y = 0 that is 0 also at x = 0, where the power is infinite."""
     if type(y) in (int, float):
         return g * (y * pow_(x, y - 1)) if y else where(False, g, 0.0)

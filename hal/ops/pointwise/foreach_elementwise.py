@@ -117,7 +117,7 @@ def sum_dtype(dtype: DType) -> DType:
 
 
 def _foreach_elementwise(
-    *xs: Any, lists: int = 1, count: int = 1, steps: Any = (), results: Any = (), sums: Any = ()
+    *xs: Any, lists: int = 1, count: int = 1, steps: Any = (), results: tuple[int, ...] = (), sums: tuple[int, ...] = ()
 ) -> Any:
     """The values `results` of pointwise `steps` on the tensors at each position of the lists; result by result.
 
@@ -128,7 +128,9 @@ def _foreach_elementwise(
     return (*(values[r] for r in results for values in found), *vectors)
 
 
-def _decomposed(*xs: Any, lists: int, count: int, steps: Any, results: Any, sums: Any = ()) -> Any:
+def _decomposed(
+    *xs: Any, lists: int, count: int, steps: Any, results: tuple[int, ...], sums: tuple[int, ...] = ()
+) -> Any:
     found = [fused_elementwise([*row], steps, (*results, *sums)) for row in rows(xs, lists, count)]
     vectors = [concat([_sum(values[r]) for values in found], 0) for r in range(len(results), len(results) + len(sums))]
     return (*(values[r] for r in range(len(results)) for values in found), *vectors)
@@ -160,7 +162,9 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
     few: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 65)]
     matrices: list[tuple[int, ...]] = [(3, 5), (2, 4, 1), (33, 65)]
-    parts = [(*s[:-1], 1) for s in matrices] + [(*s[:-2], 1, s[-1]) for s in matrices] + [(*s[:-2], 1, 1) for s in matrices]
+    parts = (
+        [(*s[:-1], 1) for s in matrices] + [(*s[:-2], 1, s[-1]) for s in matrices] + [(*s[:-2], 1, 1) for s in matrices]
+    )
     many = [(3 * i + 1,) for i in range(27)]
     special = [np.array([np.inf, -np.inf, np.nan, -0.0]), np.array(np.nan)]
     return [
@@ -170,7 +174,9 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         Sample((*draw(many[:3]), np.array(0.7), 0.5), group(1, 3, _ROOT, 6), differentiable=False),
         Sample((*draw(few), *draw([()] * 4), *draw(few)), group(3, 4, _SCALED, 4, 3), differentiable=False),
         Sample((*special, 2.0), group(1, 2, (("multiply", (0, 1), ()),), 2), special=True),
-        Sample((*draw(few), *draw(few), np.array(0.3)), {**group(2, 4, _LERP, 5), "sums": (4, 0)}, differentiable=False),
+        Sample(
+            (*draw(few), *draw(few), np.array(0.3)), {**group(2, 4, _LERP, 5), "sums": (4, 0)}, differentiable=False
+        ),
         Sample((*draw(matrices), *draw(parts)), group(4, 3, _OUTER, 6), differentiable=False),
         Sample((*draw([(), (0, 2), (5,)]), 0.3), {**group(1, 3, _HALF, 2), "sums": (2,)}, differentiable=False),
     ]

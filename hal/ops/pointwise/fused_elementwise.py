@@ -17,6 +17,7 @@ from polyhal.hal.dispatch import infer
 from polyhal.hal.layout import Spec, broadcast_shapes, contiguous, normalize_axes
 from polyhal.hal.ops.declare import OPS, Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
 from polyhal.hal.ops.reductions.reduction import reduced_shape
+from polyhal.hal.ops.tensor_like import TensorLike
 
 GroupStep = tuple[str, tuple[int | None, ...], tuple[Any, ...]]
 Reduction = tuple[str, tuple[int, ...], bool]
@@ -50,7 +51,7 @@ def reference_steps(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
     return values
 
 
-def call_steps(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+def call_steps(xs: Sequence[TensorLike], steps: Sequence[GroupStep]) -> list[Any]:
     """Evaluate a group by calling its ops one after the other; returns all values."""
     values = list(xs)
     for name, arguments, params in steps:
@@ -77,7 +78,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return infer(OPS[name], (contiguous(results[0].dtype, shape),), OPS[name].bind((axes, keepdims)))
 
 
-def _fused_elementwise(*xs: Any, steps: Any = (), results: Any = (), reduction: Any = None) -> Any:
+def _fused_elementwise(*xs: Any, steps: Any = (), results: tuple[int, ...] = (), reduction: Any = None) -> Any:
     """The values `results` of a group of pointwise `steps` on `xs`, or one of them, reduced."""
     values = reference_steps(xs, steps)
     if reduction is None:
@@ -86,7 +87,7 @@ def _fused_elementwise(*xs: Any, steps: Any = (), results: Any = (), reduction: 
     return (OPS[name].reference(values[results[0]], **OPS[name].bind((axes, keepdims))),)
 
 
-def _decomposed(*xs: Any, steps: Any, results: Any, reduction: Any) -> Any:
+def _decomposed(*xs: Any, steps: Any, results: tuple[int, ...], reduction: Any) -> Any:
     values = call_steps(xs, steps)
     if reduction is None:
         return tuple(values[i] for i in results)

@@ -10,10 +10,11 @@ from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.activation import sigmoid
 from polyhal.hal.ops.pointwise.piecewise import parametric_relu
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(aten=".default")
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: TensorLike, axis: int = -1) -> Any:
     """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length.
 
     Source: Dauphin et al., arXiv:1612.08083.
@@ -28,7 +29,7 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @composite()
-def prelu(x: Any, weight: Any) -> Any:
+def prelu(x: TensorLike, weight: TensorLike) -> Any:
     """`x` if positive, else `weight * x`; `weight` has one element, or one per channel (axis 1). Raises ValueError otherwise.
 
     Source: He et al., arXiv:1502.01852.

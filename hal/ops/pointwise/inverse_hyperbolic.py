@@ -14,13 +14,14 @@ from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.exponential import log, log1p, rsqrt, sqrt
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import minimum, where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _LOG_2 = math.log(2)
 _LARGE = 1e9
 """Beyond it the square root adds nothing to `x + sqrt(x * x + 1)` in float64, whose square would overflow float32."""
 
 
-def _asinh(x: Any) -> Any:
+def _asinh(x: TensorLike) -> Any:
     size = abs_(x)
     inner = minimum(size, _LARGE)
     z = square(inner)
@@ -30,12 +31,12 @@ def _asinh(x: Any) -> Any:
     return where(less(x, 0.0), -value, where(less(0.0, x), value, x))
 
 
-def _acosh(x: Any) -> Any:
+def _acosh(x: TensorLike) -> Any:
     t = minimum(x, _LARGE) - 1.0
     return where(less(_LARGE, x), log(x) + _LOG_2, log1p(t + sqrt(t) * sqrt(t + 2.0)))
 
 
-def _atanh(x: Any) -> Any:
+def _atanh(x: TensorLike) -> Any:
     size = abs_(x)
     value = log1p(size * 2.0 / (1.0 - size)) * 0.5
     return where(less(x, 0.0), -value, where(less(0.0, x), value, x))

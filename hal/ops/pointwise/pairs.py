@@ -18,15 +18,16 @@ from polyhal.hal.ops.pointwise.exponential import exp, exp2, log1p, sqrt
 from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.selection import maximum, where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _ignoring_nan(wins: Any) -> tuple[Any, Any]:
     """Decomposition and gradient of the extremum in which `wins(x, y)` says that `x` is the result."""
 
-    def first(x: Any, y: Any) -> Any:
+    def first(x: TensorLike, y: TensorLike | float) -> Any:
         return logical_or(wins(x, y), not_equal(y, y))
 
-    def gradient(g: Any, x: Any, y: Any) -> Any:
+    def gradient(g: TensorLike, x: TensorLike, y: TensorLike | float) -> Any:
         chosen = first(x, y)
         return where(chosen, g, 0), where(logical_not(chosen), g, 0)
 
@@ -55,7 +56,7 @@ fmin = elementwise(
 )
 
 
-def _hypot(x: Any, y: Any) -> Any:
+def _hypot(x: TensorLike, y: TensorLike) -> Any:
     """Scaled by the larger one, so that squares neither overflow nor underflow."""
     a, b = abs_(x), abs_(y)
     large = maximum(a, b)
@@ -65,7 +66,7 @@ def _hypot(x: Any, y: Any) -> Any:
 
 
 @copies_results
-def _hypot_gradient(g: Any, x: Any, out: Any) -> Any:
+def _hypot_gradient(g: TensorLike, x: TensorLike, out: TensorLike) -> Any:
     """The gradient of the first operand; 0 at the origin. Programs may overwrite the absolute values of complex numbers."""
     return g * (x / where(equal(out, 0.0), 1.0, out))
 
@@ -82,13 +83,13 @@ hypot: OpFunction = elementwise(
 )
 
 
-def _logaddexp(x: Any, y: Any, of_zero: float, tail: Any) -> Any:
+def _logaddexp(x: TensorLike, y: TensorLike, of_zero: float, tail: Any) -> Any:
     """max(x, y) + tail(-|x - y|); equal operands, also infinite ones, add `of_zero`."""
     same = equal(x, y)
     return where(same, x + of_zero, maximum(x, y) + tail(-abs_(where(same, 0.0, x - y))))
 
 
-def _share(g: Any, x: Any, y: Any, scale: float) -> Any:
+def _share(g: TensorLike, x: TensorLike, y: TensorLike | float, scale: float) -> Any:
     """The gradient of the first operand: g e^x / (e^x + e^y)."""
     return g * sigmoid(where(equal(x, y), 0.0, x - y) * scale)
 

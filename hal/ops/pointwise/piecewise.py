@@ -12,9 +12,10 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.logic import less, less_equal, logical_and, logical_or
 from polyhal.hal.ops.pointwise.selection import clip, where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _between(g: Any, x: Any, low: Any, high: Any) -> Any:
+def _between(g: TensorLike, x: TensorLike, low: float, high: float) -> Any:
     return where(logical_and(less(low, x), less(x, high)), g, 0)
 
 

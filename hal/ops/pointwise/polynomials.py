@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from polyhal.hal.ops.tensor_like import TensorLike
+
 Op = Callable[..., Any]
 
 
-def _horner(z: Any, coefficients: tuple[float, ...]) -> Any:
+def _horner(z: TensorLike, coefficients: tuple[float, ...]) -> Any:
     """Evaluate a polynomial by Horner's scheme, highest coefficient first."""
     value = z * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:
@@ -72,7 +74,7 @@ ERFC_FAR = (
 )
 
 
-def erf(x: Any, where: Op, less: Op, exp: Op, absolute: Op) -> Any:
+def erf(x: TensorLike, where: Op, less: Op, exp: Op, absolute: Op) -> Any:
     """The error function, to a few units in the last place of float64.
 
     The middle formula serves up to 6, beyond which the result rounds to 1; its polynomials stay finite in float32.

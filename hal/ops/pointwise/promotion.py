@@ -11,6 +11,7 @@ from polyhal.hal.dtypes import DType, promote, promote_scalar, to_float
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.schema import Specs
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _PYTHON_KINDS: dict[str, type] = {"bool": bool, "int": int, "uint": int, "float": float}
 
@@ -60,5 +61,5 @@ def in_common_dtype(function: Callable[..., Any], x: Any, y: Any) -> Any:
     return function(*[v if not hasattr(v, "dtype") or v.dtype is dtype else v.cast(dtype=dtype) for v in (x, y)])
 
 
-def _spec(value: Any) -> Any:
+def _spec(value: TensorLike) -> Any:
     return value.spec if hasattr(value, "spec") else ScalarSpec(scalar_dtype(value))

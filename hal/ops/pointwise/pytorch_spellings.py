@@ -22,32 +22,33 @@ from polyhal.hal.ops.pointwise.rounding import (
 )
 from polyhal.hal.ops.pointwise.selection import clip, maximum, minimum, where
 from polyhal.hal.ops.reductions.extrema import all_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _dtype(value: Any) -> dtypes.DType:
+def _dtype(value: TensorLike | int) -> dtypes.DType:
     return value.dtype if hasattr(value, "dtype") else scalar_dtype(value)
 
 
 @composite(extends=True)
-def add(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def add(x: TensorLike | Array | float, y: TensorLike | Array, *, alpha: float = 1) -> Any:
     """Sum `x + alpha * y`. The shapes broadcast."""
     return _add(x, y if alpha == 1 else multiply(y, alpha))
 
 
 @composite()
-def sub(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def sub(x: TensorLike, y: TensorLike, *, alpha: float = 1) -> Any:
     """`x - alpha * y`. The shapes broadcast."""
     return subtract(x, y if alpha == 1 else multiply(y, alpha))
 
 
 @composite()
-def rsub(x: Any, y: Any, *, alpha: float = 1) -> Any:
+def rsub(x: TensorLike, y: TensorLike, *, alpha: float = 1) -> Any:
     """`y - alpha * x`. The shapes broadcast."""
     return subtract(y, x if alpha == 1 else multiply(x, alpha))
 
 
 @composite(in_place=True)
-def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+def div(x: TensorLike, y: TensorLike, *, rounding_mode: str | None = None) -> Any:
     """`x / y`; with `rounding_mode` "floor" or "trunc" rounded down or towards zero, and integers stay integers.
 
     Raises ValueError for another mode.
@@ -64,31 +65,31 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
 
 
 @composite(in_place=True)
-def clamp_min(x: Any, min: Any) -> Any:  # noqa: A002
+def clamp_min(x: TensorLike, min: TensorLike) -> Any:  # noqa: A002
     """`x`, and `min` where `x` is below it. The shapes broadcast."""
     return maximum(x, min) if _dtype(x).kind == "bool" else clip(x, min, None)
 
 
 @composite(in_place=True)
-def clamp_max(x: Any, max: Any) -> Any:  # noqa: A002
+def clamp_max(x: TensorLike, max: TensorLike) -> Any:  # noqa: A002
     """`x`, and `max` where `x` is above it. The shapes broadcast."""
     return minimum(x, max) if _dtype(x).kind == "bool" else clip(x, None, max)
 
 
 @composite(in_place=True)
-def deg2rad(x: Any) -> Any:
+def deg2rad(x: TensorLike) -> Any:
     """Degrees as radians. Takes a tensor of any shape; integers become float32."""
     return multiply(x, math.pi / 180)
 
 
 @composite(in_place=True)
-def rad2deg(x: Any) -> Any:
+def rad2deg(x: TensorLike) -> Any:
     """Radians as degrees. Takes a tensor of any shape; integers become float32."""
     return multiply(x, 180 / math.pi)
 
 
 @composite(in_place=True)
-def ldexp(x: Any, other: Any) -> Any:
+def ldexp(x: TensorLike, other: TensorLike) -> Any:
     """`x` times 2 to the power `other`, in floating point."""
     return multiply(x, pow_(2.0, other))
 
@@ -101,7 +102,7 @@ def float_power(x: Any, exponent: Any) -> Any:
 
 
 @composite("special.", "numpy.rint", in_place=True, aten=".default .decimals")
-def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
+def round(x: TensorLike, decimals: int = 0) -> Any:  # noqa: A001
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even.
 
     Takes a tensor of any shape.
@@ -113,13 +114,13 @@ def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
 
 
 @composite(returns=Returns.VIEW)
-def positive(x: Any) -> Any:
+def positive(x: TensorLike) -> Any:
     """`x` itself, a tensor of any shape."""
     return x
 
 
 @composite(in_place=True)
-def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
     """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
     if x.dtype.kind != "float":
         return x
@@ -149,6 +150,6 @@ def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 
 @composite()
-def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
     return bool(all_(isclose(x, y, rtol, atol, equal_nan)).item())

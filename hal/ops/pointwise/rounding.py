@@ -16,6 +16,7 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _truncating_divide(x: Any, y: Any) -> Any:
@@ -75,11 +76,11 @@ def _fmod_decomposed(x: Any, y: Any) -> Any:
     return where(less(x, 0.0), -rest, rest)
 
 
-def _is_float(x: Any, y: Any) -> bool:
+def _is_float(x: TensorLike, y: TensorLike) -> bool:
     return bool((x if hasattr(x, "dtype") else y).dtype.kind == "float")
 
 
-def _quotient_of_fmod(x: Any, y: Any) -> Any:
+def _quotient_of_fmod(x: TensorLike, y: TensorLike) -> Any:
     """Return the multiple of `y` that `fmod` subtracts: the quotient rounded towards zero, or infinity."""
     infinite = logical_or(equal(y, 0.0), isinf(x))
     return where(infinite, x / y, floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y)))
@@ -103,7 +104,7 @@ fmod = elementwise(
 )
 
 
-def _floor_divide_decomposed(x: Any, y: Any) -> Any:
+def _floor_divide_decomposed(x: TensorLike, y: TensorLike) -> Any:
     if _is_float(x, y):
         # As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
         rest = fmod(x, y)
@@ -142,7 +143,7 @@ def _remainder(x: Any, y: Any) -> Any:
     return np.remainder(x, y)
 
 
-def _remainder_decomposed(x: Any, y: Any) -> Any:
+def _remainder_decomposed(x: TensorLike, y: TensorLike) -> Any:
     if not _is_float(x, y):
         return x - floor_divide(x, y) * y
     rest = fmod(x, y)
@@ -150,7 +151,7 @@ def _remainder_decomposed(x: Any, y: Any) -> Any:
     return where(equal(rest, 0.0), where(less(y, 0.0), -0.0, 0.0), moved)
 
 
-def _whole_quotient(x: Any, y: Any) -> Any:
+def _whole_quotient(x: TensorLike | float, y: TensorLike) -> Any:
     """How often `y` is subtracted from `x` for the remainder: -1 times where `y` is infinite and of the other sign."""
     opposite = logical_or(logical_and(less(x, 0.0), equal(y, math.inf)), logical_and(less(0.0, x), equal(y, -math.inf)))
     return where(logical_and(opposite, isfinite(x)), -1.0, floor_divide(x, y))

@@ -12,6 +12,7 @@ from polyhal.hal.ops.pointwise.arithmetic import abs_
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -66,7 +67,7 @@ addcdiv = elementwise(
 )
 
 
-def _lerp(x: Any, end: Any, weight: Any) -> Any:
+def _lerp(x: TensorLike, end: TensorLike, weight: TensorLike) -> Any:
     """From the nearer end, so that both ends are met exactly."""
     difference = end - x
     return where(less(abs_(weight), 0.5), x + weight * difference, end - difference * (1.0 - weight))

@@ -11,6 +11,7 @@ from polyhal.hal.ops.declare import Names, OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, less_equal, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 maximum = elementwise(
     "maximum",
@@ -29,7 +30,7 @@ minimum = elementwise(
 )
 
 
-def _extremum_gradient(g: Any, x: Any, y: Any, loses: Callable[..., Any]) -> Any:
+def _extremum_gradient(g: TensorLike, x: TensorLike, y: TensorLike | float, loses: Callable[..., Any]) -> Any:
     """Return both gradients. As in PyTorch, equal elements have half of `g` each, and a NaN and its partner all of it."""
     won = where(equal(x, y), g * 0.5, g)
     return where(loses(x, y), 0.0, won), where(loses(y, x), 0.0, won)
@@ -46,24 +47,30 @@ where: OpFunction = elementwise(
 )
 
 
-def constant_in(x: Any, value: Any) -> Any:
+def constant_in(x: TensorLike, value: TensorLike | float) -> Any:
     """Return `value` as a constant function of `x`, whose gradient is 0 for any incoming gradient."""
     return where(False, x, value)
 
 
-def _clip(x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+def _clip(x: Array, min: int | None = None, max: int | None = None) -> Any:  # noqa: A002
     if min is not None:
         x = np.maximum(x, min)
     return x if max is None else np.minimum(x, max)
 
 
-def _clip_decomposed(x: Any, low: Any, high: Any) -> Any:
+def _clip_decomposed(x: TensorLike, low: TensorLike | None, high: TensorLike | None) -> Any:
     if low is not None:
         x = maximum(x, low)
     return x + 0 if low is None and high is None else x if high is None else minimum(x, high)
 
 
-def _clip_gradient(g: Any, x: Any, min: Any, max: Any, needs: tuple[bool, ...]) -> Any:  # noqa: A002
+def _clip_gradient(
+    g: TensorLike,
+    x: TensorLike,
+    min: TensorLike | float | None,  # noqa: A002
+    max: TensorLike | float | None,  # noqa: A002
+    needs: tuple[bool, ...],
+) -> Any:
     """`max` is applied last: it receives the gradient where the bounds are in the wrong order."""
     dx = g
     dmin = dmax = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from polyhal.hal.ops.pointwise.logic import equal, less, logical_or, not_equal
 from polyhal.hal.ops.pointwise.rounding import trunc
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.schema import Output, Specs
+from polyhal.hal.ops.tensor_like import TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
-def _signbit(x: Any) -> Any:
+def _signbit(x: TensorLike) -> Any:
     if x.dtype.kind != "float":
         return less(x, 0)
     # 1/x distinguishes -0 from 0, which a comparison does not.
@@ -39,11 +43,11 @@ signbit = elementwise(
 )
 
 
-def _copysign(x: Any, y: Any) -> Any:
+def _copysign(x: TensorLike, y: TensorLike) -> Any:
     return where(signbit(y), -abs_(x), abs_(x))
 
 
-def _copysign_gradient(g: Any, x: Any, out: Any) -> Any:
+def _copysign_gradient(g: TensorLike, x: TensorLike, out: TensorLike) -> Any:
     return where(equal(x, 0.0), 0.0, where(equal(x, out), g, -g))
 
 
@@ -118,7 +122,7 @@ nextafter = elementwise(
 )
 
 
-def _frexp_infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _frexp_infer(specs: Specs, params: Params) -> list[Output]:
     spec = first_tensor(specs)
     return [(dtypes.to_float(spec.dtype), spec.shape), (dtypes.int32, spec.shape)]
 

@@ -15,6 +15,7 @@ from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import minimum, where
 from polyhal.hal.ops.pointwise.trigonometry import tanh
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -45,7 +46,7 @@ def _np_softplus(x: Any) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _mish_gradient(g: Any, x: Any) -> Any:
+def _mish_gradient(g: TensorLike, x: TensorLike) -> Any:
     """Compute the derivative of tanh by an exponential, because large x magnify the rounding error of `1 - tanh(s)**2`."""
     s = softplus(x)
     decay = exp(s * -2.0)

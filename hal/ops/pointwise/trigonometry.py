@@ -15,6 +15,7 @@ from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, rsqrt, sqrt
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _UNIT = Tolerance(8.0, floor=1.0)
 """Units at magnitude 1: near a zero of a periodic function, the rounding of the argument dominates."""
@@ -95,7 +96,7 @@ def _atan2(y: Any, x: Any) -> Any:
     return where(logical_or(less(y, 0.0), less(1.0 / y, 0.0)), -angle, angle)
 
 
-def _atan2_gradient(g: Any, y: Any, x: Any) -> Any:
+def _atan2_gradient(g: TensorLike, y: TensorLike, x: TensorLike | float) -> Any:
     """At the origin, where there is no derivative, the gradients are 0."""
     squared = square(x) + square(y)
     scaled = g / where(equal(squared, 0.0), 1.0, squared)
@@ -145,7 +146,7 @@ cosh: OpFunction = elementwise(
 )
 
 
-def _tanh(x: Any) -> Any:
+def _tanh(x: TensorLike) -> Any:
     e = expm1(abs_(x) * -2.0)
     half = -e / (e + 2.0)
     return where(less(x, 0.0), -half, where(less(0.0, x), half, x))  # -0 stays -0

@@ -13,7 +13,7 @@ evaluation via hierarchical segmentation (FPT 2006).
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from polyhal.hal.ops.pointwise.logic import (
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.ops.random.philox import declare_random, from_words, multiply_words, random_words, shifted_right
+
+if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
+    from polyhal.hal.ops.schema import Params
 
 SEGMENTS = 8
 """Segments of an octave of probabilities."""
@@ -57,7 +61,7 @@ def quantiles(words: np.ndarray) -> np.ndarray:
     return signed
 
 
-def _normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+def _normal(seed: int, offset: int, *, shape: tuple[int, ...], dtype: DType = dtypes.float32) -> Any:
     """Standard normal numbers, each from one word; other dtypes than float32 are rounded from it."""
     return from_words(seed, offset, shape, dtypes.as_dtype(dtype).numpy, quantiles)
 
@@ -70,7 +74,7 @@ def _column(*, column: int) -> Any:
     return np.array(COEFFICIENTS, np.uint32).view(np.int32).reshape(-1, 4)[:, column : column + 1]
 
 
-def _infer_column(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_column(specs: Specs, params: Params) -> list[Output]:
     return [(dtypes.int32, (len(COEFFICIENTS) // 4, 1))]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,10 @@ from polyhal.hal.ops.pointwise.logic import (
     less,
 )
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -79,12 +83,12 @@ def signed_word(word: int) -> int:
     return ((word & _MASK) ^ 1 << 31) - (1 << 31)
 
 
-def shifted_right(words: Any, bits: int) -> Any:
+def shifted_right(words: TensorLike, bits: int) -> Any:
     """Shift 32-bit words in int32 right by 1 to 31 bits, with zeros from the left."""
     return bitwise_and(bitwise_right_shift(words, bits), (1 << (32 - bits)) - 1)
 
 
-def unsigned(words: Any) -> Any:
+def unsigned(words: TensorLike) -> Any:
     """Map words in int32 to numbers with the order of their unsigned values."""
     return bitwise_xor(words, -(1 << 31))
 
@@ -113,7 +117,7 @@ _number_word = declare(
 )
 
 
-def multiply_words(a: Any, b: Any) -> tuple[Any, Any]:
+def multiply_words(a: TensorLike, b: Any) -> tuple[Any, Any]:
     """Return the high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication.
 
     `b` is a tensor or a number. Words are in int32, with the bits of their unsigned values.
@@ -129,7 +133,7 @@ def multiply_words(a: Any, b: Any) -> tuple[Any, Any]:
     return top, bitwise_or(bitwise_left_shift(middle, 16), bitwise_and(ll, 0xFFFF))
 
 
-def _random_words_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -> Any:
+def _random_words_decomposed(seed: TensorLike, offset: TensorLike, *, shape: tuple[int, ...]) -> Any:
     size = math.prod(shape)
     blocks = blocks_for(size)
     start, high = _number_word(offset, 0), _number_word(offset, 1)
@@ -224,7 +228,7 @@ def words_of(seed: int, offset: int, shape: Any) -> np.ndarray:
     return from_words(seed, offset, shape, np.uint32, lambda words: words)
 
 
-def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
+def _random_bits(seed: int, offset: int, *, shape: tuple[int, ...]) -> Any:
     """Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`."""
     return words_of(seed, offset, shape)
 
@@ -249,7 +253,7 @@ random_bits = declare_random(
 )
 
 
-def _uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+def _uniform(seed: int, offset: int, *, shape: tuple[int, ...], dtype: DType = dtypes.float32) -> Any:
     """Uniform numbers in [0, 1), multiples of 2^-24."""
     return from_words(seed, offset, shape, as_dtype(dtype).numpy, _uniform_numbers)
 
@@ -258,7 +262,7 @@ def _uniform_numbers(words: np.ndarray) -> np.ndarray:
     return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 
-def _uniform_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+def _uniform_decomposed(seed: TensorLike, offset: TensorLike, *, shape: tuple[int, ...], dtype: DType) -> Any:
     return shifted_right(random_words(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
 
 
@@ -270,20 +274,20 @@ def dropout_threshold(p: float) -> int:
     return min(int(p * 2**32), _MASK)
 
 
-def _dropout(x: Any, seed: int, offset: int, *, p: float) -> Any:
+def _dropout(x: Array, seed: int, offset: int, *, p: float) -> Any:
     """`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p)."""
     x = np.asarray(x)
     keep = _random_bits(seed, offset, shape=x.shape) >= np.uint32(dropout_threshold(p))
     return np.where(keep, x * (1 / (1 - p)), 0)
 
 
-def _infer_dropout(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_dropout(specs: Specs, params: Params) -> list[Output]:
     if not 0 <= params["p"] < 1:
         raise ValueError(f"p is {params['p']}; expected 0 <= p < 1")
     return infer_same(specs, params)
 
 
-def _dropout_decomposed(x: Any, seed: Any, offset: Any, *, p: float) -> Any:
+def _dropout_decomposed(x: TensorLike, seed: TensorLike, offset: TensorLike, *, p: float) -> Any:
     words = unsigned(random_words(seed, offset, x.shape))
     return where(greater_equal(words, dropout_threshold(p) - (1 << 31)), x * (1 / (1 - p)), 0.0)
 

@@ -25,6 +25,7 @@ from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array
 
 
 class Arithmetic(Protocol):
@@ -95,46 +96,46 @@ class _Arrays:
     where = staticmethod(np.where)
     product = staticmethod(np.matmul)
 
-    def sigmoid(self, x: Any) -> Any:
+    def sigmoid(self, x: Array) -> Any:
         return 0.5 + 0.5 * np.tanh(0.5 * np.asarray(x))
 
-    def relu(self, x: Any) -> Any:
+    def relu(self, x: Array) -> Any:
         return np.maximum(x, 0)
 
-    def is_positive(self, x: Any) -> Any:
+    def is_positive(self, x: Array) -> Any:
         return (x > 0).astype(x.dtype)
 
-    def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
+    def linear(self, x: Array, weight: Array, bias: Any = None) -> Any:
         return x @ weight.T + (0 if bias is None else bias)
 
-    def linear_plus(self, x: Any, weight: Any, addend: Any) -> Any:
+    def linear_plus(self, x: Array, weight: Array, addend: Array) -> Any:
         return x @ weight.T + addend
 
-    def outer(self, x: Any, y: Any) -> Any:
+    def outer(self, x: Array, y: Array) -> Any:
         return np.tensordot(x, y, ((0, 1), (0, 1)))
 
-    def total(self, x: Any) -> Any:
+    def total(self, x: Array) -> Any:
         return np.sum(x, axis=(0, 1))
 
-    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
+    def zeros(self, shape: tuple[int, ...], like: Array) -> Any:
         return np.zeros(shape, like.dtype)
 
-    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
+    def reshape(self, x: Array, shape: tuple[int, ...]) -> Any:
         return np.reshape(x, shape)
 
-    def joined(self, parts: list[Any]) -> Any:
+    def joined(self, parts: list[Array]) -> Any:
         return np.concatenate(parts, -1)
 
-    def parts(self, x: Any, count: int) -> list[Any]:
+    def parts(self, x: Array, count: int) -> list[Any]:
         return np.split(np.asarray(x), count, -1)
 
-    def step(self, x: Any, t: int) -> Any:
+    def step(self, x: Array, t: int) -> Any:
         return x[t]
 
     def stacked(self, steps: dict[int, Any]) -> Any:
         return np.stack([steps[t] for t in sorted(steps)])
 
-    def states_before(self, first: Any, states: Any, reverse: bool) -> Any:
+    def states_before(self, first: Array, states: Array, reverse: bool) -> Any:
         return np.concatenate([states[1:], first[None]] if reverse else [first[None], states[:-1]])
 
     def in_use(self, lengths: Any, length: int) -> Any:

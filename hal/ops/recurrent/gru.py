@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,10 +30,21 @@ from polyhal.hal.ops.recurrent.sequence import (
     forward,
     terms,
 )
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def _gru(
-    a: Arithmetic, x: Any, weight: Any, hidden: Any, bias: Any = None, lengths: Any = None, *, reverse: bool = False
+    a: Arithmetic,
+    x: Array,
+    weight: Array,
+    hidden: Array,
+    bias: Array | None = None,
+    lengths: Any = None,
+    *,
+    reverse: bool = False,
 ) -> Any:
     """Hidden states (T, B, H) after each time step of a GRU layer.
 
@@ -41,7 +53,7 @@ def _gru(
     Sequences end after `lengths` (B,) steps, after that states are held.
     """
 
-    def step(t: int, states: Any) -> Any:
+    def step(t: int, states: Sequence[Array]) -> Any:
         x_r, x_z, x_n = a.parts(a.step(x, t), 3)
         h_r, h_z, h_n = a.parts(a.linear(states[0], weight, bias), 3)
         n = a.tanh(x_n + a.sigmoid(x_r + h_r) * h_n)
@@ -59,9 +71,17 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _gru_grad(
-    a: Arithmetic, grad: Any, x: Any, weight: Any, hidden: Any, outs: Any, bias: Any = None, lengths: Any = None, *,
+    a: Arithmetic,
+    grad: Array,
+    x: Array,
+    weight: Array,
+    hidden: Array,
+    outs: Array,
+    bias: Array | None = None,
+    lengths: Any = None,
+    *,
     reverse: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Gradients of `gru` with respect to x, weight, hidden and bias, from its results."""
     before = a.states_before(hidden, outs, reverse)
     inputs = grad, x, a.linear(before, weight, bias), weight, hidden, outs
@@ -92,7 +112,16 @@ def _gru_steps_grad(
 
 
 def _steps_grad(
-    a: Arithmetic, grad: Any, x: Any, fed_back: Any, weight: Any, hidden: Any, outs: Any, lengths: Any, *, reverse: bool
+    a: Arithmetic,
+    grad: Array,
+    x: Array,
+    fed_back: Array,
+    weight: Array,
+    hidden: Array,
+    outs: Array,
+    lengths: Any,
+    *,
+    reverse: bool,
 ) -> Any:
     """Return the results of `gru_steps_grad` for sequences of any `lengths`."""
     length, batch, size = outs.shape
@@ -106,7 +135,7 @@ def _steps_grad(
         slopes, to_n, z = [a.where(in_use, s, 0.0) for s in slopes], a.where(in_use, to_n, 0.0), a.where(in_use, z, 1.0)
     joined = a.reshape(a.joined(slopes), (length, batch, 3, size))
 
-    def gates(t: int, d_out: Any) -> Any:
+    def gates(t: int, d_out: Array) -> Any:
         return a.reshape(a.step(joined, t) * a.reshape(d_out, (batch, 1, size)), (batch, 3 * size))
 
     d_fed_back, d_hidden, d_outs = backward(a, grad, weight, reverse, gates, lambda t, d_out: d_out * a.step(z, t))
@@ -114,7 +143,7 @@ def _steps_grad(
     return a.joined([d_r, d_z, a.stacked(d_outs) * to_n]), d_fed_back, d_hidden
 
 
-def _infer_steps_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_steps_grad(specs: Specs, params: Params) -> list[Output]:
     grad, x, fed_back, weight, hidden, outs = specs
     length, batch, size = check_sequence((x, weight, hidden), 3, (2,))
     for name, spec, width in (("grad", grad, size), ("fed_back", fed_back, 3 * size), ("outs", outs, size)):
@@ -188,7 +217,17 @@ gru_grad = declare(
 
 
 @copies_results
-def _gradient(g: Any, x: Any, weight: Any, hidden: Any, out: Any, bias: Any, lengths: Any, *, reverse: bool) -> Any:
+def _gradient(
+    g: TensorLike,
+    x: TensorLike,
+    weight: TensorLike,
+    hidden: TensorLike,
+    out: TensorLike,
+    bias: TensorLike | None,
+    lengths: TensorLike | None,
+    *,
+    reverse: bool,
+) -> Any:
     *grads, d_bias = gru_grad(g, x, weight, hidden, out, bias, lengths, reverse)
     return (*grads, None if bias is None else d_bias)
 

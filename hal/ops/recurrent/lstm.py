@@ -4,7 +4,8 @@ gates, Gers et al., Neural Computation 12 (2000); with projected states, Sak et 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,12 +35,24 @@ from polyhal.hal.ops.recurrent.sequence import (
     terms,
     unused_steps,
 )
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def _lstm(
-    a: Arithmetic, x: Any, weight: Any, hidden: Any, cell: Any, projection: Any = None, lengths: Any = None, *,
-    reverse: bool = False, keep_gates: bool = False,
-) -> Any:  # fmt: skip
+    a: Arithmetic,
+    x: Array,
+    weight: Array,
+    hidden: Array,
+    cell: Array,
+    projection: Array | None = None,
+    lengths: Any = None,
+    *,
+    reverse: bool = False,
+    keep_gates: bool = False,
+) -> Any:
     """Hidden states (T, B, P) and cell states (T, B, H) after each time step of an LSTM layer, and gates for the gradient.
 
     `x` (T, B, 4 H) is the input's contribution to the gates i, f, g, o, with biases; `weight` (4 H, P); `hidden` (B, P) and
@@ -49,7 +62,7 @@ def _lstm(
     """
     gates = {}
 
-    def step(t: int, states: Any) -> Any:
+    def step(t: int, states: Sequence[Array]) -> Any:
         gates[t] = a.linear_plus(states[0], weight, a.step(x, t))
         i, f, g, o = a.parts(gates[t], 4)
         cell = a.sigmoid(f) * states[1] + a.sigmoid(i) * a.tanh(g)
@@ -81,15 +94,15 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _lstm_grad(
     a: Arithmetic,
-    grad: Any,
-    grad_cells: Any,
-    gates: Any,
-    weight: Any,
-    hidden: Any,
-    cell: Any,
-    outs: Any,
-    cells: Any,
-    projection: Any = None,
+    grad: Array,
+    grad_cells: Array,
+    gates: Array,
+    weight: Array,
+    hidden: Array,
+    cell: Array,
+    outs: Array,
+    cells: Array,
+    projection: Array | None = None,
     lengths: Any = None,
     grad_gates: Any = None,
     *,
@@ -111,7 +124,7 @@ def _lstm_grad(
     return d_x, a.outer(d_x, before), d_hidden, d_cell, d_projection
 
 
-def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_grad(specs: Specs, params: Params) -> list[Output]:
     length, batch, width, size = _check(specs[2:6] + specs[8:10], (2, 3), 4)
     for name, at, shape in (("grad", 0, width), ("grad_cells", 1, size), ("outs", 6, width), ("cells", 7, size)):
         check(name, tensor_at(specs, at), (length, batch, shape))
@@ -133,9 +146,19 @@ def _lstm_steps_grad(
 
 
 def _steps_grad(
-    a: Arithmetic, grad: Any, grad_cells: Any, gates: Any, weight: Any, cell: Any, cells: Any, projection: Any,
-    lengths: Any, grad_gates: Any, *, reverse: bool,
-) -> Any:  # fmt: skip
+    a: Arithmetic,
+    grad: Array,
+    grad_cells: Array,
+    gates: Array,
+    weight: Array,
+    cell: Array,
+    cells: Array,
+    projection: Array | None,
+    lengths: Any,
+    grad_gates: Any,
+    *,
+    reverse: bool,
+) -> Any:
     """Return gradients of the gates, the first hidden state, the first cell state and the projection, if there is one.
 
     All slopes depend on the forward pass only and are computed for all steps at once.
@@ -153,7 +176,7 @@ def _steps_grad(
     joined, is_output_gate = a.reshape(a.joined(slopes), (length, batch, 4, size)), a.is_last(4)
     d_cell = None
 
-    def gates_of(t: int, d_out: Any) -> Any:
+    def gates_of(t: int, d_out: Array) -> Any:
         nonlocal d_cell
         d_cell = a.step(grad_cells, t) if d_cell is None else d_cell + a.step(grad_cells, t)
         d_new = d_out if projection is None else a.product(d_out, projection)
@@ -171,7 +194,7 @@ def _steps_grad(
     return d_gates, d_hidden, d_cell, a.outer(a.stacked(d_outs), o * bounded)
 
 
-def _infer_steps_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_steps_grad(specs: Specs, params: Params) -> list[Output]:
     grad, grad_cells, gates, weight, cell, cells = specs
     length, batch, size = check_sequence((gates, weight, cell), 4, (2,))
     for name, spec in (("grad", grad), ("grad_cells", grad_cells), ("cells", cells)):
@@ -182,9 +205,14 @@ def _infer_steps_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
     def case(
-        length: int, batch: int, size: int, width: int = 0, lengths: Any = None, reverse: bool = False,
+        length: int,
+        batch: int,
+        size: int,
+        width: int = 0,
+        lengths: Any = None,
+        reverse: bool = False,
         keep_gates: bool = True,
-    ) -> Sample:  # fmt: skip
+    ) -> Sample:
         projection = draw(rng, width, size) if width else None
         width = width or size
         states = draw(rng, batch, width), draw(rng, batch, size)
@@ -254,23 +282,25 @@ lstm_grad = declare(
 
 @copies_results
 def _gradient(
-    g: Any,
-    g_cells: Any,
-    g_gates: Any,
-    weight: Any,
-    hidden: Any,
-    cell: Any,
-    out: Any,
-    cells: Any,
-    gates: Any,
-    projection: Any,
-    lengths: Any,
+    g: TensorLike,
+    g_cells: TensorLike | None,
+    g_gates: TensorLike | None,
+    weight: TensorLike,
+    hidden: TensorLike,
+    cell: TensorLike,
+    out: TensorLike,
+    cells: TensorLike,
+    gates: TensorLike,
+    projection: TensorLike | None,
+    lengths: TensorLike | None,
     *,
     reverse: bool,
     keep_gates: bool,
 ) -> Any:
     if not keep_gates:
-        raise ValueError(message("lstm", "the gates, which its gradient reads, were not kept", fix="pass keep_gates=True"))
+        raise ValueError(
+            message("lstm", "the gates, which its gradient reads, were not kept", fix="pass keep_gates=True")
+        )
     if g_cells is None:
         g_cells = full(cells.shape, 0.0, cells.dtype)
     *grads, d_projection = lstm_grad(

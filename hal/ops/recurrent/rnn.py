@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,20 @@ from polyhal.hal.ops.recurrent.sequence import (
     terms,
     unused_steps,
 )
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _NONLINEARITIES = ("tanh", "relu")
 
 
 def _rnn(
-    a: Arithmetic, x: Any, weight: Any, hidden: Any, lengths: Any = None, *, nonlinearity: str = "tanh", reverse: bool = False
+    a: Arithmetic,
+    x: Array,
+    weight: Array,
+    hidden: Array,
+    lengths: Any = None,
+    *,
+    nonlinearity: str = "tanh",
+    reverse: bool = False,
 ) -> Any:
     """Hidden states (T, B, H) after each time step: `nonlinearity(x[t] + hidden @ weight.T)`.
 
@@ -46,7 +55,7 @@ def _rnn(
     """
     function = a.tanh if nonlinearity == "tanh" else a.relu
 
-    def step(t: int, states: Any) -> Any:
+    def step(t: int, states: Sequence[Array]) -> Any:
         return (function(a.linear_plus(states[0], weight, a.step(x, t))),)
 
     return forward(a, step, (hidden,), lengths, x.shape[0], reverse)[0]
@@ -62,14 +71,16 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _rnn_grad(
-    a: Arithmetic, grad: Any, weight: Any, hidden: Any, outs: Any, lengths: Any = None, *, nonlinearity: str = "tanh",
+    a: Arithmetic, grad: Array, weight: Array, hidden: Array, outs: Array, lengths: Any = None, *, nonlinearity: str = "tanh",
     reverse: bool = False,
 ) -> Any:  # fmt: skip
     """Gradients of `rnn` with respect to x, weight and hidden, from its results."""
     in_use = a.in_use(lengths, outs.shape[0])
     slopes = 1.0 - outs * outs if nonlinearity == "tanh" else a.is_positive(outs)
     slopes = slopes if in_use is None else a.where(in_use, slopes, 0.0)
-    d_x, d_hidden, _ = backward(a, grad, weight, reverse, lambda t, d_out: d_out * a.step(slopes, t), unused_steps(a, in_use))
+    d_x, d_hidden, _ = backward(
+        a, grad, weight, reverse, lambda t, d_out: d_out * a.step(slopes, t), unused_steps(a, in_use)
+    )
     return d_x, a.outer(d_x, a.states_before(hidden, outs, reverse)), d_hidden
 
 
@@ -119,7 +130,15 @@ rnn_grad = declare(
 @copies_results
 @reads(x="weight out lengths", hidden="weight out lengths")
 def _gradient(
-    g: Any, weight: Any, hidden: Any, out: Any, lengths: Any, hidden_spec: Spec, *, nonlinearity: str, reverse: bool
+    g: TensorLike,
+    weight: TensorLike,
+    hidden: TensorLike | None,
+    out: TensorLike,
+    lengths: TensorLike | None,
+    hidden_spec: Spec,
+    *,
+    nonlinearity: str,
+    reverse: bool,
 ) -> Any:
     if hidden is None:  # only the gradient of the weight reads it
         hidden = full(hidden_spec.shape, 0.0, hidden_spec.dtype)

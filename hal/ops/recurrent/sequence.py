@@ -10,10 +10,16 @@ import numpy as np
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import Params, Specs, tensor_at
 from polyhal.hal.ops.recurrent.arithmetic import Arithmetic
+from polyhal.hal.ops.tensor_like import Array
 
 
 def forward(
-    a: Arithmetic, step: Callable[[int, Any], Sequence[Any]], first: Sequence[Any], lengths: Any, length: int, reverse: bool
+    a: Arithmetic,
+    step: Callable[[int, Any], Sequence[Any]],
+    first: Sequence[Array],
+    lengths: Any,
+    length: int,
+    reverse: bool,
 ) -> list[Any]:
     """Return the sequences of states that begin with `first`. `step` returns the states after a step from the states before.
 
@@ -31,8 +37,8 @@ def forward(
 
 def backward(
     a: Arithmetic,
-    grad: Any,
-    weight: Any,
+    grad: Array,
+    weight: Array,
     reverse: bool,
     gates: Callable[[int, Any], Any],
     held: Callable[[int, Any], Any] | None = None,

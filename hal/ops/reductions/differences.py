@@ -13,6 +13,7 @@ from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.logic import logical_xor
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _part(x: Any, axis: int, start: int, length: int) -> Any:
@@ -23,7 +24,7 @@ def _part(x: Any, axis: int, start: int, length: int) -> Any:
     return slice_(x, starts, lengths, (1,) * x.ndim)
 
 
-def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
+def _neighbours(x: TensorLike, axis: int) -> tuple[Any, Any]:
     """All but the first element along `axis`, and all but the last."""
     count = max(x.shape[axis] - 1, 0)
     first = min(1, x.shape[axis])
@@ -104,7 +105,7 @@ def _derivative(x: Any, step: Any, axis: int, edge_order: int) -> Any:
     return concat((*pieces, -last), axis)
 
 
-def _edge(a: Any, b: Any, c: Any, first: Any, second: Any) -> Any:
+def _edge(a: TensorLike, b: TensorLike, c: Any, first: int, second: int) -> Any:
     """The one-sided derivative at `a`, whose neighbours inwards are `b` and perhaps `c`."""
     if c is None:
         return (b - a) / first
@@ -127,14 +128,14 @@ def _trapezoids(y: Any, x: Any, dx: Any, axis: int) -> Any:
 
 
 @composite("trapz")
-def trapezoid(y: Any, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
+def trapezoid(y: TensorLike, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
     """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
     axis = normalize_axis(axis, y.ndim)
     return sum_(_trapezoids(y, x, 1 if dx is None else dx, axis), axis)
 
 
 @composite()
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
+def cumulative_trapezoid(y: TensorLike, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
     """Integrals up to each element but the first; see `trapezoid`."""
     axis = normalize_axis(axis, y.ndim)
     return cumsum(_trapezoids(y, x, 1 if dx is None else dx, axis), axis)

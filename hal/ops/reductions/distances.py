@@ -33,12 +33,13 @@ from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.norms import vector_norm, vector_norm_gradient
 from polyhal.hal.ops.reductions.sums import in_float, sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _MATMUL_ROWS = 25
 """Rows above which PyTorch computes Euclidean distances by a matrix product by default."""
 
 
-def _np_distances(x: Any, y: Any, *, p: float = 2.0, by_product: bool = False) -> Any:
+def _np_distances(x: Array, y: Array, *, p: float = 2.0, by_product: bool = False) -> Any:
     """p-norms of the differences between rows of `x` (..., P, M) and of `y` (..., R, M): (..., P, R).
 
     `by_product` computes Euclidean distances from |x|^2 + |y|^2 - 2 x.y, which is faster, needs no memory for the
@@ -63,7 +64,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, (*x.shape[:-1], y.shape[-2]))]
 
 
-def _distances(x: Any, y: Any, *, p: float, by_product: bool) -> Any:
+def _distances(x: TensorLike, y: TensorLike, *, p: float, by_product: bool) -> Any:
     if not x.shape[-1]:
         return sum_(unsqueeze(x, -2) - unsqueeze(y, -3), -1)
     if not by_product:
@@ -72,7 +73,9 @@ def _distances(x: Any, y: Any, *, p: float, by_product: bool) -> Any:
     return sqrt(maximum(squares - matmul(x, transpose(y)) * 2.0, 0.0))
 
 
-def _gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...], *, p: float, by_product: bool) -> Any:
+def _gradient(
+    g: TensorLike, x: TensorLike, y: TensorLike, out: TensorLike, needs: tuple[bool, ...], *, p: float, by_product: bool
+) -> Any:
     if p == 2:
         zero = equal(out, 0)
         weight = where(zero, 0, g / where(zero, 1, out))
@@ -80,9 +83,7 @@ def _gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...], *, p: f
         dy = y * unsqueeze(sum_(weight, -2), -1) - matmul(transpose(weight), x) if needs[1] else None
         return dx, dy
     difference = unsqueeze(x, -2) - unsqueeze(y, -3)
-    each = vector_norm_gradient(
-        g, difference, out, difference.spec, axis=(difference.ndim - 1,), keepdims=False, ord=p
-    )
+    each = vector_norm_gradient(g, difference, out, difference.spec, axis=(difference.ndim - 1,), keepdims=False, ord=p)
     return sum_(each, -2) if needs[0] else None, -sum_(each, -3) if needs[1] else None
 
 
@@ -123,7 +124,9 @@ distances: OpFunction = declare(
 
 
 @composite(method=False)
-def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Any:
+def cdist(
+    x1: TensorLike, x2: TensorLike, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Any:
     """p-norms of the differences between rows of `x1` (..., P, M) and of `x2` (..., R, M): (..., P, R).
 
     Leading axes are broadcast. `compute_mode` says whether Euclidean distances come from a matrix product:
@@ -143,7 +146,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
 
 
 @composite(method=False, aten="_pdist_forward")
-def pdist(x: Any, p: float = 2.0) -> Any:
+def pdist(x: TensorLike, p: float = 2.0) -> Any:
     """p-norms of the differences between all pairs of rows of `x` (N, M), in the order of the upper triangle.
 
     Raises ValueError for other shapes, and a negative `p`.
@@ -160,13 +163,13 @@ def pdist(x: Any, p: float = 2.0) -> Any:
 
 
 @composite(method=False)
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+def pairwise_distance(x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
     """p-norm along the last axis of `x1 - x2 + eps`, which are broadcast."""
     return vector_norm(in_float(x1 - x2) + eps, -1, keepdim, float(p))
 
 
 @composite(method=False)
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: TensorLike, x2: TensorLike, dim: int = 1, eps: float = 1e-8) -> Any:
     """The scalar product along `dim`, divided by both 2-norms (each at least `eps`). Operands are broadcast."""
     shape = broadcast_shapes(x1.shape, x2.shape)
     x, y = (broadcast_to(in_float(v), shape) for v in (x1, x2))

@@ -12,9 +12,12 @@ from polyhal.hal.ops.declare import Tolerance, Trait
 from polyhal.hal.ops.pointwise.logic import bitwise_invert, equal, logical_not, not_equal
 from polyhal.hal.ops.reductions.reduction import reduction, unreduced
 from polyhal.hal.ops.reductions.shares import shared
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _extremum_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Any, keepdims: bool) -> Any:
+def _extremum_gradient(
+    g: TensorLike, x: TensorLike, out: TensorLike, x_spec: Spec, *, axis: int | tuple[int, ...] | None, keepdims: bool
+) -> Any:
     """Equal extrema share the gradient equally."""
     return shared(unreduced(g, x_spec, axis, keepdims), equal(x, unreduced(out, x_spec, axis, keepdims)), axis)
 

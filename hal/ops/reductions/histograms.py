@@ -21,6 +21,7 @@ from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.results import HistogramResult
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _OUTSIDE = -1
 """A row number that sums by index skip."""
@@ -30,7 +31,7 @@ _WIDEST = dtypes.float64
 """The dtype in which PyTorch sums integer weights; float32 where a device has no such numbers."""
 
 
-def _counted(index: Any, weight: Any, rows: int) -> Any:
+def _counted(index: TensorLike, weight: TensorLike, rows: int) -> Any:
     """Sums of the weights by index."""
     return reshape(scatter_rows(reshape(weight, (-1, 1)), reshape(index, (-1,)), rows), (rows,))
 
@@ -67,7 +68,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 
 @composite(aten=".default")
-def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
+def histc(x: TensorLike, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
     """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`.
 
     If both are equal, the range is that of the elements. Elements outside, and NaN, are not counted. Raises ValueError
@@ -86,7 +87,7 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # no
     return _counted(index, full(flat.shape, 1, dtypes.int64, device=x.device), bins).cast(dtype=x.dtype)
 
 
-def _range(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
+def _range(values: TensorLike, low: Any, high: Any) -> tuple[Any, Any]:
     """The ends of the range as tensors; of one point, widened by 1 to both sides as in PyTorch."""
     if low == high:
         low, high = min_(values), max_(values)
@@ -112,7 +113,7 @@ def _edges(values: Any, bins: Any, ends: Any) -> Any:
     return where(greater(step, bins / 2), high - width * (bins - step), low + width * step)
 
 
-def _half_range(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
+def _half_range(values: TensorLike, low: TensorLike, high: TensorLike) -> tuple[Any, Any]:
     """The ends, of one point widened by half to both sides."""
     margin = equal(low, high).cast(dtype=values.dtype) * 0.5
     return low - margin, high + margin
@@ -120,7 +121,7 @@ def _half_range(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
 
 @composite(returns=Returns.COPY, aten=".bin_ct .bins_tensor")
 def histogram(
-    x: Any,
+    x: TensorLike,
     bins: Any = 100,
     *,
     range: Sequence[float] | None = None,  # noqa: A002
@@ -141,11 +142,11 @@ def histogram(
 
 @composite(method=False, returns=Returns.COPY)
 def histogramdd(
-    x: Any,
+    x: TensorLike,
     bins: Any,
     *,
     range: Sequence[float] | None = None,  # noqa: A002
-    weight: Any = None,
+    weight: TensorLike | None = None,
     density: bool = False,
 ) -> tuple[Any, tuple[Any, ...]]:
     """Counts of points (..., D) by bins in D dimensions, and the edges of each dimension.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.reduction import reduced_terms, reduction
 from polyhal.hal.ops.reductions.sums import sum_, sum_dtype
 from polyhal.hal.ops.results import AminmaxResult
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -41,7 +43,7 @@ nansum: OpFunction = reduction(
 )
 
 
-def _np_nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _np_nanmean(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
     count = np.sum(~np.isnan(x), axis=axis, keepdims=keepdims)
     with np.errstate(invalid="ignore"):
         return np.nansum(x, axis=axis, keepdims=keepdims) / count.astype(np.asarray(x).dtype)
@@ -75,24 +77,24 @@ count_nonzero: OpFunction = reduction(
 )
 
 
-def _axes(dim: Any) -> Any:
+def _axes(dim: Sequence[int] | int | None) -> Any:
     """PyTorch's `dim`, whose empty list names all axes."""
     return None if dim is None or dim == () or dim == [] else dim
 
 
 @composite()
-def amax(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+def amax(x: TensorLike, dim: Any = (), keepdim: bool = False) -> Any:
     """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     return max_(x, _axes(dim), keepdim)
 
 
 @composite()
-def amin(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+def amin(x: TensorLike, dim: Any = (), keepdim: bool = False) -> Any:
     """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     return min_(x, _axes(dim), keepdim)
 
 
 @composite()
-def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> AminmaxResult:
+def aminmax(x: TensorLike, *, dim: int | None = None, keepdim: bool = False) -> AminmaxResult:
     """Smallest and largest element over `dim`, or of all."""
     return AminmaxResult(min_(x, dim, keepdim), max_(x, dim, keepdim))

@@ -23,12 +23,13 @@ from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.reduction import Axis, reduced_terms, reduction, unreduced
 from polyhal.hal.ops.reductions.shares import shared
 from polyhal.hal.ops.reductions.sums import in_float, sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _RENORM_EPS = 1e-7
 """PyTorch's addend to a norm before the division by it."""
 
 
-def _np_vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: float = 2.0) -> Any:  # noqa: A002
+def _np_vector_norm(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2.0) -> Any:  # noqa: A002
     x = np.abs(np.asarray(x, np.float64) if np.asarray(x).dtype.kind != "f" else x)
     if ord == 0:
         return np.sum(x != 0, axis=axis, keepdims=keepdims).astype(x.dtype)
@@ -37,7 +38,7 @@ def _np_vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: fl
     return np.sum(x**ord, axis=axis, keepdims=keepdims) ** (1 / ord)
 
 
-def _vector_norm(x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:  # noqa: A002
+def _vector_norm(x: TensorLike, *, axis: tuple[int, ...], keepdims: bool, ord: float) -> Any:  # noqa: A002
     x = in_float(x)
     if ord == 2:
         return sqrt(sum_(square(x), axis, keepdims))
@@ -51,7 +52,14 @@ def _vector_norm(x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:  # no
 
 
 def vector_norm_gradient(
-    g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool, ord: float  # noqa: A002
+    g: TensorLike,
+    x: TensorLike,
+    out: TensorLike,
+    x_spec: Spec,
+    *,
+    axis: Axis,
+    keepdims: bool,
+    ord: float,  # noqa: A002
 ) -> Any:
     """Gradient rule of `vector_norm` and of the norms of differences."""
     g, out = unreduced(g, x_spec, axis, keepdims), unreduced(out, x_spec, axis, keepdims)
@@ -112,13 +120,13 @@ vector_norm: OpFunction = reduction(
 
 
 @composite()
-def dist(x: Any, other: Any, p: float = 2.0) -> Any:
+def dist(x: TensorLike, other: TensorLike, p: float = 2.0) -> Any:
     """p-norm of `x - other`, which are broadcast."""
     return vector_norm(x - other, None, False, float(p))
 
 
 @composite(in_place=True)
-def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(x: TensorLike, p: float, dim: int, maxnorm: float) -> Any:
     """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
     axes = tuple(i for i in range(x.ndim) if i != dim % x.ndim)
     size = vector_norm(x, axes, True, float(p))

@@ -32,27 +32,30 @@ from polyhal.hal.ops.reductions.sort import sort, sort_pairs
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.results import SelectionResult
 from polyhal.hal.ops.returns import own
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _as_vector(x: Any) -> Any:
+def _as_vector(x: TensorLike) -> Any:
     return x if x.ndim else reshape(x, (1,))
 
 
-def _picked(x: Any, order: Any, place: Any, axis: int, keepdims: bool, ndim: int) -> SelectionResult:
+def _picked(
+    x: TensorLike, order: TensorLike, place: TensorLike, axis: int, keepdims: bool, ndim: int
+) -> SelectionResult:
     """The elements at a place of the sorted order, (..., 1, ...) along `axis`, and their positions in `x`."""
     index = take_along_axis(order, place, axis)
     shape = reduced_shape(x.shape, (axis,), keepdims) if ndim else ()
     return SelectionResult(own(reshape(take_along_axis(x, index, axis), shape)), reshape(index, shape))
 
 
-def _count_nan(x: Any, axis: Any) -> Any:
+def _count_nan(x: TensorLike, axis: int) -> Any:
     """How many elements along `axis` are NaN, with the axis at length 1."""
     return sum_(not_equal(x, x), axis, True)
 
 
-def _filled(like: Any, shape: tuple[int, ...], value: int) -> Any:
+def _filled(like: TensorLike, shape: tuple[int, ...], value: int) -> Any:
     return full(shape, value, dtypes.int64, device=like.device)
 
 
@@ -60,7 +63,7 @@ def _filled(like: Any, shape: tuple[int, ...], value: int) -> Any:
 
 
 @composite()
-def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> SelectionResult:
+def kthvalue(x: TensorLike, k: int, dim: int = -1, keepdim: bool = False) -> SelectionResult:
     """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest.
 
     Raises ValueError unless k is 1 to the length of the axis.
@@ -74,13 +77,13 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> SelectionR
 
 
 @composite()
-def msort(x: Any) -> Any:
+def msort(x: TensorLike) -> Any:
     """The elements along the first axis in ascending order. NaN counts as the largest."""
     return sort(x, 0)
 
 
 @composite()
-def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(x: TensorLike, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median of all elements or, given `dim`, medians along it and their positions (int64).
 
     Of an even number of elements it is the lower one of the middle two. NaN if any element is NaN.
@@ -89,12 +92,12 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @composite()
-def nanmedian(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def nanmedian(x: TensorLike, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median of the elements that are not NaN; see `median`."""
     return _median(x, dim, keepdim, True)
 
 
-def _median(x: Any, dim: int | None, keepdim: bool, skip_nan: bool) -> Any:
+def _median(x: TensorLike, dim: int | None, keepdim: bool, skip_nan: bool) -> Any:
     if dim is None:
         return middle_value(x, None, False, skip_nan)
     ndim, x = x.ndim, _as_vector(x)
@@ -103,7 +106,7 @@ def _median(x: Any, dim: int | None, keepdim: bool, skip_nan: bool) -> Any:
     return _picked(x, order, _middle_place(x, axis, skip_nan), axis, keepdim, ndim)
 
 
-def _middle_place(x: Any, axis: int, skip_nan: bool) -> Any:
+def _middle_place(x: TensorLike, axis: int, skip_nan: bool) -> Any:
     """Where the median is in the sorted order, (..., 1, ...) along `axis`: NaNs are at its end."""
     length = x.shape[axis]
     if not length:
@@ -116,7 +119,7 @@ def _middle_place(x: Any, axis: int, skip_nan: bool) -> Any:
     return where(equal(count, 0), (length - 1) // 2, length - count)
 
 
-def _np_middle(x: Any, *, axis: Any = None, keepdims: bool = False, skip_nan: bool = False) -> Any:
+def _np_middle(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False, skip_nan: bool = False) -> Any:
     x = np.asarray(x)
     rest = [i for i in range(x.ndim) if axis is not None and i not in np.atleast_1d(axis) % x.ndim]
     rows = x.transpose(*rest, *(i for i in range(x.ndim) if i not in rest)).reshape(*(x.shape[i] for i in rest), -1)
@@ -141,7 +144,9 @@ def _middle_decomposed(x: Any, *, axis: Any, keepdims: bool, skip_nan: bool) -> 
     return reshape(take_along_axis(ordered, place, -1), reduced_shape(x.shape, axis, keepdims))
 
 
-def _middle_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool, skip_nan: bool) -> Any:
+def _middle_gradient(
+    g: TensorLike, x: TensorLike, out: TensorLike, x_spec: Spec, *, axis: Axis, keepdims: bool, skip_nan: bool
+) -> Any:
     """Equal elements share the gradient equally, as in PyTorch."""
     out = unreduced(out, x_spec, axis, keepdims)
     chosen = logical_or(equal(x, out), logical_and(not_equal(x, x), not_equal(out, out)))
@@ -179,7 +184,7 @@ middle_value: OpFunction = reduction(
 
 
 @composite()
-def mode(x: Any, dim: int = -1, keepdim: bool = False) -> SelectionResult:
+def mode(x: TensorLike, dim: int = -1, keepdim: bool = False) -> SelectionResult:
     """The most frequent element along `dim`, the smallest of several, and its last position (int64).
 
     Raises ValueError for an axis of length 0.
@@ -205,7 +210,9 @@ def mode(x: Any, dim: int = -1, keepdim: bool = False) -> SelectionResult:
 
 
 @composite()
-def quantile(x: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Any:
+def quantile(
+    x: TensorLike, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
     """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements.
 
     A vector's axis comes first in the result. Between two elements, `interpolation` is linear, lower, higher, midpoint or
@@ -215,7 +222,9 @@ def quantile(x: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, i
 
 
 @composite()
-def nanquantile(x: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Any:
+def nanquantile(
+    x: TensorLike, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
     """Quantiles of the elements that are not NaN; see `quantile`."""
     return _quantile("nanquantile", x, q, dim, keepdim, interpolation, True)
 

@@ -16,6 +16,7 @@ from polyhal.hal.ops.pointwise.logic import equal, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.reduction import Axis, element_count, reduced_shape, reduction
+from polyhal.hal.ops.tensor_like import Array
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -60,7 +61,7 @@ def _decompose(extremum: OpFunction) -> Callable[..., Any]:
 
 
 def _reference(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reference(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    def reference(x: Array, *, axis: Any = None, keepdims: bool = False) -> Any:
         axis = None if axis is None or (isinstance(axis, tuple) and len(axis) == np.ndim(x)) else axis
         return function(x, axis=axis[0] if isinstance(axis, tuple) else axis, keepdims=keepdims)
 

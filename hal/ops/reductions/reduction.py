@@ -31,6 +31,7 @@ from polyhal.hal.ops.declare import (
     first_tensor,
 )
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.tensor_like import TensorLike
 from polyhal.hal.protocol import REQUIRED_REDUCE, ComputeBackend, Declined
 
 Axis = int | tuple[int, ...] | None
@@ -93,7 +94,7 @@ def reduced_terms(specs: Specs, params: Params) -> int:
     return element_count(first_tensor(specs), params.get("axis"))
 
 
-def unreduced(g: Any, x_spec: Spec, axis: Axis, keepdims: bool) -> Any:
+def unreduced(g: TensorLike, x_spec: Spec, axis: Axis, keepdims: bool) -> Any:
     """A reduction's result or gradient with its reduced axes at length 1, so that it broadcasts against the input."""
     if keepdims:
         return g

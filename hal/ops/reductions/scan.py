@@ -26,6 +26,7 @@ from polyhal.hal.ops.layout.axes import flip
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.pointwise.arithmetic import add, multiply
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -64,7 +65,7 @@ def _samples(low: float, high: float) -> Callable[[np.random.Generator], list[Sa
     return samples
 
 
-def slice_along(x: Any, axis: int, start: int, length: int) -> Any:
+def slice_along(x: TensorLike, axis: int, start: int, length: int) -> Any:
     """`length` consecutive elements along `axis`."""
     starts = tuple(start if i == axis else 0 for i in range(x.ndim))
     lengths = tuple(length if i == axis else n for i, n in enumerate(x.shape))
@@ -100,12 +101,12 @@ def _in_64_bits(scan: Callable[..., Any]) -> Callable[..., Any]:
 _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
 
 
-def scanned_in(x: Any) -> Any:
+def scanned_in(x: Array) -> Any:
     """Return float64 for an array of float32, because NumPy adds one element after the other; None for others."""
     return np.float64 if np.asarray(x).dtype == np.float32 else None
 
 
-def _cumsum(x: Any, *, axis: int) -> Any:
+def _cumsum(x: Array, *, axis: int) -> Any:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
     return np.cumsum(x, axis=axis, dtype=scanned_in(x))
 
@@ -128,7 +129,7 @@ cumsum: OpFunction = declare_along_axis(
 )
 
 
-def _cumprod(x: Any, *, axis: int) -> Any:
+def _cumprod(x: Array, *, axis: int) -> Any:
     """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
     return np.cumprod(x, axis=axis, dtype=scanned_in(x))
 

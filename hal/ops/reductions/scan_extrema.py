@@ -22,6 +22,7 @@ from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_or, not_
 from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 from polyhal.hal.ops.reductions.scan import prefix_scan, scan_terms, scanned_in, slice_along
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
 _SPECIAL = np.array([[1.0, 3.0, 3.0, np.nan, 5.0, -np.inf], [-np.inf, -1.0, 0.0, np.inf, 2.0, np.inf]])
@@ -51,7 +52,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _running(name: str, doc: str, numpy: np.ufunc, combine: Callable[..., Any]) -> OpFunction:
-    def reference(x: Any, *, axis: int) -> Any:
+    def reference(x: Array, *, axis: int) -> Any:
         return numpy.accumulate(np.asarray(x), axis=axis)
 
     return declare_along_axis(
@@ -79,14 +80,14 @@ running_min = _running("running_min", "Smallest element up to each along `axis`;
 def _with_positions(name: str, doc: str, numpy: np.ufunc, running: OpFunction) -> OpFunction:
     """PyTorch's convention: the last of equal extrema, and of NaNs, counts."""
 
-    def reference(x: Any, *, axis: int) -> tuple[Any, Any]:
+    def reference(x: Array, *, axis: int) -> tuple[Any, Any]:
         x = np.asarray(x)
         values = numpy.accumulate(x, axis=axis)
         at = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
         is_extremum = (x == values) | ((x != x) & (values != values))
         return values, np.maximum.accumulate(np.where(is_extremum, at, 0), axis=axis)
 
-    def decompose(x: Any, *, axis: int) -> tuple[Any, Any]:
+    def decompose(x: TensorLike, *, axis: int) -> tuple[Any, Any]:
         values = running(x, axis)
         is_extremum = equal(x, values)
         if x.dtype.kind == "float":
@@ -95,7 +96,7 @@ def _with_positions(name: str, doc: str, numpy: np.ufunc, running: OpFunction) -
         at = broadcast_to(reshape(arange(0, x.shape[axis], 1, dtypes.int32), lengths), x.shape)
         return values, running_max(where(is_extremum, at, 0), axis).cast(dtype=dtypes.int64)
 
-    def gradient(g: Any, indices: Any, x_spec: Spec, *, axis: int) -> Any:
+    def gradient(g: TensorLike, indices: TensorLike, x_spec: Spec, *, axis: int) -> Any:
         return scatter_along_axis(g, indices, None, axis, x_spec.shape[axis])
 
     return declare_along_axis(
@@ -131,7 +132,7 @@ cummin = _with_positions(
 # --- logarithms of sums ---------------------------------------------------------------------------------------------
 
 
-def _logcumsumexp(x: Any, *, axis: int) -> Any:
+def _logcumsumexp(x: Array, *, axis: int) -> Any:
     """`log(cumsum(exp(x)))` along `axis` without overflow."""
     return np.logaddexp.accumulate(np.asarray(x), axis=axis, dtype=scanned_in(x))
 
@@ -169,7 +170,7 @@ def _logcumsumexp_gradient(g: Any, x: Any, *, axis: int) -> Any:
     return (terms * _scan_with_factors(shares, factors, axis, backward=True)).cast(dtype=x.dtype)
 
 
-def _factors(largest: Any, reached: Any, axis: int) -> list[Any]:
+def _factors(largest: TensorLike, reached: TensorLike, axis: int) -> list[Any]:
     """Return exp(largest[i] - largest[i + distance]) for each power of 2 below the length; 0 where i is not `reached`."""
     length, factors = largest.shape[axis], []
     for round_ in range((length - 1).bit_length()):
@@ -179,7 +180,7 @@ def _factors(largest: Any, reached: Any, axis: int) -> list[Any]:
     return factors
 
 
-def _scan_with_factors(x: Any, factors: list[Any], axis: int, *, backward: bool) -> Any:
+def _scan_with_factors(x: TensorLike, factors: list[Any], axis: int, *, backward: bool) -> Any:
     """Return prefix sums (suffix sums, if `backward`) in which an element has the factor between its place and the sum's."""
     length = x.shape[axis]
     for round_, factor in enumerate(factors):

@@ -26,9 +26,10 @@ from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.logic import equal, less, less_equal, logical_and, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import minimum, where
 from polyhal.hal.ops.reductions.sort import sort
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _search(sequence: Any, values: Any, *, right: bool = False) -> Any:
+def _search(sequence: Array, values: Array, *, right: bool = False) -> Any:
     """For each row of `sequence` (rows, n), sorted, and of `values` (rows, m): the number of elements before each value.
 
     Those below it or, with `right`, also equal ones. A NaN among the values is after everything, and one in the sequence
@@ -57,7 +58,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtypes.int64, values.shape)]
 
 
-def _decomposed(sequence: Any, values: Any, *, right: bool) -> Any:
+def _decomposed(sequence: TensorLike, values: TensorLike, *, right: bool) -> Any:
     length = sequence.shape[1]
     start = full(values.shape, 0, dtypes.int32)
     for step in _steps(length):
@@ -99,8 +100,8 @@ search_rows: OpFunction = declare(
 
 @composite(method=False, aten=".Tensor .Scalar")
 def searchsorted(
-    sorted_sequence: Any,
-    x: Any,
+    sorted_sequence: TensorLike,
+    x: TensorLike,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -139,7 +140,7 @@ def searchsorted(
 
 
 @composite(method=False, aten=".Tensor .Scalar")
-def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(x: TensorLike, boundaries: TensorLike, *, out_int32: bool = False, right: bool = False) -> Any:
     """The number (int64) of the bucket of each element: how many of the sorted `boundaries` are below it.
 
     With `right`, those equal to it count too.

@@ -6,6 +6,7 @@ from typing import Any
 
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.ops.pointwise.cast import in_dtype
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def shared(g: Any, chosen: Any, axis: Any) -> Any:
@@ -15,7 +16,7 @@ def shared(g: Any, chosen: Any, axis: Any) -> Any:
     return chosen.cast(dtype=g.dtype) * divided_by_count(g, count)
 
 
-def divided_by_count(total: Any, count: Any) -> Any:
+def divided_by_count(total: TensorLike, count: TensorLike) -> Any:
     """Divide `total` by a tensor of counts in the dtype of its accumulator."""
     wide = accumulator(total.dtype)
     return in_dtype(in_dtype(total, wide) / in_dtype(count, wide), total.dtype)

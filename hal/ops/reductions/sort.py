@@ -29,11 +29,12 @@ from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _OUTPUTS = ("values", "indices")
 
 
-def _sorted_positions(x: Any, axis: int, descending: bool) -> Any:
+def _sorted_positions(x: Array, axis: int, descending: bool) -> Any:
     """Positions in sorted order, as int64. Sorting the reversed axis makes the reversed order stable too."""
     x = np.asarray(x)
     if not descending:
@@ -66,7 +67,7 @@ def _extreme(dtype: DType, largest: bool) -> float | int:
     return (1 << bits - 1) - 1 if largest else -(1 << bits - 1)
 
 
-def _swapped(a: Any, b: Any, i: Any, j: Any, descending: bool) -> Any:
+def _swapped(a: TensorLike, b: TensorLike, i: TensorLike, j: TensorLike, descending: bool) -> Any:
     """Return whether element (b, j) comes before (a, i): positions decide between equal elements."""
     before = greater(b, a) if descending else less(b, a)
     same = equal(a, b)
@@ -78,7 +79,7 @@ def _swapped(a: Any, b: Any, i: Any, j: Any, descending: bool) -> Any:
     return logical_or(before, logical_and(same, less(j, i)))
 
 
-def _halves(x: Any, size: int) -> tuple[Any, Any]:
+def _halves(x: TensorLike, size: int) -> tuple[Any, Any]:
     """The first and the second halves of runs of `size` elements of (rows, length): (rows, runs, size / 2) each."""
     rows, length = x.shape
     runs, half = reshape(x, (rows, length // size, size)), size // 2
@@ -86,7 +87,7 @@ def _halves(x: Any, size: int) -> tuple[Any, Any]:
     return slice_(runs, (0, 0, 0), shape, steps), slice_(runs, (0, 0, half), shape, steps)
 
 
-def _round(x: Any, index: Any, size: int, mirrored: bool, descending: bool) -> tuple[Any, Any]:
+def _round(x: TensorLike, index: TensorLike, size: int, mirrored: bool, descending: bool) -> tuple[Any, Any]:
     """Compare and exchange each element of the first half of every run with its partner in the second half.
 
     The partner is `size / 2` away or, if `mirrored`, as far from the end as the element is from the start.
@@ -103,7 +104,7 @@ def _round(x: Any, index: Any, size: int, mirrored: bool, descending: bool) -> t
     return pairs[0], pairs[1]
 
 
-def _decomposed_sort(x: Any, *, axis: int, descending: bool) -> Any:
+def _decomposed_sort(x: TensorLike, *, axis: int, descending: bool) -> Any:
     """A bitonic network (Batcher, 1968) over the next power of two: about log2(n)^2 / 2 rounds."""
     front = moveaxis(x, axis, -1)
     dtype, length = x.dtype, x.shape[axis]
@@ -134,7 +135,7 @@ def _decomposed_sort(x: Any, *, axis: int, descending: bool) -> Any:
 # --- sort -----------------------------------------------------------------------------------------------------------
 
 
-def _sort_pairs(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
+def _sort_pairs(x: Array, *, axis: int = -1, descending: bool = False) -> Any:
     """Elements along `axis` in order, and their positions (int64)."""
     order = _sorted_positions(x, axis, descending)
     return np.take_along_axis(np.asarray(x), order, axis), order
@@ -184,7 +185,7 @@ sort_pairs: OpFunction = declare_along_axis(
 
 
 @composite()
-def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
+def sort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
     """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest.
 
     >>> polyhal.sort(polyhal.tensor([3, 1, 2]), descending=True).tolist()
@@ -194,7 +195,7 @@ def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool | None =
 
 
 @composite()
-def argsort(x: Any, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
+def argsort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
     """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
     return sort_pairs(x, axis, descending)[1]
 
@@ -202,7 +203,7 @@ def argsort(x: Any, axis: int = -1, descending: bool = False, stable: bool | Non
 # --- top k  ------------------------------------------------------------------------------------------------
 
 
-def _topk(x: Any, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+def _topk(x: Array, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
     """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order.
 
     Equal elements keep their order. NaN counts as the largest.
@@ -221,7 +222,7 @@ def _infer_topk(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, shape), (dtypes.int64, shape)]
 
 
-def _decomposed_topk(x: Any, *, k: int, axis: int, largest: bool, sorted: bool) -> Any:  # noqa: A002
+def _decomposed_topk(x: TensorLike, *, k: int, axis: int, largest: bool, sorted: bool) -> Any:  # noqa: A002
     results = []
     for result in sort_pairs(x, axis, largest):
         lengths = tuple(k if i == axis else n for i, n in enumerate(result.shape))

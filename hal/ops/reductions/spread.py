@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.reduction import Axis, element_count, reduced_terms, reduction, unreduced
 from polyhal.hal.ops.reductions.sums import in_float, mean, sum_, wide_terms
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
@@ -25,13 +27,15 @@ def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
     return sum_(centred * centred, axis, keepdims) * (1.0 / divisor if divisor > 0 else math.inf)
 
 
-def _var_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Any, keepdims: bool, correction: float) -> Any:
+def _var_gradient(
+    g: TensorLike, x: TensorLike, x_spec: Spec, *, axis: int | tuple[int, ...] | None, keepdims: bool, correction: float
+) -> Any:
     divisor = element_count(x_spec, axis) - correction
     scale = 2.0 / divisor if divisor > 0 else math.inf
     return (unreduced(g, x_spec, axis, keepdims) * scale) * (x - mean(x, axis, True))
 
 
-def _np_var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
+def _np_var(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False, correction: float = 0) -> Any:
     return np.var(x, axis=axis, keepdims=keepdims, ddof=correction, **wide_terms(x, axis))
 
 
@@ -63,7 +67,16 @@ variance = reduction(
 )
 
 
-def _std_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Any, keepdims: bool, correction: float) -> Any:
+def _std_gradient(
+    g: TensorLike,
+    x: TensorLike,
+    out: TensorLike,
+    x_spec: Spec,
+    *,
+    axis: int | tuple[int, ...] | None,
+    keepdims: bool,
+    correction: float,
+) -> Any:
     """0 where all elements are equal, as in PyTorch: the derivative does not exist there."""
     equals = equal(out, 0)
     scaled = where(equals, 0, g / where(equals, 1, out))
@@ -88,7 +101,9 @@ deviation = reduction(
 )
 
 
-def _correction(axis: Any, unbiased: bool | None, correction: float | None, default: float) -> tuple[Any, float]:
+def _correction(
+    axis: Sequence[int] | int | None, unbiased: bool | None, correction: float | None, default: float
+) -> tuple[Any, float]:
     """Axes and correction from PyTorch's arguments; `unbiased` may be passed in place of the axes."""
     if isinstance(axis, bool):
         axis, unbiased = None, axis
@@ -101,7 +116,7 @@ def _correction(axis: Any, unbiased: bool | None, correction: float | None, defa
 
 @composite()
 def var(
-    x: Any,
+    x: TensorLike,
     axis: Any = None,
     unbiased: bool | None = None,
     keepdims: bool = False,
@@ -118,7 +133,7 @@ def var(
 
 @composite()
 def std(
-    x: Any,
+    x: TensorLike,
     axis: Any = None,
     unbiased: bool | None = None,
     keepdims: bool = False,
@@ -133,13 +148,18 @@ def std(
     return deviation(x, axes, keepdims, correction)
 
 
-def _all_if_none(dim: Any) -> Any:
+def _all_if_none(dim: Sequence[int] | int | None) -> Any:
     return None if dim == () or dim == [] else dim
 
 
 @composite(method=False)
 def std_mean(
-    x: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+    x: TensorLike,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
 ) -> tuple[Any, Any]:
     """Standard deviation and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
     axes, correction = _correction(dim, unbiased, correction, 1)
@@ -149,7 +169,12 @@ def std_mean(
 
 @composite(method=False)
 def var_mean(
-    x: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+    x: TensorLike,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
 ) -> tuple[Any, Any]:
     """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
     axes, correction = _correction(dim, unbiased, correction, 1)

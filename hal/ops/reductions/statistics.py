@@ -14,10 +14,11 @@ from polyhal.hal.ops.linear_algebra.matmul import matmul
 from polyhal.hal.ops.pointwise.exponential import sqrt
 from polyhal.hal.ops.pointwise.selection import clip, maximum
 from polyhal.hal.ops.reductions.sums import in_float, sum_
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite()
-def cov(x: Any, *, correction: float = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(x: TensorLike, *, correction: float = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """Covariance matrix of the variables in the rows of `x` (variables, observations); of one variable, its variance.
 
     `fweights` (integers) says how often each observation counts, `aweights` how much. The sum of products is divided by the
@@ -52,7 +53,7 @@ def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
 
 
 @composite()
-def corrcoef(x: Any) -> Any:
+def corrcoef(x: TensorLike) -> Any:
     """Correlation coefficients, -1 to 1, of the variables in the rows of `x` (variables, observations)."""
     c = cov(x)
     if not c.ndim:

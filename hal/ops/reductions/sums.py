@@ -26,6 +26,7 @@ from polyhal.hal.ops.reductions.reduction import (
     reduction,
     unreduced,
 )
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def sum_dtype(d: DType) -> DType:
@@ -37,7 +38,7 @@ _MANY = 1024
 """Terms, along other axes than the last, beyond which NumPy sums in float64: it adds them one after the other, not in pairs."""
 
 
-def wide_terms(x: Any, axis: Any) -> dict[str, Any]:
+def wide_terms(x: Array, axis: Any) -> dict[str, Any]:
     """Return the `dtype` argument of a NumPy reduction over `axis` if many terms of float32 would lose digits."""
     x = np.asarray(x)
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]
@@ -65,7 +66,7 @@ sum_ = reduction(
 )
 
 
-def _prod_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
+def _prod_gradient(g: TensorLike, x: TensorLike, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
     """Each element's share is the product of the others, exact with zeros, and so is its derivative.
 
     Where that derivative is not zero at most two elements are zero, and their sum replaces their factors.
@@ -78,7 +79,7 @@ def _prod_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) 
     return unreduced(g, x_spec, axis, keepdims) * where(zero, product * of_zero, product / usual * of_others)
 
 
-def _np_prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _np_prod(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
     x = np.asarray(x)
     return np.prod(x, axis=axis, keepdims=keepdims, dtype=np.float64 if x.dtype == np.float32 else None)
 
@@ -97,12 +98,12 @@ prod = reduction(
 )
 
 
-def _mean(x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _mean(x: TensorLike, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     count = element_count(x.spec, axis)
     return sum_(in_float(x), axis, keepdims) * (1.0 / count if count else math.nan)
 
 
-def _mean_gradient(g: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
+def _mean_gradient(g: TensorLike, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
     share = unreduced(g, x_spec, axis, keepdims) * (1.0 / max(element_count(x_spec, axis), 1))
     return share.broadcast_to(x_spec.shape)
 
@@ -123,7 +124,7 @@ mean = reduction(
 )
 
 
-def _np_logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def _np_logsumexp(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
     x = np.asarray(x)
     x = x if x.dtype.kind == "f" else x.astype(np.float64)
     top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
@@ -132,7 +133,7 @@ def _np_logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return out if keepdims else np.squeeze(out, axis=axis)
 
 
-def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _logsumexp(x: TensorLike, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     x = in_float(x)
     if not element_count(x.spec, axis):
         return log(sum_(x, axis, keepdims))
@@ -142,7 +143,7 @@ def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
     return out if keepdims else reshape(out, reduced_shape(x.shape, normalize_axes(axis, x.ndim), False))
 
 
-def _logsumexp_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
+def _logsumexp_gradient(g: TensorLike, x: TensorLike, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
     """Return softmax by its own sum, because a large element absorbs the logarithm in the result.
 
     The sum may exceed the range of half precision.

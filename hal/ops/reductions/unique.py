@@ -23,6 +23,7 @@ from polyhal.hal.ops.reductions.extrema import any_
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sort import argsort, sort_pairs
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def _require_execution(op: str) -> None:
@@ -31,7 +32,7 @@ def _require_execution(op: str) -> None:
     )
 
 
-def _runs(rows: Any) -> tuple[Any, Any, int]:
+def _runs(rows: TensorLike) -> tuple[Any, Any, int]:
     """Runs of equal consecutive rows (n, width): the number of each row's run, where each run starts, and how many."""
     n = rows.shape[0]
     if not n:
@@ -45,21 +46,21 @@ def _runs(rows: Any) -> tuple[Any, Any, int]:
     return run, searchsorted(run, arange(0, count, 1, dtypes.int64, device=rows.device)), count
 
 
-def _lengths(starts: Any, total: int) -> Any:
+def _lengths(starts: TensorLike, total: int) -> Any:
     """The lengths of runs that start there."""
     end = full((1,), total, dtypes.int64, device=starts.device)
     ends = concat((slice_(starts, (1,), (starts.shape[0] - 1,), (1,)), end), 0) if starts.shape[0] else starts
     return ends - starts
 
 
-def _chosen(values: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> Any:
+def _chosen(values: TensorLike, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> Any:
     results = (values, *(inverse,) * return_inverse, *(counts,) * return_counts)
     return results if len(results) > 1 else values
 
 
 @composite()
 def unique(
-    x: Any,
+    x: TensorLike,
     sorted: bool = True,  # noqa: A002
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -100,7 +101,7 @@ def _unique_slices(x: Any, dim: int, return_inverse: bool, return_counts: bool) 
 
 @composite()
 def unique_consecutive(
-    x: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    x: TensorLike, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results.
 

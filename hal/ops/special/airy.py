@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.ops.tensor_like import Array
+
 _FAR = 9.0
 """Beyond, on the negative side, the oscillating series is exact to float64."""
 _TURN = 2.0
@@ -24,7 +26,7 @@ def _nodes() -> tuple[Any, Any]:
     return 4 * (nodes + 1), 4 * weights
 
 
-def airy_ai(x: Any) -> Any:
+def airy_ai(x: Array) -> Any:
     """Ai(x); 0 at both infinities."""
     t, weights = _nodes()
     turned = np.exp(1j * np.pi / 6)
@@ -39,7 +41,7 @@ def airy_ai(x: Any) -> Any:
     return np.where(np.isnan(x), np.nan, np.where(np.isinf(x), 0.0, value))
 
 
-def _oscillation(size: Any) -> Any:
+def _oscillation(size: Array) -> Any:
     """Ai(-size)."""
     zeta = 2 / 3 * size * np.sqrt(size)
     p, q, term = np.ones_like(zeta), np.zeros_like(zeta), np.ones_like(zeta)

@@ -16,6 +16,7 @@ from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.special import bessel_integrals as integrals
 from polyhal.hal.ops.special.airy import airy_ai
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _REASON = "it is rarely called, and its integrals and series are summed in float64"
 
@@ -28,7 +29,7 @@ def _bessel(
     gradient: Callable[..., Any] | None = None,
     public: bool = False,
 ) -> OpFunction:
-    def reference(x: Any) -> Any:
+    def reference(x: Array) -> Any:
         with np.errstate(all="ignore"):
             return formula(np.asarray(x, np.float64))
 
@@ -48,7 +49,7 @@ def _bessel(
     )
 
 
-def _over_argument(y: Any, x: Any) -> Any:
+def _over_argument(y: TensorLike, x: TensorLike) -> Any:
     """I1(x) / x, or of its scaled form; 1/2 at 0."""
     flat = equal(x, 0.0)
     return where(flat, 0.5, y / where(flat, 1.0, x))

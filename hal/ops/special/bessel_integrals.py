@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.ops.tensor_like import Array
+
 _NEAR = 28.0
 """Arguments from which on the asymptotic series are exact to float64."""
 _NODES = 128
@@ -22,7 +24,7 @@ def _angles() -> Any:
     return 2 * np.pi * np.arange(_NODES) / _NODES
 
 
-def scaled_i(order: int, x: Any) -> Any:
+def scaled_i(order: int, x: Array) -> Any:
     """exp(-|x|) I(x)."""
     size = np.abs(x)
     theta = _angles()
@@ -37,7 +39,7 @@ def scaled_i(order: int, x: Any) -> Any:
     return value * np.sign(x) if order == 1 else value
 
 
-def _hankel(order: int, x: Any, sign: float) -> Any:
+def _hankel(order: int, x: Array, sign: float) -> Any:
     """The sum of sign^k a_k / x^k."""
     total, term = np.ones_like(x), np.ones_like(x)
     for k in range(1, _TERMS):
@@ -46,7 +48,7 @@ def _hankel(order: int, x: Any, sign: float) -> Any:
     return total
 
 
-def scaled_k(order: int, x: Any) -> Any:
+def scaled_k(order: int, x: Array) -> Any:
     """exp(x) K(x) for x > 0, infinite at 0 and NaN below: the integral of exp(x (1 - cosh t)) cosh(order t)."""
     inner = np.clip(np.where(x > 0, x, 1.0), 1e-300, 1e300)
     # Where the integrand is below float64's precision.
@@ -59,7 +61,7 @@ def scaled_k(order: int, x: Any) -> Any:
     return np.where(x > 0, integral, np.where(x == 0, np.inf, np.nan))
 
 
-def bessel_j(order: int, x: Any) -> Any:
+def bessel_j(order: int, x: Array) -> Any:
     """J(x)."""
     size = np.abs(x)
     near = np.minimum(size, _NEAR)[..., None]
@@ -72,7 +74,7 @@ def bessel_j(order: int, x: Any) -> Any:
     return value * np.where(x < 0, -1, 1) if order == 1 else value
 
 
-def bessel_y(order: int, x: Any) -> Any:
+def bessel_y(order: int, x: Array) -> Any:
     """Y(x): a series of even Bessel functions near 0 (DLMF 10.8), the asymptotic one beyond; NaN below 0."""
     inner = np.clip(np.where(x > 0, x, 1.0), 1e-300, _NEAR)
     theta = _angles()
@@ -90,7 +92,7 @@ def bessel_y(order: int, x: Any) -> Any:
     return np.where(x > 0, value, np.where(x == 0, -np.inf, np.nan))
 
 
-def _oscillation(order: int, size: Any) -> tuple[Any, Any]:
+def _oscillation(order: int, size: Array) -> tuple[Any, Any]:
     """J and Y for large arguments: two series times sine and cosine."""
     far = np.where(np.isfinite(size), np.maximum(size, _NEAR), _NEAR)
     p, q, term = np.ones_like(far), np.zeros_like(far), np.ones_like(far)

@@ -14,6 +14,7 @@ from polyhal.hal.ops.pointwise.exponential import exp
 from polyhal.hal.ops.pointwise.polynomials import ERF_NEAR, ERFC_FAR, ERFC_MIDDLE
 from polyhal.hal.ops.special.namespace import TENSORS, horner, reference_of
 from polyhal.hal.ops.special.quantile import normal_quantile
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 _ONE_OVER_SQRT_PI = 1 / math.sqrt(math.pi)
@@ -22,7 +23,7 @@ _LIMIT = 1e4
 """Beyond it erfcx is 1 / (x sqrt(pi)) in float64, and no intermediate result overflows float32."""
 
 
-def _scaled_tail(m: Any, a: Any) -> Any:
+def _scaled_tail(m: Any, a: TensorLike) -> Any:
     """exp(a^2) erfc(a) for a >= 0.46875. Source: Cody, Math. Comp. 23 (1969)."""
     t = m.minimum(a, 4.0)
     middle = horner(t, ERFC_MIDDLE[0]) / horner(t, ERFC_MIDDLE[1])
@@ -32,19 +33,19 @@ def _scaled_tail(m: Any, a: Any) -> Any:
     return m.where(m.less(a, 4.0), middle, m.where(m.less(_LIMIT, a), _ONE_OVER_SQRT_PI / a, tail))
 
 
-def _gaussian(m: Any, a: Any, sign: float) -> Any:
+def _gaussian(m: Any, a: TensorLike, sign: float) -> Any:
     """exp(sign a^2): the square is split, so that its rounding error does not reach the exponential."""
     coarse = m.floor(a * 16.0) * 0.0625
     return m.exp(coarse * coarse * sign) * m.exp((a - coarse) * (a + coarse) * sign)
 
 
-def _near_erf(m: Any, x: Any, size: Any) -> Any:
+def _near_erf(m: Any, x: TensorLike, size: TensorLike) -> Any:
     inner = m.where(m.less(size, 0.46875), x, 0.0)
     z = inner * inner
     return inner * (horner(z, ERF_NEAR[0]) / horner(z, ERF_NEAR[1]))
 
 
-def _erfc(m: Any, x: Any) -> Any:
+def _erfc(m: Any, x: TensorLike) -> Any:
     size = m.abs(x)
     a = m.maximum(m.minimum(size, 30.0), 0.46875)
     tail = _gaussian(m, a, -1.0) * _scaled_tail(m, a)
@@ -52,7 +53,7 @@ def _erfc(m: Any, x: Any) -> Any:
     return m.where(m.less(size, 0.46875), 1.0 - _near_erf(m, x, size), m.where(m.equal(x, x), far, x))
 
 
-def _erfcx(m: Any, x: Any) -> Any:
+def _erfcx(m: Any, x: TensorLike) -> Any:
     size = m.abs(x)
     a = m.maximum(size, 0.46875)
     tail = _scaled_tail(m, a)
@@ -62,7 +63,7 @@ def _erfcx(m: Any, x: Any) -> Any:
     return m.where(m.less(size, 0.46875), near, m.where(m.equal(x, x), far, x))
 
 
-def _erfcx_slope(m: Any, x: Any, out: Any) -> Any:
+def _erfcx_slope(m: Any, x: TensorLike, out: TensorLike) -> Any:
     """The derivative of erfcx, 2 x erfcx(x) - 2 / sqrt(pi). Its terms cancel for large x, where their difference is the
     correction of `_scaled_tail`."""
     far = m.minimum(m.maximum(x, 4.0), _LIMIT)
@@ -72,21 +73,21 @@ def _erfcx_slope(m: Any, x: Any, out: Any) -> Any:
     return m.where(m.less(4.0, x), beyond, out * x * 2.0 - _TWO_OVER_SQRT_PI)
 
 
-def _ndtr(m: Any, x: Any) -> Any:
+def _ndtr(m: Any, x: TensorLike) -> Any:
     return _erfc(m, x * -math.sqrt(0.5)) * 0.5
 
 
-def _log_ndtr(m: Any, x: Any) -> Any:
+def _log_ndtr(m: Any, x: TensorLike) -> Any:
     t = x * math.sqrt(0.5)
     below = m.log(_erfcx(m, -m.minimum(t, 0.0)) * 0.5) - t * t
     return m.where(m.less(x, -1.0), below, m.log1p(_erfc(m, m.maximum(t, -1.0)) * -0.5))
 
 
-def _erfinv(m: Any, y: Any) -> Any:
+def _erfinv(m: Any, y: TensorLike) -> Any:
     return normal_quantile(m, y * 0.5, (1.0 - m.abs(y)) * 0.5) * math.sqrt(0.5)
 
 
-def _ndtri(m: Any, p: Any) -> Any:
+def _ndtri(m: Any, p: TensorLike) -> Any:
     return normal_quantile(m, p - 0.5, m.minimum(p, 1.0 - p))
 
 

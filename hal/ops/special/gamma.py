@@ -13,6 +13,7 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.special.namespace import TENSORS, horner, reference_of
 from polyhal.hal.ops.special.zeta_series import hurwitz_zeta
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _ON_2_TO_3 = (
     (-1.37825152569120859100e3, -3.88016315134637840924e4, -3.31612992738871184744e5, -1.16237097492762307383e6,
@@ -26,7 +27,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 
 
-def _log_gamma_positive(m: Any, x: Any) -> Any:
+def _log_gamma_positive(m: Any, x: TensorLike | Array) -> Any:
     """For x >= 1/2: products of shifted arguments lead to [2, 3] from below 8, Stirling's series serves above."""
     small = m.less(x, 8.0)
     s = m.where(small, x, 2.5)
@@ -50,12 +51,12 @@ def _log_gamma_positive(m: Any, x: Any) -> Any:
     return m.where(small, near, m.where(m.equal(x, math.inf), x, far))
 
 
-def _sine_of_pi(m: Any, x: Any) -> Any:
+def _sine_of_pi(m: Any, x: TensorLike | Array) -> Any:
     """|sin(pi x)|, of the distance to the nearest integer."""
     return m.sin(m.abs(x - m.floor(x + 0.5)) * math.pi)
 
 
-def _lgamma(m: Any, x: Any) -> Any:
+def _lgamma(m: Any, x: TensorLike | Array) -> Any:
     reflected = m.less(x, 0.5)
     value = _log_gamma_positive(m, m.where(reflected, 1.0 - x, x))
     pole = m.logical_and(reflected, m.equal(m.floor(x), x))
@@ -64,7 +65,7 @@ def _lgamma(m: Any, x: Any) -> Any:
     return m.where(pole, math.inf, m.where(reflected, mirrored, value))
 
 
-def _digamma(m: Any, x: Any) -> Any:
+def _digamma(m: Any, x: TensorLike) -> Any:
     reflected = m.less(x, 0.0)
     s = m.where(reflected, 1.0 - x, x)
     total = s * 0.0
@@ -85,7 +86,7 @@ def _digamma(m: Any, x: Any) -> Any:
     return m.where(m.equal(x, 0.0), -1.0 / x, value)
 
 
-def _np_lgamma(x: Any) -> Any:
+def _np_lgamma(x: Array) -> Any:
     with np.errstate(all="ignore"):
         return _lgamma(np, np.asarray(x, np.float64))
 
@@ -119,7 +120,7 @@ digamma: OpFunction = elementwise(
 )
 
 
-def _np_polygamma(x: Any, *, n: int) -> Any:
+def _np_polygamma(x: Array, *, n: int) -> Any:
     """The derivative n of digamma: (-1)^(n+1) n! zeta(n + 1, x); below 1/2 the derivative 1 by reflection."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -161,7 +162,7 @@ zeta = elementwise(
 
 
 @composite("special.", in_place=True, aten=".default polygamma_")
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Any, x: TensorLike) -> Any:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     if not isinstance(n, int):
         n, x = x, n
@@ -171,7 +172,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 @composite("special.multigammaln", in_place=True, aten=".default")
-def mvlgamma(x: Any, p: int) -> Any:
+def mvlgamma(x: TensorLike, p: int) -> Any:
     """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2.
 
     Takes a tensor of any shape. Raises ValueError for `p` below 1.

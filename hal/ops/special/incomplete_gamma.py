@@ -11,12 +11,13 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.exponential import exp
 from polyhal.hal.ops.special.gamma import lgamma
 from polyhal.hal.ops.special.logarithms import xlogy
+from polyhal.hal.ops.tensor_like import Array
 
 _MAX_TERMS = 20000
 _EPS = 1e-16
 
 
-def _series(a: Any, x: Any) -> Any:
+def _series(a: Array, x: Array) -> Any:
     """P(a, x) without its factor: the sum of x^n / ((a + 1) ... (a + n)), over a."""
     term = np.ones_like(x)
     total = np.ones_like(x)
@@ -28,7 +29,7 @@ def _series(a: Any, x: Any) -> Any:
     return total / a
 
 
-def _fraction(a: Any, x: Any) -> Any:
+def _fraction(a: Array, x: Array) -> Any:
     """Q(a, x) without its factor, by the modified Lentz method."""
     tiny = 1e-300
     b = x + 1 - a
@@ -46,7 +47,7 @@ def _fraction(a: Any, x: Any) -> Any:
     return value
 
 
-def _lower_and_upper(a: Any, x: Any) -> tuple[Any, Any]:
+def _lower_and_upper(a: Array, x: Array | int) -> tuple[Any, Any]:
     a, x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
     with np.errstate(all="ignore"):
         regular = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)

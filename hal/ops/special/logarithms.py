@@ -18,9 +18,10 @@ from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import clip, where
 from polyhal.hal.ops.pointwise.trigonometry import cos, sin
 from polyhal.hal.ops.special.namespace import horner
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
-def _times(x: Any, logarithm: Any, y: Any) -> Any:
+def _times(x: TensorLike, logarithm: TensorLike, y: TensorLike) -> Any:
     return where(logical_and(equal(x, 0.0), equal(y, y)), 0.0, x * logarithm)
 
 
@@ -88,7 +89,7 @@ logit_of = elementwise(
 
 
 @composite("special.", in_place=True, aten=".default")
-def logit(x: Any, eps: float | None = None) -> Any:
+def logit(x: TensorLike, eps: float | None = None) -> Any:
     """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps].
 
     Takes a tensor of any shape.
@@ -100,7 +101,7 @@ _SINC_SERIES = tuple((-1) ** k * 2 * k / math.factorial(2 * k + 1) for k in rang
 """The derivative of sin(z) / z over z, as a polynomial of z squared: up to z = 0.5 the next term is 1e-17 of the first."""
 
 
-def _sinc_gradient(g: Any, x: Any) -> Any:
+def _sinc_gradient(g: TensorLike, x: TensorLike) -> Any:
     """Evaluate the series near 0, where cosine and sine cancel and second derivatives would be 0 / 0."""
     z = x * math.pi
     near = less(abs_(z), 0.5)
@@ -115,7 +116,7 @@ def _np_spherical_bessel_j0(x: Any) -> Any:
         return np.where(np.isinf(x), 0.0, np.sinc(np.asarray(x, np.float64) / math.pi))
 
 
-def _spherical_bessel_j0(x: Any) -> Any:
+def _spherical_bessel_j0(x: TensorLike) -> Any:
     special = logical_or(equal(x, 0.0), isinf(x))
     usual = where(special, 1.0, x)
     return where(special, where(equal(x, 0.0), 1.0, 0.0), sin(usual) / usual)

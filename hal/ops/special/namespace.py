@@ -13,6 +13,7 @@ from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_or
 from polyhal.hal.ops.pointwise.rounding import floor
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 from polyhal.hal.ops.pointwise.trigonometry import cos, sin
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 TENSORS: Any = SimpleNamespace(
     abs=abs_,
@@ -43,7 +44,7 @@ def reference_of(formula: Any) -> Any:
     return reference
 
 
-def horner(z: Any, coefficients: tuple[float, ...]) -> Any:
+def horner(z: TensorLike | Array, coefficients: tuple[float, ...]) -> Any:
     """A polynomial in `z`, highest coefficient first."""
     value = z * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:

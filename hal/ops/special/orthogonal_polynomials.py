@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal.ops.declare import Autocast, Names, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.tensor_like import Array
 
 Step = Callable[[int, Any, Any, Any], Any]
 """The polynomial of degree k + 1 from k, x, and those of degrees k and k - 1."""
@@ -16,7 +17,7 @@ Step = Callable[[int, Any, Any, Any], Any]
 _MAX_DEGREE = 10000
 
 
-def _evaluate(first: Callable[[Any], Any], step: Step, x: Any, n: Any) -> Any:
+def _evaluate(first: Callable[[Any], Any], step: Step, x: Array, n: Array | float) -> Any:
     x, n = np.broadcast_arrays(np.asarray(x, np.float64), np.trunc(np.asarray(n, np.float64)))
     with np.errstate(all="ignore"):
         last, current = np.ones(x.shape), first(x)
@@ -28,7 +29,7 @@ def _evaluate(first: Callable[[Any], Any], step: Step, x: Any, n: Any) -> Any:
     return result
 
 
-def _chebyshev(k: int, x: Any, p: Any, q: Any) -> Any:
+def _chebyshev(k: int, x: Array, p: Array, q: Array) -> Any:
     return 2 * x * p - q
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from polyhal.hal.ops.special.namespace import horner
+from polyhal.hal.ops.tensor_like import TensorLike
 
 _CENTRAL = (
     (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457, 13731.693765509461125,
@@ -27,7 +28,7 @@ _FAR = (
 )  # fmt: skip
 
 
-def normal_quantile(m: Any, q: Any, tail: Any) -> Any:
+def normal_quantile(m: Any, q: TensorLike, tail: TensorLike) -> Any:
     """The quantile of 1/2 + q; `tail` is the smaller of the two areas. Infinite for a tail of 0, NaN for a negative one."""
     central = m.less(m.abs(q), 0.425)
     inner = m.where(central, q, 0.0)

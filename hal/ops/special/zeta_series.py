@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.ops.tensor_like import Array
+
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 _DIRECT_TERMS = 12
 
 
-def hurwitz_zeta(x: Any, q: Any) -> Any:
+def hurwitz_zeta(x: Array | float, q: Array) -> Any:
     """The sum of (k + q)^-x in float64, with the conventions of Cephes where it diverges."""
     with np.errstate(all="ignore"):
         x, q = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(q, np.float64))
@@ -30,7 +32,7 @@ def hurwitz_zeta(x: Any, q: Any) -> Any:
         return np.where(x == 1, np.inf, np.where(x < 1, np.nan, total))
 
 
-def _power(base: Any, x: Any) -> Any:
+def _power(base: Array, x: Array) -> Any:
     return np.power(base, -x)
 
 

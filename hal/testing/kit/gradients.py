@@ -18,6 +18,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, finfo
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.planning.decompose import decomposition
 from polyhal.hal.reference.op_calls import OpCall, evaluate, specs_of
 from polyhal.hal.reference.tolerances import ResultError, computing
@@ -62,7 +63,7 @@ def _is_differentiable_call(call: OpCall) -> bool:
     return first.dtype.is_floating_point and bool(first.size)
 
 
-def _is_float_array(value: Any) -> bool:
+def _is_float_array(value: Array | float) -> bool:
     return isinstance(value, np.ndarray) and as_dtype(value.dtype).is_floating_point
 
 

@@ -12,6 +12,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.reference.op_calls import OpCall, is_number
 from polyhal.hal.testing.kit.scope import Scope
@@ -49,7 +50,7 @@ def sample_calls(op: OpDef, dtype: DType | None) -> list[OpCall]:
     ]
 
 
-def _sample_value(x: Any, op: OpDef, dtype: DType | None, number: int) -> Any:
+def _sample_value(x: Array | float | None, op: OpDef, dtype: DType | None, number: int) -> Any:
     """Convert an input of sample `number` for a test in `dtype`.
 
     Arrays of float64 are cast to `dtype`; arrays of float32 are statistics and cast to the accumulation dtype of

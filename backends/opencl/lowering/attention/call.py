@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
 from polyhal.backends.common.problems.attention import AttentionShape, mask_kind, merge_batch_axes, refusal
@@ -12,6 +12,9 @@ from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, broadcast_strides
 from polyhal.hal.protocol import Declined, InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Definitions = dict[str, str | int | bool]
 Inputs = tuple[InputSpec | None, ...]
@@ -179,14 +182,14 @@ def padded_head_size(features: int) -> int:
     return next((n for n in _BOUNDS if features <= n), features)
 
 
-def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> AttentionCall | Declined:
+def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:
     """Describe a call of `attention`, or decline it with the reason."""
     if not outputs[1].is_contiguous:
         return Declined("the logsumexp is not contiguous")
     return _call(_FORWARD, inputs[:3], inputs[3], outputs[:1], params)
 
 
-def backward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> AttentionCall | Declined:
+def backward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:
     """Describe a call of `attention_grad`, or decline it with the reason."""
     g, q, k, v, mask, out, logsumexp = inputs
     real = real_type(q.dtype) if q else "float"
@@ -205,7 +208,7 @@ def _call(
     operands: Inputs,
     mask: InputSpec | None,
     results: tuple[Spec, ...],
-    params: Mapping[str, Any],
+    params: Params,
 ) -> AttentionCall | Declined:
     reason = refusal(operands, mask)
     if reason:

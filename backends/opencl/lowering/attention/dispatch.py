@@ -5,8 +5,7 @@ GPUs whose local memory is not on the chip decline calls with few scores, which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.opencl.lowering.attention import cpu, decode, mma, tiles
@@ -17,13 +16,14 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _MAX_SCORES = 1 << 24
 """Maximum bytes of scores that are written to memory on devices where staging is not faster."""
 
 
-def _attention(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     call = forward_call(inputs, outputs, params)
     if isinstance(call, Declined):
         return call
@@ -37,9 +37,7 @@ def _attention(
     return _unstaged(runtime, call) or tiles.forward(runtime, call)
 
 
-def _attention_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     call = backward_call(inputs, outputs, params)
     if isinstance(call, Declined):
         return call

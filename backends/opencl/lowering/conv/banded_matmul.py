@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Strided, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -13,12 +12,15 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _FEW_TAPS = 16
 """Maximum number of taps whose loops are unrolled, at the cost of one program per number."""
 
 
 def _banded_matmul(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     x, starts, weights = inputs
     (out,) = outputs

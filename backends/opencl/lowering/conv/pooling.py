@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
@@ -16,6 +15,9 @@ from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _ITEMS_PER_UNIT = 16
 """Work-items per compute unit of a CPU, for load balance."""
@@ -32,9 +34,7 @@ Inputs = tuple[InputSpec | None, ...]
 def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> LoweringFunction:
     """Return the lowering of a kernel with these memory parameters, the result last."""
 
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         (out,) = outputs
         pooling = describe(inputs, out, params, gradient=gradient)
         if isinstance(pooling, Declined):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor, Workspace, after_zeros
@@ -14,6 +14,9 @@ from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -28,9 +31,7 @@ _BASE, _SUMS = 2, 3
 """Argument positions of the base to add to and of the result; data and index come first."""
 
 
-def take_along_axis(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def take_along_axis(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     """Lower the op `take_along_axis`."""
     x, index = inputs
     (out,) = outputs
@@ -54,7 +55,7 @@ def take_along_axis(
 
 
 def scatter_along_axis(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `scatter_along_axis`."""
     src, index, base = inputs

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Argument, Strided, Tensor
 from polyhal.backends.common.problems.gather import flat_stride
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Bags:
         return args | scales
 
 
-def bags_of(inputs: tuple[InputSpec | None, ...], params: Mapping[str, Any]) -> Bags | Declined:
+def bags_of(inputs: tuple[InputSpec | None, ...], params: Params) -> Bags | Declined:
     """Return the bags of an op, or the reason why the kernels do not support them."""
     _, index, starts, scales = inputs
     if not isinstance(index, Spec):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Strided, Tensor
@@ -11,6 +10,9 @@ from polyhal.backends.common.problems.gather import flat_stride
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 """Types in which elements are moved as bits, by size."""
@@ -32,7 +34,7 @@ def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
 
 
 def embedding(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `embedding`."""
     weight, index = inputs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import LaunchSequence, Strided, Tensor
 from polyhal.backends.common.problems.gather import RowUpdate
@@ -14,19 +14,22 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _INDEX, _SOURCE, _OUT = 1, 2, 3
 """Positions in the argument list; x, which the result replaces, is 0."""
 
 
 def replace_rows(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `replace_rows`."""
     return _row_update(runtime, inputs, outputs, wraps=False, distinct=params["distinct"])
 
 
 def write_rows(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `write_rows`."""
     return _row_update(runtime, inputs, outputs, wraps=True, distinct=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import after_zeros
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
@@ -13,6 +12,9 @@ from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -33,9 +35,7 @@ def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launc
     return launch
 
 
-def scatter_rows(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def scatter_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     """Lower the op `scatter_rows`."""
     src, index = inputs
     (out,) = outputs

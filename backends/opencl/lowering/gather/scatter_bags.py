@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Tensor, after_zeros
 from polyhal.backends.opencl.lowering.gather.bags import bags_of
@@ -14,12 +13,15 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _OUT = 4
 """Position of the result in the argument list."""
 
 
 def scatter_bags(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `scatter_bags`. Declined if deterministic: the order of atomic additions varies."""
     src, (out,) = inputs[0], outputs

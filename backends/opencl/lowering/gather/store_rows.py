@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, Strided, Tensor
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
@@ -13,13 +12,16 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _VALUE, _POSITION, _OUT = 1, 2, 3
 """Positions in the argument list; x, which the result replaces, is 0."""
 _AXES = 4
 
 
 def store_rows(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `store_rows`."""
     x, value, _ = inputs

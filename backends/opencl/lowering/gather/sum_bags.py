@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.opencl.lowering.gather.bags import bags_of
@@ -12,6 +11,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _CPU_VECTORS = 8
 """Maximum vectors of sums that a work-item of a CPU keeps in registers."""
 _ROWS_AHEAD = 8
@@ -19,7 +21,7 @@ _ROWS_AHEAD = 8
 
 
 def sum_bags(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `sum_bags`."""
     weight, (out,) = inputs[0], outputs

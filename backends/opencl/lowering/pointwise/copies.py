@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, TensorSlot, too_large
@@ -13,13 +13,16 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import ALIGNMENT, Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32}
 _FEW = 3
 """Maximum tensors for which individual copies are as fast."""
 
 
 def _copies(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     first = len(inputs)
     slots = [
@@ -30,7 +33,7 @@ def _copies(
 
 
 def _concat(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     out = outputs[0]
     if any(n != 1 for n in out.shape[: params["axis"]]):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.elementwise import Access, ElementwiseOperand, scalars_in_precision, translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
@@ -19,9 +19,12 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 
 def _foreach(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     found = slots_of(inputs, outputs, params)
     return found if isinstance(found, Declined) else over_slots(runtime, *found)
@@ -86,7 +89,9 @@ def _sum_definitions(count: int) -> dict[str, str | int | bool]:
     parameters = "".join(f", __global REAL *sums{k}, const ulong sums{k}_offset" for k in numbers)
     return {
         "SUM_PARAMETERS": f"{parameters}, const uint first_chunk",
-        **{f"SUM_{step}": " ".join(f"SUM_{step}_OF({k})" for k in numbers) for step in ("BEGIN", "FULL", "PART", "END")},
+        **{
+            f"SUM_{step}": " ".join(f"SUM_{step}_OF({k})" for k in numbers) for step in ("BEGIN", "FULL", "PART", "END")
+        },
     }
 
 
@@ -134,7 +139,9 @@ def _input(text: KernelText, group: SlotSteps, position: int, spec: InputSpec | 
     if shared is not None:
         text.tensor(ElementwiseOperand(position, spec.dtype, (1,), "broadcast", spec.aligned))
         text.args[f"p{position}"] = shared
-        text.locate.append(f"__global const STORAGE({spec.dtype.name}) *q{position} = p{position} + p{position}_offset;")
+        text.locate.append(
+            f"__global const STORAGE({spec.dtype.name}) *q{position} = p{position} + p{position}_offset;"
+        )
     text.compute.append(
         f"VEC(COMPUTE({spec.dtype.name})) r{position}; LOAD_BROADCAST({spec.dtype.name}, r{position}, q{position})"
     )

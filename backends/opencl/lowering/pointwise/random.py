@@ -6,8 +6,8 @@ except for dropout of strided tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
@@ -18,6 +18,9 @@ from polyhal.hal.layout import ScalarSpec, Spec, collapse
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.ops.random.philox import dropout_threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -33,9 +36,7 @@ _DISTRIBUTIONS = {"random_bits": 0, "uniform": 1, "normal": 2}
 
 
 def _lowering(op: str) -> Callable[..., Launch | Declined]:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         if not all(isinstance(s, ScalarSpec) for s in inputs):
             return Declined("seed or offset is a tensor")
         (out,) = outputs
@@ -54,9 +55,7 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
     return lower
 
 
-def _dropout(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _dropout(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     x, seed, counter = inputs
     if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(counter, ScalarSpec):
         return Declined("x is a number, or seed or offset a tensor")

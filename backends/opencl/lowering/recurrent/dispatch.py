@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from polyhal.backends.opencl.lowering.recurrent import cpu_steps, resident_steps, resident_tiles, steps
 from polyhal.backends.opencl.lowering.recurrent.problem import Inputs, LayerSteps, refusal
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _FORWARD = {
     "LSTM": ("x", "weight", "hidden", "state", "projection", "lengths", "outs", "states", "kept_gates"),
@@ -25,9 +28,7 @@ _GRADIENT = {
 def _lowering(cell: str, *, gradient: bool) -> Callable[..., Launch | Declined]:
     names = (_GRADIENT if gradient else _FORWARD)[cell]
 
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         specs = dict(zip(names, (*inputs, *outputs), strict=True))
         for name in ("projection", "lengths"):
             if specs.get(name) is not None:

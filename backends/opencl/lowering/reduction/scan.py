@@ -5,8 +5,8 @@ If rows or columns are few, they are split, with a first launch for totals of sp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
@@ -23,6 +23,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 Args = dict[str, Argument]
 
 _MIN_COLUMNS = 16
@@ -37,7 +40,7 @@ _GPU_COLUMNS, _MIN_COLUMN_SPLIT, _MAX_COLUMN_SPLITS = 1024, 64, 64
 
 def _lowering(operation: Operation) -> LoweringFunction:
     def lower(
-        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         x = inputs[0]
         assert isinstance(x, Spec)

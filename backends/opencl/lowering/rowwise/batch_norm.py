@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
@@ -21,6 +20,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _SHORT_PLANE = 1024
 _SHORT_GROUP = 32
@@ -108,7 +110,7 @@ def _reduce_group(runtime: Runtime) -> int:
 
 
 def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any], *, relu: bool = False
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, relu: bool = False
 ) -> Launch | Declined:
     planes = batch_norm.forward(inputs)
     if isinstance(planes, Declined):
@@ -148,7 +150,7 @@ def _forward(
 
 
 def _backward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any], *, relu: bool = False
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, relu: bool = False
 ) -> Launch | Declined:
     planes = batch_norm.backward(inputs, relu=relu)
     if isinstance(planes, Declined):

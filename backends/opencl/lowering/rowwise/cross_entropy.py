@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import power_of_two_at_least
 from polyhal.backends.common.launching.launch import Tensor
@@ -18,6 +17,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _MAX_ROWS = 1 << 16
 """Maximum rows of a mean; for more, one group is too slow."""
 _MAX_CLASSES = 64
@@ -26,9 +28,7 @@ _MAX_GROUP = 1024
 _MIN_GROUP = 32
 
 
-def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     specs = cross_entropy.forward(inputs)
     if isinstance(specs, Declined):
         return specs
@@ -45,9 +45,7 @@ def _forward(
     return runtime.launch("rowwise/cross_entropy", definitions, args, kernel.items, kernel.group)
 
 
-def _backward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     specs = cross_entropy.backward(inputs)
     if isinstance(specs, Declined):
         return specs
@@ -68,7 +66,7 @@ def _backward(
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group)
 
 
-def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     specs = cross_entropy.forward(inputs)
     if isinstance(specs, Declined):
         return specs
@@ -83,7 +81,7 @@ def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: M
 
 
 def _mean_with_gradient(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     specs = cross_entropy.forward(inputs)
     if isinstance(specs, Declined):

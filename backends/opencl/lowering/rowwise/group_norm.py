@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -16,6 +15,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _GAPS = Declined("the channels of an image are not contiguous")
 _TOTAL_GROUP = 64
 
@@ -25,9 +27,7 @@ def _dense(planes: ChannelPlanes) -> bool:
     return planes.steps[1] == planes.inner or planes.channels == 1
 
 
-def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     x, weight, bias = inputs
     planes = batch_norm.forward(inputs)
     if isinstance(planes, Declined):
@@ -51,9 +51,7 @@ def _forward(
     return runtime.launch("rowwise/norm", definitions, args, kernel.items, kernel.group)
 
 
-def _backward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     refusal = parameter_refusal(*inputs[2:])
     if refusal:
         return Declined(refusal)

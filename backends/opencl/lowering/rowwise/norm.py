@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
@@ -17,6 +16,9 @@ from polyhal.backends.opencl.lowering.support.rows import RowKernel, row_kernel
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _GPU_COLUMNS = 4
 """Columns that a work-item of a GPU sums in the first stage."""
@@ -33,9 +35,7 @@ _RMS_NORM_GRADIENT = ("g", "x", "weight", "scales", "dx", "dweight")
 
 
 def _forward(centred: bool) -> LoweringFunction:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         flat = norm.forward(inputs, outputs, params["axes"])
         if isinstance(flat, Declined):
             return flat
@@ -53,9 +53,7 @@ def _forward(centred: bool) -> LoweringFunction:
 
 
 def _backward(centred: bool) -> LoweringFunction:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         merged = norm.backward(inputs, outputs, params)
         if isinstance(merged, Declined):
             return merged

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Argument, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -12,12 +11,15 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 
 def _lowering(kernel: str, operands: tuple[str, ...], log: bool) -> LoweringFunction:
     """Return the lowering of a kernel with these memory parameters, the result last."""
 
     def lower(
-        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         specs = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
         if len(specs) != len(operands):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
@@ -18,12 +17,13 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 Inputs = tuple[InputSpec | None, ...]
 
 
-def _attention(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     q, k, v, mask = inputs
     reason = refusal((q, k, v), mask)
     if reason:
@@ -49,9 +49,7 @@ def _attention(
     return runtime.launch(f"attention/{strategy.kernel}", definitions, args, groups)
 
 
-def _attention_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     g, q, k, v, mask, out, lse = inputs
     reason = refusal((q, k, v, g, out), mask)
     if reason:

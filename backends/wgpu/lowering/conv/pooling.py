@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Tensor
@@ -14,6 +14,9 @@ from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, to
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -27,9 +30,7 @@ _AXES = ("image", "channel", "row", "column")
 
 
 def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringFunction:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         (out,) = outputs
         pooling = describe(inputs, out, params, gradient=gradient)
         if isinstance(pooling, Declined):
@@ -37,7 +38,9 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
         if too_large(runtime, out, *(s for s in inputs if isinstance(s, Spec))):
             return OPERAND_TOO_LARGE
         # A gradient is a sum over the windows that contain an element, a result a sum over the elements of a window.
-        terms = math.prod(ceil_div(k, s) if gradient else k for k, s in zip(params["kernel"], params["stride"], strict=True))
+        terms = math.prod(
+            ceil_div(k, s) if gradient else k for k, s in zip(params["kernel"], params["stride"], strict=True)
+        )
         limit = runtime.features.quirks.loop_limit // _LOOPS
         if limit and terms > limit:
             return Declined(f"sums of {terms} terms exceed the driver's limit of loop iterations")

@@ -6,7 +6,7 @@ Kernels: shaders/wgsl/gather/take_along_axis.wgsl and scatter_along_axis.wgsl.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Tensor, after_zeros
@@ -24,6 +24,9 @@ from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, to
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _AXES = ("outer", "axis", "inner")
 _SUMS = 3
@@ -54,9 +57,7 @@ def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: 
     return runtime.launch(f"gather/{name}", {**definitions, "GROUP": size}, args, ceil_div(items, size))
 
 
-def _take_along_axis(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _take_along_axis(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     x, index = inputs
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(index, Spec):
@@ -71,7 +72,7 @@ def _take_along_axis(
 
 
 def _scatter_along_axis(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     src, index, base = inputs
     (out,) = outputs

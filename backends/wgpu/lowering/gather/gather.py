@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
@@ -13,6 +12,9 @@ from polyhal.backends.wgpu.lowering.support.windows import SubLaunch
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 Places = tuple[int, int, int]
@@ -95,9 +97,7 @@ def _load_bytes(x: Spec, out: Spec) -> int:
     return itemsize
 
 
-def _embedding(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _embedding(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     weight, index = inputs
     if not isinstance(weight, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")

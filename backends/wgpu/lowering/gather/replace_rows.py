@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
@@ -17,16 +16,15 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
-def _replace_rows(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+
+def _replace_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     return _row_update(runtime, inputs, outputs, wraps=False, distinct=params["distinct"])
 
 
-def _write_rows(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _write_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     return _row_update(runtime, inputs, outputs, wraps=True, distinct=False)
 
 

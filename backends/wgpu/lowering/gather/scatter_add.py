@@ -5,9 +5,9 @@ Kernels: shaders/wgsl/gather/scatter_add.wgsl on GPUs, cpu_scatter_add.wgsl on C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, after_zeros
@@ -21,6 +21,9 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _LANES = 4
 _MAX_LOOP = 1 << 15
@@ -128,9 +131,7 @@ def is_half(dtype: DType) -> bool:
     return dtype.is_floating_point and dtype.itemsize < dtypes.float32.itemsize
 
 
-def _scatter_rows(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _scatter_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     src, index = inputs
     (out,) = outputs
     if not isinstance(src, Spec) or not isinstance(index, Spec):

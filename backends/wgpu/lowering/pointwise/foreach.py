@@ -5,8 +5,8 @@ Template: shaders/wgsl/pointwise/foreach.wgsl.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
@@ -27,9 +27,12 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 
 def _foreach(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     found = slots_of(inputs, outputs, params)
     return found if isinstance(found, Declined) else over_tensors(runtime, *found)
@@ -38,7 +41,9 @@ def _foreach(
 def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> LaunchSequence | Declined:
     """Return launches that run a group of steps on the tensors of all slots."""
     tensors = [s for s in group.inputs if isinstance(s, Spec)]
-    if not all(s.dtype.is_floating_point for s in tensors) or not all(o.dtype.is_floating_point for o in group.operands):
+    if not all(s.dtype.is_floating_point for s in tensors) or not all(
+        o.dtype.is_floating_point for o in group.operands
+    ):
         return Declined("tensors are not floating point")
     if of_matrices(group.operands) and any(_is_windowed(runtime, group, slot) for slot in slots):
         return Declined("a window of a tensor does not begin with a row")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Scalar, Table, Tensor
@@ -14,6 +13,9 @@ from polyhal.hal.layout import ScalarSpec, Spec, collapse
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.ops.random.philox import blocks_for, dropout_threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -29,9 +31,7 @@ def _refusal(runtime: Runtime, out: Spec, *inputs: Spec) -> Declined | None:
 
 
 def _lowering(op: str) -> LoweringFunction:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         if not all(isinstance(s, ScalarSpec) for s in inputs):
             return Declined("seed or offset is a tensor")
         (out,) = outputs
@@ -48,9 +48,7 @@ def _lowering(op: str) -> LoweringFunction:
     return lower
 
 
-def _dropout(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _dropout(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     x, seed, offset = inputs
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):

@@ -6,7 +6,7 @@ Kernels: shaders/wgsl/rowwise/batch_norm_partials.wgsl, batch_norm_reduce.wgsl a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Argument, Arguments, LaunchSequence, Tensor, Workspace
@@ -19,6 +19,9 @@ from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, to
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _VECTOR = 4
 _MIN_TERMS = 32
@@ -106,9 +109,7 @@ class _Launcher:
         )  # fmt: skip
 
 
-def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     planes = batch_norm.forward(inputs)
     if isinstance(planes, Declined):
         return planes
@@ -141,9 +142,7 @@ def _forward(
     return LaunchSequence(launches, (launcher.workspace,))
 
 
-def _backward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     planes = batch_norm.backward(inputs)
     if isinstance(planes, Declined):
         return planes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -15,10 +14,11 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
-def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+
+def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     operands = cross_entropy.forward(inputs)
     if isinstance(operands, Declined):
         return operands
@@ -40,9 +40,7 @@ def _forward(
     return runtime.launch("rowwise/cross_entropy", definitions, args, arranged.groups)
 
 
-def _backward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
+def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     operands = cross_entropy.backward(inputs)
     if isinstance(operands, Declined):
         return operands
@@ -65,7 +63,7 @@ def _backward(
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, arranged.groups)
 
 
-def _options(params: Mapping[str, Any]) -> dict[str, float]:
+def _options(params: Params) -> dict[str, float]:
     """Return the ignored class and the label smoothing."""
     return {"ignored": params["ignore_index"], "smoothing": params["label_smoothing"]}
 

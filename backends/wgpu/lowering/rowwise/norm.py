@@ -5,8 +5,8 @@ Kernels: shaders/wgsl/rowwise/norm.wgsl, norm_grad.wgsl and norm_weight_grad.wgs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
@@ -21,6 +21,9 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _MIN_ROWS = 16
 """Minimum rows per invocation for which more splits of the weight's gradient are faster."""
@@ -46,9 +49,7 @@ def _present(names: Sequence[str], specs: Sequence[InputSpec | None]) -> dict[st
 
 
 def _forward(centred: bool) -> LoweringFunction:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         flat = norm.forward(inputs, outputs, params["axes"])
         if isinstance(flat, Declined):
             return flat
@@ -76,9 +77,7 @@ def _forward(centred: bool) -> LoweringFunction:
 
 
 def _backward(centred: bool) -> LoweringFunction:
-    def lower(
-        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
         gradient = norm.backward(inputs, outputs, params)
         if isinstance(gradient, Declined):
             return gradient

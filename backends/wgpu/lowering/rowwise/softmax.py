@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
@@ -13,13 +13,16 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
 _FORWARD, _BACKWARD = ("x", "out"), ("g", "out", "dx")
 """The buffers of the kernels: inputs, then the output."""
 
 
 def _lowering(kernel: str, operands: Sequence[str], log: bool) -> LoweringFunction:
     def lower(
-        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         specs = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
         if len(specs) != len(operands):

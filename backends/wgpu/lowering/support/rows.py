@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import LaunchSequence
@@ -15,6 +15,9 @@ from polyhal.backends.wgpu.lowering.support.windows import halves
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _VECTOR = 4
 _GPU_ELEMENTS = 32
@@ -108,7 +111,7 @@ def _lanes(runtime: Runtime, strided: StridedRows, width: int, kept: int) -> int
 
 def in_halves(
     runtime: Runtime, lower: LoweringFunction, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...],
-    params: Mapping[str, Any], axis: int, whole: frozenset[int] = frozenset(),
+    params: Params, axis: int, whole: frozenset[int] = frozenset(),
 ) -> Launch | Declined:  # fmt: skip
     """Lower an op over rows beyond the binding size limit as two halves of `axis`; operands in `whole` are not split."""
     launches = []

@@ -21,6 +21,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _failed_minor(a: np.ndarray) -> int:
@@ -33,7 +34,7 @@ def _failed_minor(a: np.ndarray) -> int:
     return 0
 
 
-def _cholesky_factor(a: Any, *, upper: bool = False, check: bool = True) -> Any:
+def _cholesky_factor(a: Array, *, upper: bool = False, check: bool = True) -> Any:
     """The triangular L with `a = L @ L.T`, or the upper U with `a = U.T @ U`, and per matrix the first minor that fails.
 
     Only that triangle of `a` is read. Raises LinAlgError if `check` and a matrix is not positive definite.
@@ -62,7 +63,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape), (dtypes.int32, spec.shape[:-2])]
 
 
-def _gradient(g: Any, out: Any, *, upper: bool) -> Any:
+def _gradient(g: TensorLike, out: TensorLike, *, upper: bool) -> Any:
     """dA = (S + S^T) / 2 with S = L^-T tril'(L^T dL) L^-1, where tril' halves the diagonal (Murray 2016)."""
     factor, g = (t(out), t(g)) if upper else (out, g)
     middle = op_matmul(t(factor), tril(g))

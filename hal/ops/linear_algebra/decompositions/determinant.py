@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -28,13 +32,13 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape[:-2])]
 
 
-def _infer_same(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_same(specs: Specs, params: Params) -> list[Output]:
     spec = first_tensor(specs)
     require_matrices("det", spec, square=True)
     return [(spec.dtype, spec.shape)]
 
 
-def _per_matrix(x: Any) -> Any:
+def _per_matrix(x: TensorLike) -> Any:
     """A number for each matrix, so that it broadcasts over their elements."""
     return reshape(x, (*x.shape, 1, 1))
 
@@ -43,7 +47,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((well_conditioned(rng, *s) / 2,)) for s in [(2, 4, 4), (2, 3, 3), (1, 1), (0, 0)]]
 
 
-def _determinant(a: Any) -> Any:
+def _determinant(a: Array) -> Any:
     """Determinants of square matrices."""
     return np.linalg.det(np.asarray(a))
 
@@ -81,7 +85,7 @@ def _singular_values(a: np.ndarray) -> tuple[Any, Any, Any]:
     return u, np.where(finite[..., 0], s, np.nan), vh
 
 
-def _cofactors(a: Any) -> Any:
+def _cofactors(a: Array) -> Any:
     """The derivatives of the determinant by each element, from singular values: no division by those (Stewart 1998)."""
     u, s, vh = _singular_values(np.asarray(a))
     return _orthogonal_sign(u, vh) * ((u * _others(s)[..., None, :]) @ vh)
@@ -102,7 +106,7 @@ cofactors: OpFunction = declare(
 )
 
 
-def _cofactors_derivative(a: Any, direction: Any) -> Any:
+def _cofactors_derivative(a: Array, direction: Array) -> Any:
     """The derivative of the cofactors along `direction`; the same formula is the gradient, as it is symmetric.
 
     For a diagonal matrix and p_ij the product of all of its elements but i and j, it is -p_ij d_ji off the diagonal, and the
@@ -119,7 +123,7 @@ def _cofactors_derivative(a: Any, direction: Any) -> Any:
     return (_orthogonal_sign(u, vh) * (u @ inner @ vh)).astype(s.dtype)
 
 
-def _third_derivative(g: Any, a: Any, direction: Any) -> Any:
+def _third_derivative(g: TensorLike, a: TensorLike, direction: TensorLike) -> Any:
     """Return the third derivative of the determinant along two directions, by the inverse of regular matrices.
 
     It is the derivative of det A (tr X tr Y - tr XY), where X and Y are the inverse times each direction.
@@ -132,7 +136,7 @@ def _third_derivative(g: Any, a: Any, direction: Any) -> Any:
     return _per_matrix(determinant(a)) * t(op_matmul(inner, inverse))
 
 
-def _trace(a: Any) -> Any:
+def _trace(a: TensorLike) -> Any:
     return sum_(a * identity_like(a), (-2, -1), True)
 
 
@@ -143,9 +147,7 @@ cofactors_derivative: OpFunction = declare(
     infer=_infer_same,
     lowering=LAPACK,
     gradient=(_third_derivative, lambda g, a: cofactors_derivative(a, g)),
-    samples=lambda rng: [
-        Sample((well_conditioned(rng, *s), rng.uniform(-1, 1, s))) for s in [(2, 4, 4), (2, 2, 2)]
-    ],
+    samples=lambda rng: [Sample((well_conditioned(rng, *s), rng.uniform(-1, 1, s))) for s in [(2, 4, 4), (2, 2, 2)]],
     dtypes=LAPACK_DTYPES,
     tolerance=LAPACK_ERROR,
     autocast=Autocast.FLOAT32,
@@ -153,12 +155,12 @@ cofactors_derivative: OpFunction = declare(
 )
 
 
-def _log_determinant(a: Any) -> Any:
+def _log_determinant(a: Array) -> Any:
     """Sign, and logarithm of the absolute value, of determinants; 0 and -infinity for singular matrices."""
     return tuple(np.linalg.slogdet(np.asarray(a)))
 
 
-def _log_gradient(g_logabsdet: Any, a: Any) -> Any:
+def _log_gradient(g_logabsdet: TensorLike | None, a: TensorLike) -> Any:
     """dA = d(log|det A|) A^-T."""
     return None if g_logabsdet is None else _per_matrix(g_logabsdet) * t(inverse_matrix(a, False)[0])
 

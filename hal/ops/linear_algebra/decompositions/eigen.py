@@ -16,9 +16,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import LAPACK, LAPACK
 from polyhal.hal.ops.linear_algebra.decompositions.solve import solve_system
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _eigen(re: Any, im: Any = None) -> Any:
+def _eigen(re: Array, im: Array | None = None) -> Any:
     """Real and imaginary parts of the eigenvalues and of the eigenvectors, columns of norm 1, of matrices (..., n, n)."""
     re = np.asarray(re)
     a = re if im is None else (re + 1j * np.asarray(im)).astype(np.result_type(re.dtype, np.complex64))
@@ -37,12 +38,20 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [values, values, vectors, vectors]
 
 
-def _joined(re: Any, im: Any) -> Any:
+def _joined(re: TensorLike | None, im: Any) -> Any:
     return None if re is None and im is None else join(0 if re is None else re, 0 if im is None else im)
 
 
 def _gradient(
-    g_w_re: Any, g_w_im: Any, g_v_re: Any, g_v_im: Any, w_re: Any, w_im: Any, v_re: Any, v_im: Any, im_spec: Spec | None
+    g_w_re: TensorLike | None,
+    g_w_im: TensorLike | None,
+    g_v_re: TensorLike | None,
+    g_v_im: TensorLike | None,
+    w_re: TensorLike,
+    w_im: TensorLike,
+    v_re: TensorLike,
+    v_im: TensorLike,
+    im_spec: Spec | None,
 ) -> Any:
     """dA = V^-H (diag(dw) + (V^H dV - V^H V Re(diag(V^H dV))) / conj(w_j - w_i)) V^H (Boeddeker et al. 2017)."""
     values, vectors = join(w_re, w_im), join(v_re, v_im)

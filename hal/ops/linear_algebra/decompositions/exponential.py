@@ -16,6 +16,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     require_matrices,
     t,
 )
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _DEGREE = 13
 _NORM = 5.37
@@ -46,7 +47,7 @@ def _exponential(a: np.ndarray) -> np.ndarray:
     return out
 
 
-def _matrix_exp(a: Any) -> Any:
+def _matrix_exp(a: Array) -> Any:
     """The exponential of square matrices: the sum of `a^k / k!`."""
     a = np.asarray(a)
     flat = a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:]).astype(np.float64)
@@ -59,7 +60,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape)]
 
 
-def _gradient(g: Any, a: Any) -> Any:
+def _gradient(g: TensorLike, a: TensorLike) -> Any:
     """The upper right block of exp([[A^T, G], [0, A^T]]) (Mathias 1996)."""
     n = a.shape[-1]
     block = concat([concat([t(a), g], -1), concat([a * 0, t(a)], -1)], -2)

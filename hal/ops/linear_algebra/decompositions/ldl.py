@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     singular,
     well_conditioned,
 )
+from polyhal.hal.ops.tensor_like import Array
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _ALPHA = (1 + math.sqrt(17)) / 8
 """A diagonal element of this share of the largest below it is pivot enough (Bunch and Kaufman 1977)."""
@@ -86,7 +90,7 @@ def _factored(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     return a, pivots, info
 
 
-def _ldl_factors(a: Any, *, check: bool = False) -> Any:
+def _ldl_factors(a: Array, *, check: bool = False) -> Any:
     """L and D in one lower triangle, pivots as LAPACK's sytrf returns them, and per matrix the first zero pivot or 0.
 
     A negative pivot, stored twice, marks a block of two rows. Raises LinAlgError if `check` and a matrix is singular.
@@ -149,7 +153,7 @@ def _substituted(a: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray
     return x
 
 
-def _ldl_solution(a: Any, pivots: Any, b: Any) -> Any:
+def _ldl_solution(a: Array, pivots: Array, b: Array) -> Any:
     """The solution X of `A @ X = b` from the factors of a symmetric `A`."""
     a, pivots, b = np.asarray(a), np.asarray(pivots), np.asarray(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -161,7 +165,7 @@ def _ldl_solution(a: Any, pivots: Any, b: Any) -> Any:
     return out
 
 
-def _infer_solution(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_solution(specs: Specs, params: Params) -> list[Output]:
     a, pivots, b = (tensor_at(specs, i) for i in range(3))
     require_matrices("ldl_solve", a, square=True)
     require_matrices("ldl_solve", b)

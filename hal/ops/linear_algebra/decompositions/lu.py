@@ -32,6 +32,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left, substituted
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _BLOCK = 32
 """Columns that are eliminated one by one; the rest of the matrix follows by one matrix product."""
@@ -69,7 +70,7 @@ def eliminated(a: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.n
     return lu.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
 
 
-def _lu_factors(a: Any, *, pivot: bool = True, check: bool = False) -> Any:
+def _lu_factors(a: Array, *, pivot: bool = True, check: bool = False) -> Any:
     """L and U of `a = P @ L @ U` in one matrix, pivots numbered from 1 as in LAPACK, and per matrix the first zero pivot or 0.
 
     Raises LinAlgError if `check` and a pivot is 0.
@@ -87,7 +88,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape), (dtypes.int32, (*batch, min(spec.shape[-2:]))), (dtypes.int32, batch)]
 
 
-def _gradient(g: Any, out: Any, pivots: Any) -> Any:
+def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike) -> Any:
     """The square block M = tril(L^T dL - dU2 U2^T, -1) + triu(dU U^T - L2^T dL2) gives dA = P L^-T M U^-T.
 
     L2 are the rows and U2 the columns outside of the square block (de Hoog, Anderssen, Lukas 2011).
@@ -135,7 +136,7 @@ lu_factors: OpFunction = declare(
 )
 
 
-def _permutation_matrix(pivots: Any, *, rows: int, dtype: Any) -> Any:
+def _permutation_matrix(pivots: Array, *, rows: int, dtype: Any) -> Any:
     """The matrix P (..., rows, rows) of `a = P @ L @ U` that pivots (..., k), numbered from 1, represent."""
     pivots = np.asarray(pivots)
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])

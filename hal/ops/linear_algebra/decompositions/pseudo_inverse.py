@@ -16,9 +16,12 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     well_conditioned,
 )
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def default_tolerance(dtype: Any, shape: tuple[int, ...], atol: Any, rtol: Any) -> tuple[Any, Any]:
+def default_tolerance(
+    dtype: Any, shape: tuple[int, ...], atol: Array | int | None, rtol: Array | int | None
+) -> tuple[Any, Any]:
     """The absolute and the relative tolerance of singular values, with PyTorch's defaults for None.
 
     The relative one is max(m, n) units of the dtype unless there is a positive absolute one.
@@ -29,7 +32,9 @@ def default_tolerance(dtype: Any, shape: tuple[int, ...], atol: Any, rtol: Any) 
     return 0.0 if atol is None else atol, rtol
 
 
-def _pseudo_inverse(a: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
+def _pseudo_inverse(
+    a: Array, atol: Array | int | None = None, rtol: Array | int | None = None, *, hermitian: bool = False
+) -> Any:
     """The pseudo-inverse of matrices, in which singular values up to max(atol, rtol * the largest) count as 0.
 
     `hermitian` says that matrices are symmetric: their lower triangle is read.
@@ -56,7 +61,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, (*batch, n, m))]
 
 
-def _gradient(g: Any, a: Any, out: Any) -> Any:
+def _gradient(g: TensorLike, a: TensorLike, out: TensorLike) -> Any:
     """Golub and Pereyra 1973, for matrices near `a` of the same rank."""
     g, back = t(g), t(out)
     inner = op_matmul(g, out)

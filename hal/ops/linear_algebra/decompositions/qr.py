@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,13 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
-def _qr_factors(a: Any, *, mode: str = "reduced") -> Any:
+def _qr_factors(a: Array, *, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and the upper triangular R with `a = Q @ R`; mode "r" leaves Q empty."""
     a = np.asarray(a)
     if mode == "r":
@@ -31,7 +35,7 @@ def _qr_factors(a: Any, *, mode: str = "reduced") -> Any:
     return tuple(np.linalg.qr(a, mode))  # type: ignore[call-overload]
 
 
-def _infer_qr(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_qr(specs: Specs, params: Params) -> list[Output]:
     spec, mode = first_tensor(specs), params["mode"]
     require_matrices("qr", spec)
     *batch, m, n = spec.shape
@@ -42,7 +46,7 @@ def _infer_qr(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, q), (spec.dtype, (*batch, k, n))]
 
 
-def _qr_gradient(g_q: Any, g_r: Any, q: Any, r: Any, *, mode: str) -> Any:
+def _qr_gradient(g_q: TensorLike | None, g_r: TensorLike | None, q: TensorLike, r: TensorLike, *, mode: str) -> Any:
     """dA = (dQ + Q copyltu(R dR^T - dQ^T Q)) R^-T; columns beyond the rows by Roberts and Roberts 2020."""
     m, n = q.shape[-2], r.shape[-1]
     if mode == "r" or (mode == "complete" and m > n):
@@ -93,7 +97,7 @@ qr_factors: OpFunction = declare(
 )
 
 
-def _householder_factors(a: Any) -> Any:
+def _householder_factors(a: Array) -> Any:
     """R above and Householder vectors below the diagonal, and their scales tau (LAPACK's geqrf)."""
     a = np.asarray(a)
     if 0 in a.shape[-2:]:
@@ -102,7 +106,7 @@ def _householder_factors(a: Any) -> Any:
     return np.swapaxes(packed, -2, -1), tau
 
 
-def _infer_householder(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_householder(specs: Specs, params: Params) -> list[Output]:
     spec = first_tensor(specs)
     require_matrices("geqrf", spec)
     return [(spec.dtype, spec.shape), (spec.dtype, (*spec.shape[:-2], min(spec.shape[-2:])))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import infer_system, substituted
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _SINGULAR = "is singular: its pivot number {} is 0"
 
@@ -48,7 +52,7 @@ def _solved(name: str, a: np.ndarray, b: np.ndarray, check: bool) -> tuple[np.nd
         return substituted(lu, substituted(lu, moved, False, True), True, False), info
 
 
-def _solve_system(a: Any, b: Any, *, check: bool = True) -> Any:
+def _solve_system(a: Array, b: Array, *, check: bool = True) -> Any:
     """The solution X of `a @ X = b` for square matrices, and per matrix the first zero pivot or 0.
 
     Raises LinAlgError if `check` and a matrix is singular.
@@ -56,12 +60,12 @@ def _solve_system(a: Any, b: Any, *, check: bool = True) -> Any:
     return _solved("solve", np.asarray(a), np.asarray(b), check)
 
 
-def _infer_solve(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_solve(specs: Specs, params: Params) -> list[Output]:
     return [*infer_system("solve")(specs, params), (dtypes.int32, first_tensor(specs).shape[:-2])]
 
 
 @reads(b="a")
-def _solve_gradient(g: Any, a: Any, out: Any, needs: tuple[bool, ...]) -> Any:
+def _solve_gradient(g: TensorLike, a: TensorLike, out: TensorLike | None, needs: tuple[bool, ...]) -> Any:
     """dB = A^-T dX and dA = -dB X^T (Giles 2008)."""
     db, _ = solve_system(t(a), g, False)
     return -op_matmul(db, t(out)) if needs[0] else None, db
@@ -87,7 +91,7 @@ solve_system: OpFunction = declare(
 )
 
 
-def _inverse_matrix(a: Any, *, check: bool = True) -> Any:
+def _inverse_matrix(a: Array, *, check: bool = True) -> Any:
     """The inverse of square matrices, and per matrix the first zero pivot or 0.
 
     Raises LinAlgError if `check` and a matrix is singular.
@@ -96,7 +100,7 @@ def _inverse_matrix(a: Any, *, check: bool = True) -> Any:
     return _solved("inv", a, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape), check)
 
 
-def _infer_inverse(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_inverse(specs: Specs, params: Params) -> list[Output]:
     spec = first_tensor(specs)
     require_matrices("inv", spec, square=True)
     return [(spec.dtype, spec.shape), (dtypes.int32, spec.shape[:-2])]

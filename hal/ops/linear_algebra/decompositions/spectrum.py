@@ -5,7 +5,7 @@ Gradients of vectors need distinct values, gradients of values do not.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     well_conditioned,
 )
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
-def _diagonal(x: Any) -> Any:
+def _diagonal(x: TensorLike) -> Any:
     """Square matrices with the last axis of `x` as diagonal."""
     return embed_diagonal(x, (*x.shape, x.shape[-1]), 0, -2, -1)
 
@@ -43,7 +47,7 @@ def _symmetric_spectrum(a: Any, *, uplo: Any = "L") -> Any:
     return tuple(_converged("eigh", lambda: np.linalg.eigh(np.asarray(a), uplo)))
 
 
-def _infer_symmetric(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_symmetric(specs: Specs, params: Params) -> list[Output]:
     spec = first_tensor(specs)
     require_matrices("eigh", spec, square=True)
     if params["uplo"] not in ("L", "U"):
@@ -51,7 +55,9 @@ def _infer_symmetric(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape[:-1]), (spec.dtype, spec.shape)]
 
 
-def _symmetric_gradient(g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
+def _symmetric_gradient(
+    g_values: TensorLike | None, g_vectors: TensorLike | None, values: TensorLike, vectors: TensorLike
+) -> Any:
     """dA = V (diag(dw) + V^T dV / (w_j - w_i)) V^T (Giles 2008)."""
     inner = None if g_values is None else _diagonal(g_values)
     if g_vectors is not None:
@@ -92,7 +98,7 @@ def _symmetric_eigenvalues(a: Any, *, uplo: Any = "L") -> Any:
     return _converged("eigvalsh", lambda: np.linalg.eigvalsh(np.asarray(a), uplo))
 
 
-def _eigenvalues_gradient(g: Any, a: Any, *, uplo: str) -> Any:
+def _eigenvalues_gradient(g: TensorLike, a: TensorLike, *, uplo: str) -> Any:
     _, vectors = symmetric_spectrum(a, uplo)
     return op_matmul(vectors * unsqueeze(g, -2), t(vectors))
 
@@ -113,7 +119,7 @@ symmetric_eigenvalues: OpFunction = declare(
 )
 
 
-def _singular_factors(a: Any, *, full_matrices: bool = True) -> Any:
+def _singular_factors(a: Array, *, full_matrices: bool = True) -> Any:
     """U, S and Vh of `a = U @ diag(S) @ Vh`, with the singular values S descending."""
     return tuple(_converged("svd", lambda: np.linalg.svd(np.asarray(a), full_matrices)))
 
@@ -128,7 +134,14 @@ def _infer_singular(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, (*batch, m, left)), (spec.dtype, (*batch, k)), (spec.dtype, (*batch, right, n))]
 
 
-def _singular_gradient(g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
+def _singular_gradient(
+    g_u: TensorLike | None,
+    g_s: TensorLike | None,
+    g_vh: TensorLike | None,
+    u: TensorLike,
+    s: TensorLike,
+    vh: TensorLike,
+) -> Any:
     """Townsend 2016: with E_ij = s_j^2 - s_i^2, and projections on the complement of the span of U and V where A is not square.
 
     The further columns of full matrices get no gradient: they are not determined.
@@ -157,7 +170,7 @@ def _singular_gradient(g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -
     return _plus(result, op_matmul(op_matmul(u, inner), vh))
 
 
-def _plus(x: Any, y: Any) -> Any:
+def _plus(x: TensorLike | None, y: TensorLike) -> Any:
     return y if x is None else x + y
 
 
@@ -191,18 +204,18 @@ singular_factors: OpFunction = declare(
 )
 
 
-def _singular_values(a: Any) -> Any:
+def _singular_values(a: Array) -> Any:
     """The singular values, descending."""
     return _converged("svdvals", lambda: np.linalg.svd(np.asarray(a), compute_uv=False))
 
 
-def _infer_values(specs: Specs, params: dict[str, Any]) -> list[Output]:
+def _infer_values(specs: Specs, params: Params) -> list[Output]:
     spec: Spec = first_tensor(specs)
     require_matrices("svdvals", spec)
     return [(spec.dtype, (*spec.shape[:-2], min(spec.shape[-2:])))]
 
 
-def _values_gradient(g: Any, a: Any) -> Any:
+def _values_gradient(g: TensorLike, a: TensorLike) -> Any:
     u, _, vh = singular_factors(a, False)
     return op_matmul(u * unsqueeze(g, -2), vh)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     t,
 )
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.tensor_like import Array, TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 _BLOCK = 32
 """Rows that are solved one by one; blocks of them are eliminated by matrix products."""
@@ -41,7 +45,7 @@ def substituted(a: np.ndarray, b: np.ndarray, upper: bool, unitriangular: bool) 
     return x
 
 
-def _solve_triangular_left(a: Any, b: Any, *, upper: bool, unitriangular: bool = False) -> Any:
+def _solve_triangular_left(a: Array, b: Array, *, upper: bool, unitriangular: bool = False) -> Any:
     """The solution X of `a @ X = b` for triangular matrices (..., n, n) and b (..., n, k); the other triangle is not read."""
     return substituted(np.asarray(a), np.asarray(b), upper, unitriangular)
 
@@ -49,7 +53,7 @@ def _solve_triangular_left(a: Any, b: Any, *, upper: bool, unitriangular: bool =
 def infer_system(name: str) -> Any:
     """The rule for a (..., n, n) and b (..., n, k), whose batches broadcast: x (..., n, k)."""
 
-    def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    def infer(specs: Specs, params: Params) -> list[Output]:
         a, b = tensor_at(specs, 0), tensor_at(specs, 1)
         require_matrices(name, a, square=True)
         require_matrices(name, b)
@@ -62,7 +66,9 @@ def infer_system(name: str) -> Any:
 
 
 @reads(b="a")
-def _gradient(g: Any, a: Any, out: Any, needs: tuple[bool, ...], *, upper: bool, unitriangular: bool) -> Any:
+def _gradient(
+    g: TensorLike, a: TensorLike, out: TensorLike | None, needs: tuple[bool, ...], *, upper: bool, unitriangular: bool
+) -> Any:
     """dB = A^-T dX and dA = -dB X^T, within the triangle (Giles 2008)."""
     db = solve_triangular_left(t(a), g, not upper, unitriangular)
     if not needs[0]:
