@@ -656,7 +656,7 @@ def lt(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
 
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivots: bool = ...) -> LUResult:
-    """P, L and U from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
+    """P, L and U of matrices (..., m, n) from the result of `linalg.lu_factor`; parts that are not unpacked are empty."""
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
     """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""

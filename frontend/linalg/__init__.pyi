@@ -27,7 +27,7 @@ def cholesky(x: Any, upper: bool = ...) -> Tensor:
     """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
 
 def cholesky_ex(A: Any, *, upper: bool = ..., check_errors: bool = ...) -> CholeskyExResult:
-    """As `cholesky`, with the first minor that is not positive definite, or 0. Raises LinAlgError only if `check_errors`."""
+    """As `cholesky`, with each matrix's first minor that is not positive definite, or 0."""
 
 def cond(A: Any, p: Any = ...) -> Tensor:
     """Condition numbers of matrices in norm `p`; 2 by default, the ratio of the largest to the smallest singular value."""
@@ -84,7 +84,7 @@ def lu_factor_ex(A: Any, *, pivot: bool = ..., check_errors: bool = ...) -> LUFa
     """As `lu_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
 
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = ..., adjoint: bool = ...) -> Tensor:
-    """The solution X of `A @ X = B` from the `lu_factor` of `A`."""
+    """The solution X of `A @ X = B` from the `lu_factor` of `A` (..., n, n), for `B` (..., n, k)."""
 
 def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""

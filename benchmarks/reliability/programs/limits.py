@@ -30,9 +30,14 @@ class Limit(NamedTuple):
 
 _FORMULA = "the limit, where PyTorch's formula is a difference, a quotient or a product of infinities and zeros"
 _ORDER = "products in another order: A(AA) or (AA)A"
+_BORDER = (
+    "kernels multiply the zeros around an image by weights of NaN and infinity, as PyTorch's padding of `conv2d` does"
+)
 LIMITS = (
     Limit(r"quantile\(|interpolate\(|trapezoid\(|kl_div\(|logcumsumexp\(|var_mean\(|nanmean\(", "number", _FORMULA),
-    Limit(r"airy_ai\(|erfcx\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
+    Limit(
+        r"airy_ai\(|erfcx\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA
+    ),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(
         r"logcumsumexp\(",
@@ -71,6 +76,8 @@ LIMITS = (
         "NaN at NaN, where PyTorch has the one or the other by the position in the tensor",
         gradients_alone=True,
     ),
+    Limit(r"conv_transpose\dd\(|ConvTranspose\dd\(", "nan", _BORDER),
+    Limit(r"\bconv\dd\(|\bConv\dd\(", "nan", _BORDER, gradients_alone=True),
     Limit(
         r"searchsorted\(|bucketize\(", "other", "NaN is the largest element, where PyTorch takes it for the smallest"
     ),
