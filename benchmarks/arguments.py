@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from polyhal import Device
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 
 def make_parser(name: str, description: str | None, devices: str = "") -> argparse.ArgumentParser:

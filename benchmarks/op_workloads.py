@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings.precision import Precision
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS, OpDef
-from polyhal.hal.settings.precision import Precision
 
 Shape = tuple[int, ...]
 _DISTINCT = 3_999_971

@@ -10,8 +10,8 @@ from typing import Any
 
 import polyhal
 from polyhal import Device
-from polyhal.hal.discovery import processor
-from polyhal.hal.settings import json_store
+from polyhal.hal.core.settings import json_store
+from polyhal.hal.system.discovery import processor
 
 
 def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from types import ModuleType as _ModuleType
 from polyhal.hal import errors
 from polyhal.hal.device import Device
 from polyhal.hal.device import Device as device
-from polyhal.hal.dispatch import on_replay, runtime_scalar
-from polyhal.hal.dispatch.bounds import debug, is_debug
+from polyhal.hal.core.dispatch import on_replay, runtime_scalar
+from polyhal.hal.core.dispatch.bounds import debug, is_debug
 
 from polyhal.hal.dtypes import (  # isort: skip
     DType, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16,
     int32, int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
-from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
-from polyhal.hal.settings.precision import (
+from polyhal.hal.core.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
+from polyhal.hal.core.settings.precision import (
     float32_matmul_precision,
     get_float32_matmul_precision,
     set_float32_matmul_precision,

@@ -11,10 +11,10 @@ from math import pi as pi
 from polyhal.hal import errors as errors
 from polyhal.hal.device import Device as Device
 from polyhal.hal.device import Device as device
-from polyhal.hal.dispatch import on_replay as on_replay
-from polyhal.hal.dispatch import runtime_scalar as runtime_scalar
-from polyhal.hal.dispatch.bounds import debug as debug
-from polyhal.hal.dispatch.bounds import is_debug as is_debug
+from polyhal.hal.core.dispatch import on_replay as on_replay
+from polyhal.hal.core.dispatch import runtime_scalar as runtime_scalar
+from polyhal.hal.core.dispatch.bounds import debug as debug
+from polyhal.hal.core.dispatch.bounds import is_debug as is_debug
 from polyhal.hal.dtypes import DType as DType
 from polyhal.hal.dtypes import bfloat16 as bfloat16
 from polyhal.hal.dtypes import bool_ as bool_
@@ -33,11 +33,11 @@ from polyhal.hal.dtypes import uint8 as uint8
 from polyhal.hal.dtypes import uint16 as uint16
 from polyhal.hal.dtypes import uint32 as uint32
 from polyhal.hal.dtypes import uint64 as uint64
-from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
-from polyhal.hal.settings.determinism import use_deterministic_algorithms as use_deterministic_algorithms
-from polyhal.hal.settings.precision import float32_matmul_precision as float32_matmul_precision
-from polyhal.hal.settings.precision import get_float32_matmul_precision as get_float32_matmul_precision
-from polyhal.hal.settings.precision import set_float32_matmul_precision as set_float32_matmul_precision
+from polyhal.hal.core.settings.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from polyhal.hal.core.settings.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from polyhal.hal.core.settings.precision import float32_matmul_precision as float32_matmul_precision
+from polyhal.hal.core.settings.precision import get_float32_matmul_precision as get_float32_matmul_precision
+from polyhal.hal.core.settings.precision import set_float32_matmul_precision as set_float32_matmul_precision
 from polyhal.tensor import Tensor as Tensor
 from polyhal.tensor import as_tensor as as_tensor
 from polyhal.functions import *
@@ -119,7 +119,7 @@ from polyhal.nn.functional.inplace import celu_ as celu_
 from polyhal.nn.functional.rearranging import channel_shuffle as channel_shuffle
 from polyhal.memory_format import channels_last as channels_last
 from polyhal.memory_format import channels_last_3d as channels_last_3d
-from polyhal.hal.checks.modes import check as check
+from polyhal.hal.system.checks.modes import check as check
 from polyhal.memory_format import contiguous_format as contiguous_format
 from polyhal.nn.functional.convolution import conv1d as conv1d
 from polyhal.nn.functional.convolution import conv3d as conv3d
@@ -127,7 +127,7 @@ from polyhal.nn.functional.convolution import conv_transpose1d as conv_transpose
 from polyhal.nn.functional.convolution import conv_transpose2d as conv_transpose2d
 from polyhal.nn.functional.convolution import conv_transpose3d as conv_transpose3d
 from polyhal.graphs.drawing import draw_graph as draw_graph
-from polyhal.hal.diagnostics.explain_op import explain as explain
+from polyhal.hal.system.diagnostics.explain_op import explain as explain
 from polyhal.nn.functional.dropout import feature_dropout as feature_dropout
 from polyhal.steps.fit import fit as fit
 from polyhal.dtype_queries import from_dlpack as from_dlpack
@@ -150,7 +150,7 @@ from polyhal.serialize.checkpoint import load_checkpoint as load_checkpoint
 from polyhal.graphs.loading import load_graph as load_graph
 from polyhal.nn.functional.pooling import max_pool1d as max_pool1d
 from polyhal.nn.functional.pooling import max_pool3d as max_pool3d
-from polyhal.hal.diagnostics.memory_summary import memory_summary as memory_summary
+from polyhal.hal.system.diagnostics.memory_summary import memory_summary as memory_summary
 from polyhal.sampling import multinomial as multinomial
 from polyhal.dtype_queries import numel as numel
 from polyhal.linalg.low_rank import pca_lowrank as pca_lowrank
@@ -158,12 +158,12 @@ from polyhal.nn.functional.rearranging import pixel_shuffle as pixel_shuffle
 from polyhal.nn.functional.rearranging import pixel_unshuffle as pixel_unshuffle
 from polyhal.sampling import poisson as poisson
 from polyhal.memory_format import preserve_format as preserve_format
-from polyhal.hal.diagnostics.profiler import profile as profile
+from polyhal.hal.system.diagnostics.profiler import profile as profile
 from polyhal.dtype_queries import promote_types as promote_types
 from polyhal.sampling import rand_like as rand_like
 from polyhal.sampling import randint_like as randint_like
 from polyhal.sampling import randn_like as randn_like
-from polyhal.hal.checks.memory_history import record_memory_history as record_memory_history
+from polyhal.hal.system.checks.memory_history import record_memory_history as record_memory_history
 from polyhal.nn.functional.inplace import relu_ as relu_
 from polyhal.dtype_queries import result_type as result_type
 from polyhal.nn.functional.norm import rms_norm as rms_norm
@@ -181,7 +181,7 @@ from polyhal.nn.functional.inplace import threshold_ as threshold_
 from polyhal.interchange import to_dlpack as to_dlpack
 from polyhal.tensor.copying import unpickling_on as unpickling_on
 from polyhal.func.vectorize import vmap as vmap
-from polyhal.hal.checks.watchdog import watchdog as watchdog
+from polyhal.hal.system.checks.watchdog import watchdog as watchdog
 
 __version__: str
 newaxis: None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings import env
 from polyhal.hal.device import Device
 from polyhal.hal.ops.tensor_like import Array
-from polyhal.hal.settings import env
 from polyhal.tape.rebase import note_view
 from polyhal.tape.tape import record
 from polyhal.tensor import Tensor, make_tensor, wrap
@@ -23,6 +23,6 @@ dispatch.frontend.record = record
 dispatch.frontend.note_view = note_view
 
 if env.checks() or env.watchdog():
-    from polyhal.hal.checks.modes import start
+    from polyhal.hal.system.checks.modes import start
 
     start()

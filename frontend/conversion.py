@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.core.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.number_range import require_fit
+from polyhal.hal.core.memory.host_memory import check_host_memory
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.memory_format import MemoryFormat
 from polyhal.shapes import Shape, lengths_of, shape_and_options

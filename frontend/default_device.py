@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.ops.top_level import top_level
+from polyhal.hal.system.discovery.registry import registry
 
 
 @top_level

@@ -1,7 +1,12 @@
 """Devices by name and by backend, and the figures of cards and links, for plans of machines that are not installed."""
 
-from polyhal.hal.diagnostics.doctor import distributions
-from polyhal.hal.diagnostics.measurements import (
+from polyhal.hal.core.hardware.catalogue import is_known as is_card
+from polyhal.hal.core.hardware.links import IDEAL, Link, standard_links
+from polyhal.hal.core.hardware.profile import DeviceProfile, load_profile, profile_names
+from polyhal.hal.core.plugins.entry_points import describe as describe_error
+from polyhal.hal.core.plugins.probing import hardware_type
+from polyhal.hal.system.diagnostics.doctor import distributions
+from polyhal.hal.system.diagnostics.measurements import (
     DriverTimes,
     LinkTimes,
     MeasuredCall,
@@ -9,14 +14,9 @@ from polyhal.hal.diagnostics.measurements import (
     MeasuredSample,
     Measurements,
 )
-from polyhal.hal.discovery.device_list import open_devices
-from polyhal.hal.discovery.processor import model as processor_model
-from polyhal.hal.discovery.registry import registry
-from polyhal.hal.hardware.catalogue import is_known as is_card
-from polyhal.hal.hardware.links import IDEAL, Link, standard_links
-from polyhal.hal.hardware.profile import DeviceProfile, load_profile, profile_names
-from polyhal.hal.plugins.entry_points import describe as describe_error
-from polyhal.hal.plugins.probing import hardware_type
+from polyhal.hal.system.discovery.device_list import open_devices
+from polyhal.hal.system.discovery.processor import model as processor_model
+from polyhal.hal.system.discovery.registry import registry
 
 __all__ = [
     "IDEAL", "DeviceProfile", "DriverTimes", "Link", "LinkTimes", "MeasuredCall", "MeasuredDevice", "MeasuredSample",

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes, layout
+from polyhal.hal import dtypes, layout
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message

@@ -64,7 +64,7 @@ def angle(x: Any) -> Tensor:
 def any(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where any element is non-zero."""
 
-def arange(start: int, stop: float, step: int = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
+def arange(start: float, stop: float, step: float = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
 
 def arccos(x: Any) -> Tensor:
@@ -419,7 +419,7 @@ def frac(x: Any) -> Tensor:
 def frexp(x: Any) -> FrexpResult:
     """Mantissa in [0.5, 1) with the sign of `x`, and integer exponent: `x = mantissa * 2 ** exponent`."""
 
-def full(shape: Any, value: float, dtype: Any = ..., device: Any = ...) -> Tensor:
+def full(shape: Any, value: Any, dtype: Any = ..., device: Any = ...) -> Tensor:
     """A tensor of `shape` filled with a number."""
 
 def fused_linear(
@@ -789,7 +789,7 @@ def ormqr(x: Any, tau: Any, other: Any, left: bool = ..., transpose: bool = ...)
 def outer(x: Any, vec2: Any) -> Tensor:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
 
-def pad(x: Any, widths: Any, value: int = ...) -> Tensor:
+def pad(x: Any, widths: Any, value: float = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i. Returns a copy."""
 
 def pairwise_distance(x1: Any, x2: Any, p: float = ..., eps: float = ..., keepdim: bool = ...) -> Tensor:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.core.memory.imports import import_memory
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
-from polyhal.hal.memory.imports import import_memory
 from polyhal.hal.ops.top_level import top_level
 from polyhal.tensor import Tensor, wrap
 

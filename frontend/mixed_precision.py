@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from polyhal.conversion import names_dtype
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, bfloat16, float16, float32
 from polyhal.hal.errors import PolyhalError, message
@@ -91,7 +91,7 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 - as PyTorch spells i
 
 def _names_device(value: Any) -> bool:
     """Return whether a first argument names a device rather than a dtype."""
-    from polyhal.hal.discovery.registry import registry
+    from polyhal.hal.system.discovery.registry import registry
 
     return isinstance(value, Device) or (isinstance(value, str) and not names_dtype(value) and registry().knows(value))
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.op_plugins import op_plugins
-from polyhal.hal.plugins.entry_points import PluginError
+from polyhal.hal.compile.op_plugins import op_plugins
+from polyhal.hal.core.plugins.entry_points import PluginError
 
 
 def __getattr__(name: str) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.diagnostics.measurements import MeasuredCall, measured_calls
-from polyhal.hal.diagnostics.profiler import profile
-from polyhal.hal.scheduler.activity import StepActivity
-from polyhal.hal.scheduler.outline import StepOutline
-from polyhal.hal.scheduler.outline import outline as _outline
-from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.hal.compile.scheduler.activity import StepActivity
+from polyhal.hal.compile.scheduler.outline import StepOutline
+from polyhal.hal.compile.scheduler.outline import outline as _outline
+from polyhal.hal.compile.scheduler.profile import StepProfile
+from polyhal.hal.system.diagnostics.measurements import MeasuredCall, measured_calls
+from polyhal.hal.system.diagnostics.profiler import profile
 from polyhal.steps.jit import Jitted
 
 if TYPE_CHECKING:

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.number_range import require_fit
+from polyhal.hal.core.memory.host_memory import check_host_memory
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.layout import broadcast_shapes
-from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops import OPS
 from polyhal.random_words import remainders
 from polyhal.shapes import Shape, lengths_of

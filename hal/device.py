@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
+from polyhal.hal.core.backend_failures import note_backend_failure
+from polyhal.hal.core.execution.executor import default_device
+from polyhal.hal.core.execution.op_plan import PlanCache
+from polyhal.hal.core.fork import process_devices
+from polyhal.hal.core.memory import last_at_exit  # noqa: F401 (registers itself before anything else does)
+from polyhal.hal.core.memory.buffer import Buffer
+from polyhal.hal.core.memory.events import DeviceEvent, record_event
+from polyhal.hal.core.memory.host_bytes import byte_view
+from polyhal.hal.core.memory.imports import HostImports
+from polyhal.hal.core.memory.narrowed import narrowed
+from polyhal.hal.core.memory.pool import MemoryStats, Pool, bucket
+from polyhal.hal.core.memory.readback import finished, start_read
+from polyhal.hal.core.memory.streams import Stream
+from polyhal.hal.core.memory.uploads import PendingUploads
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import OutOfMemoryError, UnsupportedDTypeError, message, out_of_memory_in
-from polyhal.hal.execution.executor import default_device
-from polyhal.hal.execution.op_plan import PlanCache
-from polyhal.hal.fork import process_devices
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.memory import last_at_exit  # noqa: F401 (registers itself before anything else does)
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.events import DeviceEvent, record_event
-from polyhal.hal.memory.host_bytes import byte_view
-from polyhal.hal.memory.imports import HostImports
-from polyhal.hal.memory.narrowed import narrowed
-from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
-from polyhal.hal.memory.readback import finished, start_read
-from polyhal.hal.memory.streams import Stream
-from polyhal.hal.memory.uploads import PendingUploads
 from polyhal.hal.peer_memory import SupportsMemoryImport
 from polyhal.hal.protocol import (
     ComputeBackend,
@@ -42,8 +42,8 @@ from polyhal.hal.protocol import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from polyhal.hal.planning.planner import Planner
-    from polyhal.hal.plugins.entry_points import PluginOrigin
+    from polyhal.hal.compile.planning.planner import Planner
+    from polyhal.hal.core.plugins.entry_points import PluginOrigin
 
 
 _blocks = threading.local()
@@ -92,21 +92,21 @@ class Device:
             name = f"{name}:{index}"
         if isinstance(name, Device):
             return name
-        from polyhal.hal.discovery.registry import registry
+        from polyhal.hal.system.discovery.registry import registry
 
         return registry().open(name)
 
     @staticmethod
     def default() -> Device:
         """The best device of this machine, or the one that POLYHAL_DEVICE names."""
-        from polyhal.hal.discovery.registry import registry
+        from polyhal.hal.system.discovery.registry import registry
 
         return registry().open(None)
 
     @classmethod
     def opened(cls, name: str, backend: ComputeBackend, origin: PluginOrigin | None = None) -> Device:
         """Wrap an opened backend; for the registry, which passes the plug-in, and for tests with backends of their own."""
-        from polyhal.hal.planning.planner import Planner
+        from polyhal.hal.compile.planning.planner import Planner
 
         self = object.__new__(cls)
         self.name = name

@@ -73,7 +73,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 @pytest.fixture
 def numpy_device() -> Iterator[Device]:
     """The plain NumPy device, for tests that do not depend on a device; ops without inputs run there too."""
-    from polyhal.hal import dispatch
+    from polyhal.hal.core import dispatch
 
     target = Device("numpy")
     with dispatch.default_device(target):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 NUMPY = ("numpy", "numpy:contiguous_only", "numpy:no_f64")
 """The plain NumPy device, one with the required members only, one without float64."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined, Launch
-from polyhal.hal.settings.state import settings
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "float64": 2.0**-50}
 

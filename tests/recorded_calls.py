@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from polyhal.hal.command_buffers import BindingSlot, RecordedLaunch
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref
 
 

@@ -16,7 +16,7 @@ from benchmarks.frameworks import layers, numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
 from benchmarks.suite import collectives, pairs, processes, published, replay
 from polyhal import Device
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from devices import PARITY_DEVICES
 
 import polyhal as ph
 from polyhal.backends.sim import polyhal_backends
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 pytestmark = pytest.mark.slow
 

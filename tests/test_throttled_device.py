@@ -9,7 +9,7 @@ import polyhal as ph
 from benchmarks.throttled import throttled
 from polyhal import nn, optim
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.nn import functional as F
 
 OPENCL = ["opencl"] if registry().probe("opencl") else []

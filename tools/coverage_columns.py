@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from polyhal.hal.core.settings import json_store
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.ops import BUILT_IN, OPS
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.settings import json_store
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.resolution_steps import resolution_steps, step_letters
 from polyhal.hal.testing.certification.run_record import ANY, dtype_key

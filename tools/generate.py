@@ -22,9 +22,9 @@ from polyhal.backends.common.quirks import markdown
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import protocol
+from polyhal.hal.core.hardware import catalogue
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.hardware import catalogue
 from polyhal.hal.ops import FFT, LINALG, SPECIAL
 from tools import kernels_index
 from tools.contract_text import breaking_changes, contract_text

@@ -20,9 +20,9 @@ from polyhal.backends.common.reference.functions import BINARY, REDUCE, UNARY
 from polyhal.backends.numpy.row_updates import ROW_UPDATES, row_update
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
+from polyhal.hal.core.memory.host_bytes import host_bytes
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.memory.host_bytes import host_bytes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.peer_memory import DeviceAddress

@@ -21,9 +21,9 @@ from polyhal.backends.opencl.peers.peer_copies import PeerCopies
 from polyhal.backends.opencl.peers.window_communicator import open_window_communicator
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.user_kernel import UserKernelCompiler
-from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.kernels.library import KernelLibrary
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels.library import KernelLibrary
 from polyhal.hal.layout import Spec
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (

@@ -27,8 +27,8 @@ from polyhal.backends.opencl.runtime import KernelRequest, Runtime
 from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
 from polyhal.backends.opencl.waiter_affinity import waiter_affinity
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.core.kernels.tuning import Tuning
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 from polyhal.backends.opencl import icd, identity, install_hints, pocl_affinity, sub_devices, unusable
 from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
+from polyhal.hal.core.plugins.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.hal.plugins.software_renderers import is_software_renderer
 
 _NO_PLATFORM = "no OpenCL driver was found (a CPU device comes with `pip install polyhal[cpu]`)"
 _RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}

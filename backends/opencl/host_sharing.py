@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
-from polyhal.hal.memory.host_bytes import host_bytes
+from polyhal.hal.core.memory.host_bytes import host_bytes
 
 _PROBE_BYTES = 3 << 12
 _MISALIGNED = 4

@@ -20,8 +20,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhal.hal.settings import env, trust
-from polyhal.hal.settings.atomic import replacing
+from polyhal.hal.core.settings import env, trust
+from polyhal.hal.core.settings.atomic import replacing
 
 _OURS = "vendors-"
 """Prefix of folder names that `prepare` writes."""

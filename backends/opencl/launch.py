@@ -18,9 +18,9 @@ from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, Kern
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
 from polyhal.backends.opencl.error_mapping import RETUNE
 from polyhal.backends.opencl.program import CompiledKernel
-from polyhal.hal.dispatch.number_range import in_64_bits
+from polyhal.hal.core.dispatch.number_range import in_64_bits
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.protocol import BindingSlot
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Matrix units of GPUs (shaders/opencl/lib/matrix_unit.h): the devices that have them, and tiles.
 
 Vendors' profiles declare them. None has run on hardware of the project, so a device uses them only after `polyhal
-verify --units` has certified them on it (see `polyhal.hal.kernels.certified_units`). NVIDIA's tensor cores are measured
+verify --units` has certified them on it (see `polyhal.hal.core.kernels.certified_units`). NVIDIA's tensor cores are measured
 and have separate kernels.
 """
 
@@ -16,11 +16,11 @@ from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.core.kernels import certified_units
+from polyhal.hal.core.kernels.certified_units import Units
+from polyhal.hal.core.kernels.library import KernelOverrides, digest
+from polyhal.hal.core.settings.toml_schema import Key, Rule, TableSchema
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.kernels import certified_units
-from polyhal.hal.kernels.certified_units import Units
-from polyhal.hal.kernels.library import KernelOverrides, digest
-from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.capabilities import OpenCLFeatures

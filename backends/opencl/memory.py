@@ -21,8 +21,8 @@ from polyhal.backends.opencl.huge_pages import advise_huge_pages, linux_advice
 from polyhal.backends.opencl.peers.exported_memory import EXPORTED_FROM, ExportedMemory
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.staging import PinnedRing, mapped_pinned_memory, pinned_pool
+from polyhal.hal.core.memory.staging_pool import StagingPool
 from polyhal.hal.errors import BackendError, OutOfMemoryError, PolyhalError, message
-from polyhal.hal.memory.staging_pool import StagingPool
 from polyhal.hal.protocol import TRANSFER, CompletionEvent, Event
 
 _SMALL_READ = 2**16

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.hal.settings.toml_schema import Key, TableSchema
+from polyhal.hal.core.settings.toml_schema import Key, TableSchema
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhal.hal.settings import env
+from polyhal.hal.core.settings import env
 
 _VARIABLE = "POCL_AFFINITY"
 _FEWER_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")

@@ -1,6 +1,6 @@
 """Programs: built once per device, cached in memory, and as binaries on disk if that helps with the driver.
 
-The command line uses them through `polyhal.hal.kernels.library.KernelLibrary`.
+The command line uses them through `polyhal.hal.core.kernels.library.KernelLibrary`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.backends.opencl.ptx import Target
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.core.kernels import background_build
+from polyhal.hal.core.kernels.library import ProgramBuild
+from polyhal.hal.core.settings import env
+from polyhal.hal.core.settings.log import logger
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.kernels import background_build
-from polyhal.hal.kernels.library import ProgramBuild
-from polyhal.hal.settings import env
-from polyhal.hal.settings.log import logger
 
 _LOG = logger("kernels")
 
@@ -69,7 +69,7 @@ class CompiledKernel:
 
 
 class ProgramCache(ProgramTexts):
-    """The programs of one device. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
+    """The programs of one device. Implements `polyhal.hal.core.kernels.library.KernelLibrary`."""
 
     def __init__(
         self, context: cl.Context, device: cl.Device, features: Callable[[], OpenCLFeatures], info: DeviceInfo

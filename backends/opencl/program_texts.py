@@ -14,8 +14,8 @@ from polyhal.backends.opencl import language
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.core.kernels.library import BuildFilter, KernelOverrides
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.kernels.library import BuildFilter, KernelOverrides
 
 _CLWB_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
 #pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)

@@ -17,7 +17,7 @@ from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.backends.opencl.ptx import Target
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
-from polyhal.hal.kernels.tuning import Tuning
+from polyhal.hal.core.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 

@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
-from polyhal.hal.memory.staging_pool import StagingPool
+from polyhal.hal.core.memory.staging_pool import StagingPool
 
 _CHUNK = 8 * 2**20
 _CHUNKS = 3

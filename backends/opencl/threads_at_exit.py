@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from polyhal.hal.memory.last_at_exit import do_last
+from polyhal.hal.core.memory.last_at_exit import do_last
 
 _PATIENCE = 1.0
 """Seconds to wait for the threads' end."""

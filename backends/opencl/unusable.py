@@ -14,8 +14,8 @@ from typing import Any
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl import install_hints, mesa_hints, quirks
 from polyhal.hal.capabilities import UnusableDevice
-from polyhal.hal.discovery import processor
-from polyhal.hal.settings import env
+from polyhal.hal.core.settings import env
+from polyhal.hal.system.discovery import processor
 
 _TRIAL = "kernel void trial(global int *out) { out[get_global_id(0)] = 1; }"
 _UPDATE = "update the driver; kernels need {}"

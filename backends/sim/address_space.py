@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polyhal.hal.core.memory.host_memory import HostMemory, HostMemoryGuard
 from polyhal.hal.errors import BackendError, OutOfMemoryError
-from polyhal.hal.memory.host_memory import HostMemory, HostMemoryGuard
 
 BASE = 0x7000_0000_0000
 """The first address of device memory. Host addresses are far below, so that a mix-up is a page fault."""

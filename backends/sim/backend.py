@@ -22,12 +22,12 @@ from polyhal.backends.sim.profile_text import profile_text
 from polyhal.backends.sim.selector import SimSelector, parse_selector
 from polyhal.backends.sim.verification import Verification
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.diagnostics.measurements import Measurements
-from polyhal.hal.hardware.profile import load_profile
+from polyhal.hal.core.hardware.profile import load_profile
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import ComputeBackend, Declined, Handle, InputSpec, Launch, UserKernel
+from polyhal.hal.system.diagnostics.measurements import Measurements
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params

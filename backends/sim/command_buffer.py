@@ -15,7 +15,7 @@ from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.backends.sim.kernel_arguments import ARGUMENT_BYTES, encode_arguments, patch_argument
 from polyhal.backends.sim.packets import DISPATCH_ARRAY, PACKET_BYTES, Dispatch, Header, Indirect
 from polyhal.backends.sim.timing import submission_ns
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 

@@ -17,8 +17,8 @@ from polyhal.backends.sim.launch import KernelLauncher
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, Limits
+from polyhal.hal.core.hardware.profile import DeviceProfile
 from polyhal.hal.errors import KernelBuildError, OutOfMemoryError, message
-from polyhal.hal.hardware.profile import DeviceProfile
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY, Handle, Number
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyhal.hal.settings import toml_schema
-from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
+from polyhal.hal.core.settings import toml_schema
+from polyhal.hal.core.settings.toml_schema import Key, Rule, TableSchema
 
 
 class FaultKind(enum.StrEnum):

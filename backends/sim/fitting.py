@@ -14,7 +14,7 @@ from typing import NamedTuple
 from polyhal.backends.sim.convolution_fit import ConvolutionFit, fit_convolutions
 from polyhal.backends.sim.costs import kernel_cost
 from polyhal.backends.sim.timing import KernelCost
-from polyhal.hal.diagnostics.measurements import DriverTimes, MeasuredSample, Measurements
+from polyhal.hal.system.diagnostics.measurements import DriverTimes, MeasuredSample, Measurements
 
 _HOST_BOUND = 1.5
 """Minimum duration of a sample, relative to the host's time to submit it, to be used: shorter ones measure the host."""

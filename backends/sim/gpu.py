@@ -25,7 +25,7 @@ from polyhal.backends.sim.registers import MAX_QUEUES, QueueRegister, Register, 
 from polyhal.backends.sim.ring import RingBuffer
 from polyhal.backends.sim.signals import Signals
 from polyhal.backends.sim.verification import Verification
-from polyhal.hal.hardware.profile import DeviceProfile
+from polyhal.hal.core.hardware.profile import DeviceProfile
 
 _REPORTED = 64
 

@@ -14,7 +14,7 @@ from polyhal.backends.sim.faults import load_faults
 from polyhal.backends.sim.gpu import SimulatedGPU
 from polyhal.backends.sim.mirror import OpenCLMirror
 from polyhal.backends.sim.selector import SimSelector
-from polyhal.hal.hardware.profile import DeviceProfile, load_profile
+from polyhal.hal.core.hardware.profile import DeviceProfile, load_profile
 
 
 class SimulatedMachine:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from polyhal.backends.sim.address_space import DeviceAllocation
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import BackendError, message
+from polyhal.hal.system.discovery.registry import registry
 
 
 class OpenCLMirror:

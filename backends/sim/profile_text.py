@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyhal.backends.sim.fitting import FittedProfile, FittedRate, fit, shares
-from polyhal.hal.diagnostics.measurements import MeasuredDevice, Measurements
+from polyhal.hal.system.diagnostics.measurements import MeasuredDevice, Measurements
 
 _GIB = 1 << 30
 _WATCHDOG_SECONDS = 30

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from polyhal.hal.hardware import catalogue
-from polyhal.hal.hardware.profile import SECTIONS
+from polyhal.hal.core.hardware import catalogue
+from polyhal.hal.core.hardware.profile import SECTIONS
 
 DEFAULT = "teaching"
 """Card of `Device("sim")`."""

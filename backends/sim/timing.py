@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from polyhal.hal.core.hardware.links import Link
+from polyhal.hal.core.hardware.profile import DeviceProfile
 from polyhal.hal.dtypes import DType
-from polyhal.hal.hardware.links import Link
-from polyhal.hal.hardware.profile import DeviceProfile
 
 _UNSLICED = ("convolution", "input_gradient_convolution", "weight_gradient_convolution")
 

@@ -57,7 +57,7 @@ def snapshot(operands: Sequence[Any]) -> list[Any]:
 
 
 def _op_problem(kernel: KernelObject, inputs: Sequence[Any], outs: Sequence[np.ndarray]) -> str:
-    from polyhal.hal.checks.reference import deviation
+    from polyhal.hal.system.checks.reference import deviation
 
     wrong = deviation(OPS[kernel.op], dict(kernel.params), tuple(inputs), tuple(outs))
     return str(wrong) if wrong is not None else ""
@@ -65,7 +65,7 @@ def _op_problem(kernel: KernelObject, inputs: Sequence[Any], outs: Sequence[np.n
 
 def _member_problem(kernel: KernelObject, inputs: Sequence[Any], outs: Sequence[np.ndarray]) -> str:
     """Compare a function of the contract with itself in float64."""
-    from polyhal.hal.reference.tolerances import Bound, ResultError, check_close
+    from polyhal.hal.system.reference.tolerances import Bound, ResultError, check_close
 
     got, dtype = outs[0], as_dtype(outs[0].dtype)
     expected = _computed(kernel, inputs, got)

@@ -12,7 +12,7 @@ from polyhal.backends.wgpu import quirks
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
-from polyhal.hal.hardware.driver_schemas import ADAPTER_FEATURES, ADAPTER_LIMITS
+from polyhal.hal.core.hardware.driver_schemas import ADAPTER_FEATURES, ADAPTER_LIMITS
 
 _NVIDIA, _AMD, _INTEL, _APPLE = 0x10DE, 0x1002, 0x8086, 0x106B
 _SUBGROUP_SIZES = {_NVIDIA: (32, 32), _AMD: (32, 64), _INTEL: (8, 32), _APPLE: (32, 32)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from polyhal.backends.wgpu import native
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.core.plugins.software_renderers import is_software_renderer
+from polyhal.hal.core.settings import env
 from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.hal.plugins.software_renderers import is_software_renderer
-from polyhal.hal.settings import env
 
 _MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"
 _NO_ADAPTER = (

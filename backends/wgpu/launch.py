@@ -18,7 +18,7 @@ from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.binding_windows import window_start
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import ComputePipeline
-from polyhal.hal.dispatch.number_range import in_64_bits
+from polyhal.hal.core.dispatch.number_range import in_64_bits
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.device_runtime import WGPURuntime

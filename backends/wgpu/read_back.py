@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.completion import Callback, Completion
 from polyhal.backends.common.launching.geometry import round_up
-from polyhal.hal.memory.staging_pool import StagingPool
+from polyhal.hal.core.memory.staging_pool import StagingPool
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.device_runtime import WGPURuntime

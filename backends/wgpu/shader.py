@@ -15,9 +15,9 @@ from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.native import compile_module
 from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature, written
+from polyhal.hal.core.settings import env
+from polyhal.hal.core.settings.log import logger
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.settings import env
-from polyhal.hal.settings.log import logger
 
 _LOG = logger("kernels")
 

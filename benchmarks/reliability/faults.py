@@ -26,7 +26,6 @@ from benchmarks.reliability.fault_points import FaultObserver, FaultPoint, sampl
 from benchmarks.reliability.trainings import RECIPES, STEPS, Recipe, Training, weights_of
 from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.faults import FaultKind
-from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.errors import (
     DeviceLostError,
     DeviceTimeoutError,
@@ -37,6 +36,7 @@ from polyhal.hal.errors import (
     WrongResultError,
 )
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP
+from polyhal.hal.system.discovery.registry import Registry
 
 _DEVICE = "sim:teaching,memory=64MiB"
 _PATIENCE = 100.0

@@ -26,9 +26,9 @@ import polyhal as ph
 from benchmarks.reliability import victims
 from benchmarks.reliability.fuzzing.case import digest_of
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.hal.discovery.benchmark_cache import BenchmarkCache
-from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.system.discovery.benchmark_cache import BenchmarkCache
 from polyhal.training import RunFolder
 from polyhal.training.checkpoint import describe
 

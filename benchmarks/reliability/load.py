@@ -17,8 +17,8 @@ import polyhal as ph
 from benchmarks.reliability.machine_devices import left_on, used_on
 from benchmarks.reliability.processes import environment
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core.memory.host_memory import HostMemory
 from polyhal.hal.errors import OutOfMemoryError, PolyhalError
-from polyhal.hal.memory.host_memory import HostMemory
 
 _THREADS = 8
 _SHARE = 0.8

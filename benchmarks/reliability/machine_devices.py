@@ -7,7 +7,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping
 
 import polyhal as ph
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 SIMULATED = "sim:teaching,memory=256MiB"
 

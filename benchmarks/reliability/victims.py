@@ -17,13 +17,13 @@ import polyhal as ph
 from polyhal import training
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels.tuning import TunedChoice
+from polyhal.hal.core.plugins.probing import Candidate
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.benchmark import BenchmarkTimes
-from polyhal.hal.discovery.benchmark_cache import BenchmarkCache
-from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.kernels.tuning import TunedChoice
-from polyhal.hal.plugins.probing import Candidate
+from polyhal.hal.system.discovery.benchmark import BenchmarkTimes
+from polyhal.hal.system.discovery.benchmark_cache import BenchmarkCache
 from polyhal.training import Corpus, RunFolder
 from polyhal.training.metrics import MetricsRow
 

@@ -19,7 +19,7 @@ from benchmarks.arguments import choices, make_parser
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import alternate
 from polyhal.hal import dtypes
-from polyhal.hal.discovery.device_list import open_devices
+from polyhal.hal.system.discovery.device_list import open_devices
 from polyhal.parallel import Group
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")

@@ -17,10 +17,10 @@ from benchmarks.arguments import make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import TimingSummary, summarize
 from polyhal import Device, Tensor, full
-from polyhal.hal.discovery.registry import registry
-from polyhal.hal.memory.host_bytes import byte_view
-from polyhal.hal.memory.peer_copies import copy_from_peer, has_peer_copy
-from polyhal.hal.plugins import probing
+from polyhal.hal.core.memory.host_bytes import byte_view
+from polyhal.hal.core.memory.peer_copies import copy_from_peer, has_peer_copy
+from polyhal.hal.core.plugins import probing
+from polyhal.hal.system.discovery.registry import registry
 
 _REPETITIONS = 7
 

@@ -19,7 +19,7 @@ from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import TimingSummary, alternate
 from benchmarks.training_workloads import GPTS, PRECISIONS, WORKLOADS, TrainingWorkload, autocasting, captured_step
 from polyhal import Device, parallel
-from polyhal.hal.discovery.device_list import open_devices
+from polyhal.hal.system.discovery.device_list import open_devices
 from polyhal.models import GPT
 from polyhal.nn import functional as F
 

@@ -17,8 +17,8 @@ from benchmarks.timing import alternate
 from polyhal import Device, Tensor
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.protocol import TRANSFER, Feature
+from polyhal.hal.system.diagnostics.profiler import profile
 
 _WIDTH = 1024
 _COLUMNS = {DeviceType.GPU: 4096}

@@ -20,7 +20,7 @@ from benchmarks.throttled import throttled
 from benchmarks.timing import alternate, per_call
 from benchmarks.training_workloads import GPTS, WORKLOADS, TrainingWorkload, captured_step
 from polyhal import Device
-from polyhal.hal.discovery.device_list import open_devices
+from polyhal.hal.system.discovery.device_list import open_devices
 from polyhal.models import GPT
 from polyhal.parallel import DataParallel
 

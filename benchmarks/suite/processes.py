@@ -23,8 +23,8 @@ from benchmarks.suite.scaling import measure, with_samples
 from benchmarks.timing import TimingSummary
 from benchmarks.training_workloads import GPTS, PRECISIONS, WORKLOADS, TrainingWorkload
 from polyhal import Device
-from polyhal.hal.discovery.device_list import open_devices
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.system.discovery.device_list import open_devices
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -25,7 +25,7 @@ from polyhal.forecast.forecaster import Forecaster
 from polyhal.forecast.recipes import gpt_recipe
 from polyhal.forecast.strategy import Strategy
 from polyhal.hal.collectives.process_group import ProcessGroup
-from polyhal.hal.discovery.device_list import open_devices
+from polyhal.hal.system.discovery.device_list import open_devices
 from polyhal.models import GPT
 from polyhal.parallel import DataParallel
 

@@ -6,11 +6,11 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.hal.core.settings import env
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.device_list import open_devices
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import SettingError, message
-from polyhal.hal.settings import env
+from polyhal.hal.system.discovery.device_list import open_devices
+from polyhal.hal.system.discovery.registry import registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from polyhal.hal.core.settings import env
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.settings import env
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.data.samplers import BatchSampler
 from polyhal.data.transfer import BatchSlot, slot_factory
 from polyhal.data.workers import LoaderWorkers
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.random import Generator, default_generator

@@ -11,12 +11,12 @@ import numpy as np
 
 from polyhal.data.dataset import LazyRows
 from polyhal.hal import dtypes
+from polyhal.hal.core.memory.buffer import Buffer
+from polyhal.hal.core.memory.host_bytes import byte_view
+from polyhal.hal.core.memory.pool import bucket
+from polyhal.hal.core.memory.streams import Stream
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.host_bytes import byte_view
-from polyhal.hal.memory.pool import bucket
-from polyhal.hal.memory.streams import Stream
 from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.protocol import Event, SupportsPinnedMemory, SupportsStreams
 from polyhal.tensor import Tensor, wrap

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
+from polyhal.hal.core.settings.processes import signal_text
 from polyhal.hal.errors import message
-from polyhal.hal.settings.processes import signal_text
 from polyhal.tensor.copying import unpickle_always_on
 
 _POLL = 0.2
@@ -84,7 +84,7 @@ def run_worker(
     results: Any,
 ) -> None:
     """Serve requests from `tasks` until the sentinel None, or until the main process has exited."""
-    from polyhal.hal import dispatch
+    from polyhal.hal.core import dispatch
     from polyhal.hal.device import Device
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from polyhal.default_device import set_default_device
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.discovery import ranking
-from polyhal.hal.discovery.registry import registry
-from polyhal.hal.plugins.probing import hardware_type
-from polyhal.hal.settings import env
+from polyhal.hal.core.plugins.probing import hardware_type
+from polyhal.hal.core.settings import env
+from polyhal.hal.system.discovery import ranking
+from polyhal.hal.system.discovery.registry import registry
 
 
 def take_device(local_rank: int, devices: Sequence[str] = ()) -> None:

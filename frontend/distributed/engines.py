@@ -9,11 +9,11 @@ from importlib.metadata import EntryPoint
 
 from polyhal.distributed.environment import started_by_mpi
 from polyhal.hal.collectives.process_group import ProcessGroup, ProcessGroupError, ProcessGroupSpec
+from polyhal.hal.core.plugins import entry_points, probing
+from polyhal.hal.core.plugins.entry_points import Failure, PluginError
+from polyhal.hal.core.settings import env
 from polyhal.hal.errors import message
 from polyhal.hal.hookspecs import PROCESS_GROUPS_GROUP
-from polyhal.hal.plugins import entry_points, probing
-from polyhal.hal.plugins.entry_points import Failure, PluginError
-from polyhal.hal.settings import env
 
 _OURS = (
     ProcessGroupSpec("ray", "polyhal.distributed.ray:connect", lambda: _started_by_ray()),

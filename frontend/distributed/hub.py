@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from polyhal.hal.settings.processes import signal_text
+from polyhal.hal.core.settings.processes import signal_text
 
 PROBES = (2, 2, 3)
 """TCP keepalive: the first probe after 2 seconds, then every 2 seconds, given up after 3 failures."""

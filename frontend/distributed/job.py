@@ -12,9 +12,9 @@ from polyhal.distributed.engines import engines
 from polyhal.distributed.mpi import launched_watch
 from polyhal.distributed.solo import SoloGroup
 from polyhal.hal.collectives.process_group import ProcessGroup, ProcessGroupError
+from polyhal.hal.core.settings import env
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.hal.settings import env
 
 
 class _Job:

@@ -17,7 +17,7 @@ from polyhal.distributed import mpiexec, threads
 from polyhal.distributed.environment import spans_machines
 from polyhal.distributed.hub import Hub, LostRank
 from polyhal.distributed.watch import GRACE
-from polyhal.hal.settings.processes import signal_text
+from polyhal.hal.core.settings.processes import signal_text
 
 BAD_INPUT = 2
 INTERRUPTED = 130

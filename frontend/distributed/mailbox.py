@@ -10,8 +10,8 @@ import numpy as np
 
 from polyhal.distributed.movements import MovingGroup, Parts, Wait
 from polyhal.hal.collectives.process_group import ProcessGroupError
+from polyhal.hal.core.settings import env
 from polyhal.hal.errors import message
-from polyhal.hal.settings import env
 
 Tag = tuple[str, int]
 """Kind of a message, and its sequence number within the kind: equal on all ranks."""

@@ -23,8 +23,8 @@ from polyhal.distributed.hub import Hub
 from polyhal.distributed.movements import MovingGroup, Parts, Wait
 from polyhal.distributed.watch import Watch
 from polyhal.hal.collectives.process_group import ProcessGroupError
+from polyhal.hal.core.settings import env
 from polyhal.hal.errors import message
-from polyhal.hal.settings import env
 
 _YIELDING = 0.02
 """Seconds for which a waiting rank only yields its core; afterwards it sleeps between polls."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 from polyhal import functions as ops
 from polyhal.distributions.constraints import Constraint
 from polyhal.distributions.parameters import DerivedParameter, expanded
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError, message
 from polyhal.random import Generator
 from polyhal.tape.modes import no_grad

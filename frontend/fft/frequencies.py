@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.core.memory.host_memory import check_host_memory
 from polyhal.hal.device import Device
-from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.fourier.functions import KEYWORDS
 from polyhal.hal.ops.keywords import takes_both_spellings

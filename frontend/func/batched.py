@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.tensor import Tensor

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.func.batched import Level, batched, is_batched
-from polyhal.hal import dispatch
-from polyhal.hal.dispatch import ForwardingExecutor, executing
+from polyhal.hal.compile.planning.decompose import decomposition
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import ForwardingExecutor, executing
+from polyhal.hal.core.memory.readback import finished
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import contiguous
-from polyhal.hal.memory.readback import finished
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.batching import BatchedCall
-from polyhal.hal.planning.decompose import decomposition
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     import numpy as np
 
+    from polyhal.hal.core.dispatch import Array, Executor, RandomSource
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch import Array, Executor, RandomSource
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 

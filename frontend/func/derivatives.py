@@ -8,8 +8,8 @@ from typing import Any
 
 from polyhal.func.batched import BatchedTensor, Level, active_levels, batched, levels
 from polyhal.func.batching import BatchingExecutor
-from polyhal.hal import dispatch
-from polyhal.hal.dispatch import executing
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import executing
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.steps.tree import map_tree

@@ -8,8 +8,8 @@ from typing import Any
 
 from polyhal.func.batched import Level, batched, is_batched
 from polyhal.func.batching import BatchingExecutor, Randomness
-from polyhal.hal import dispatch
-from polyhal.hal.dispatch import executing
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import executing
 from polyhal.hal.errors import message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops import FUNCTIONS

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.diagnostics import graph_dot, graph_page
-from polyhal.hal.diagnostics.graph_picture import boxes
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.scheduler.profile import StepProfile
+from polyhal.hal.core.settings.atomic import replacing
 from polyhal.hal.errors import message
-from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ops.top_level import top_level
-from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.hal.settings.atomic import replacing
+from polyhal.hal.system.diagnostics import graph_dot, graph_page
+from polyhal.hal.system.diagnostics.graph_picture import boxes
 
 
 @top_level

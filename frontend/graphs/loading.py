@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from polyhal.graphs.saving import FORMAT, SCHEMA
-from polyhal.hal import dispatch
-from polyhal.hal.capture.result import CapturedGraph, InputSource, StepInput
-from polyhal.hal.capture.scalar_records import replay_actions, restore
+from polyhal.hal.compile.capture.result import CapturedGraph, InputSource, StepInput
+from polyhal.hal.compile.capture.scalar_records import replay_actions, restore
+from polyhal.hal.compile.ir.graph import CapturedConstant, Graph
+from polyhal.hal.compile.ir.serialize import build
+from polyhal.hal.compile.scheduler.executable import Executable
+from polyhal.hal.compile.scheduler.profile import StepProfile
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeError, message
-from polyhal.hal.execution.runtime_scalars import RandomStream, RuntimeScalar
-from polyhal.hal.ir.graph import CapturedConstant, Graph
-from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
 from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.scheduler.executable import Executable
-from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.hal.system.diagnostics.explain_graph import explain
 from polyhal.random import Generator
 from polyhal.serialize import load
 from polyhal.serialize.checkpoint import eager

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.capture.result import UNNAMED, CapturedGraph, InputSource
-from polyhal.hal.capture.scalar_records import ScalarTable
-from polyhal.hal.capture.scopes import unique_name
+from polyhal.hal.compile.capture.result import UNNAMED, CapturedGraph, InputSource
+from polyhal.hal.compile.capture.scalar_records import ScalarTable
+from polyhal.hal.compile.capture.scopes import unique_name
+from polyhal.hal.compile.ir.graph import CapturedConstant
+from polyhal.hal.compile.ir.serialize import describe
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import message
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import CapturedConstant
-from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
 from polyhal.hal.ops.top_level import top_level
 from polyhal.serialize import save

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyhal.creation import ones, zeros
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.nn.activation import GELU, ReLU, Sigmoid, SiLU, Tanh
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module

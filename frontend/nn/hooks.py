@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.tape.function import Context, Function
 from polyhal.tensor import Tensor
 

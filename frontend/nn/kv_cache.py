@@ -7,7 +7,8 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal.creation import zeros
-from polyhal.hal import dispatch, dtypes, layout
+from polyhal.hal import dtypes, layout
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref

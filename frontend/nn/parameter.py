@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from polyhal.creation import empty
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import Array
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, as_dtype, component
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.layout import Ref

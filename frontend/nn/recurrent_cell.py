@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F

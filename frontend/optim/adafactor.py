@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.creation import empty_like, tensor, zeros
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.creation import empty_like
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.optim.formula import ElementFormula
 from polyhal.optim.optimizer import Group, Params, setting
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings

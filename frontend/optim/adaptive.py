@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.optim.optimizer import Group, Params, state_dtype
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
 from polyhal.tensor import Tensor

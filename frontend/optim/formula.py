@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.creation import empty
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.optim.rule_program import RuleProgram, trace_formula

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import message
 from polyhal.nn.state import adopt
 from polyhal.optim.line_search import Trial, strong_wolfe

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from polyhal import functions as ops
 from polyhal.creation import empty_like
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep

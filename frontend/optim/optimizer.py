@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyhal import functions as ops
 from polyhal.creation import zeros
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import PolyhalError, message

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
 from polyhal.optim.optimizer import Group, Optimizer, Params, batches, count_step, dense_grad, setting, zero_state

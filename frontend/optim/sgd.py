@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
 from polyhal.optim.optimizer import Group, Optimizer, Params, batches, setting, zero_state

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Kind
-from polyhal.hal.scheduler.cross_device import COLLECTIVE, ENQUEUE, RECEIVE, START
-from polyhal.hal.scheduler.timeline import Activity, Timeline, timeline
-from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled
+from polyhal.hal.compile.scheduler.cross_device import COLLECTIVE, ENQUEUE, RECEIVE, START
+from polyhal.hal.compile.scheduler.timeline import Activity, Timeline, timeline
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings.determinism import are_deterministic_algorithms_enabled
 
 if TYPE_CHECKING:
+    from polyhal.hal.compile.ir.graph import Graph, Node
+    from polyhal.hal.compile.scheduler.executable import Executable
     from polyhal.hal.device import Device
-    from polyhal.hal.ir.graph import Graph, Node
-    from polyhal.hal.scheduler.executable import Executable
 
 _WARM_UP = 8
 """Runs after a new division that are not timed: they record, compile kernels and fill caches."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.fake_buffer import FakeBuffer
+from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
+from polyhal.hal.core import dispatch
 from polyhal.tensor import Tensor, wrap
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Literal
 
 from polyhal.func.stateless import replaced
-from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CaptureError, message
 from polyhal.nn.module import Module

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided, reduction_of
 from polyhal.hal.collectives.process_group import ProcessGroup
-from polyhal.hal.communicators.open import open_communicator
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.device_list import open_devices
 from polyhal.hal.errors import AutogradError, DeviceMismatchError, ShapeError, UnsupportedDTypeError, message
+from polyhal.hal.system.communicators.open import open_communicator
+from polyhal.hal.system.discovery.device_list import open_devices
 from polyhal.tape.function import Rule, attach, opaque
 from polyhal.tape.rules import zeros
 from polyhal.tensor import Tensor

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.nn.replica import running

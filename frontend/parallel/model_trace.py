@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyhal import functions as ops
-from polyhal.hal.capture.result import CapturedGraph
-from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
+from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Node
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.core.memory.pool import bucket
 from polyhal.hal.layout import Spec
-from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.recording import Recording
 from polyhal.nn.module import Module
 from polyhal.steps.tree import map_tree
 from polyhal.tape.modes import enable_grad

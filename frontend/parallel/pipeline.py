@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, message
 from polyhal.mixed_precision import autocast, autocast_dtype

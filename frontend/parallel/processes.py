@@ -12,8 +12,8 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal.creation import empty
-from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.parallel.group import Group

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.hal.core import dispatch
 from polyhal.nn.parameter import Parameter, relocate
 from polyhal.parallel.group import Group
 from polyhal.parallel.processes import divided_like, joined, joined_gradients, new_copies, shared_copies, start_alike

@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.memory.stream_selection import StreamSelection
 from polyhal.hal.device import Device
-from polyhal.hal.memory.stream_selection import StreamSelection
 
 
 class _AbandonedError(BaseException):

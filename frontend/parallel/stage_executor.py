@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.compile.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.parallel.crossing import Crossing
@@ -22,8 +22,8 @@ from polyhal.tape.tape import position
 from polyhal.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
+    from polyhal.hal.core.dispatch import Array, RandomSource
     from polyhal.hal.device import Device
-    from polyhal.hal.dispatch import Array, RandomSource
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.nn.module import Module
 

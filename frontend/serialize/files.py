@@ -15,13 +15,13 @@ from typing import Any, BinaryIO, overload
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings import json_store
+from polyhal.hal.core.settings.atomic import new_folder, replacing, sync_folder
+from polyhal.hal.core.settings.file_lock import exclusive
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.hal.ops.top_level import top_level
-from polyhal.hal.settings import json_store
-from polyhal.hal.settings.atomic import new_folder, replacing, sync_folder
-from polyhal.hal.settings.file_lock import exclusive
 from polyhal.nn.module import Module
 from polyhal.serialize import models
 from polyhal.serialize.readers import shards, torch_file

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.creation import zeros
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message

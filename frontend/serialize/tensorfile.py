@@ -19,10 +19,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.memory.host_bytes import byte_view
+from polyhal.hal.core.settings import json_store
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import CorruptFileError, PolyhalError, UnsupportedDTypeError, message
-from polyhal.hal.memory.host_bytes import byte_view
-from polyhal.hal.settings import json_store
 from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.tensor import Tensor
 

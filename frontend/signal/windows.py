@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.memory.host_memory import check_host_memory
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import message
-from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops.top_level import top_level
 from polyhal.tensor import Tensor
 

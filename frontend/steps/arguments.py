@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from polyhal.hal.compile.recording import Recording
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.recording import Recording
 from polyhal.steps.signature import CallArguments
 from polyhal.tape.function import attach, opaque
 from polyhal.tape.rebase import TapePlace

@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.absent_gradients import without_absent
-from polyhal.hal.capture.lru_cache import LRUCache
-from polyhal.hal.capture.result import CapturedGraph, StepInput
+from polyhal.hal.compile.capture.absent_gradients import without_absent
+from polyhal.hal.compile.capture.lru_cache import LRUCache
+from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
+from polyhal.hal.compile.ir.graph import CapturedConstant, Graph
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.compile.scheduler.executable import Executable
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.memory.buffer import Buffer
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.layout import contiguous
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.recording import Recording
-from polyhal.hal.scheduler.executable import Executable
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.outer_tape import OuterTape
 from polyhal.tape.engine import differentiate

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.compile.scheduler.profile import StepProfile
+from polyhal.hal.compile.scheduler.report import MemoryReport
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ops.top_level import top_level
-from polyhal.hal.recording import Recording
-from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.step import CapturedStep
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.compile.scheduler.report import MemoryReport
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.ops.top_level import top_level
-from polyhal.hal.recording import Recording
-from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.jit import Jitted
 
 _PRECISION = 32

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.fake_buffer import FakeBuffer
+from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.tape.rebase import detached_index, follow, history_of, note_view, refreshed

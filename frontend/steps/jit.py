@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.replay_cache import Pending
+from polyhal.hal.compile.capture.replay_cache import Pending
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.compile.replayed_function import ReplayedFunction
+from polyhal.hal.compile.scheduler.budget import plan_within
+from polyhal.hal.compile.scheduler.report import MemoryReport, report
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.ops.top_level import top_level
-from polyhal.hal.recording import Recording
-from polyhal.hal.replayed_function import ReplayedFunction
-from polyhal.hal.scheduler.budget import plan_within
-from polyhal.hal.scheduler.report import MemoryReport, report
-from polyhal.hal.settings.state import settings
 from polyhal.mixed_precision import autocast_dtype
 from polyhal.steps.record import RecordedCall, record_call
 from polyhal.steps.signature import CallArguments

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.compile.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import Ref, Spec
 from polyhal.tape.rebase import TapePlace
 from polyhal.tape.tape import Edge, GradNode, edge_of

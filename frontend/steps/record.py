@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from polyhal.hal.capture.result import CapturedGraph
-from polyhal.hal.recording import Recording
+from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.recording import Recording
 from polyhal.mixed_precision import autocast, autocast_dtype
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.given import GivenTensor

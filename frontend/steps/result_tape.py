@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from polyhal.hal.recording import Recording
+from polyhal.hal.compile.recording import Recording
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.backward import CapturedBackward
 from polyhal.steps.given import GivenTensor

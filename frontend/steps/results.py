@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.capture.fake_buffer import FakeBuffer
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.steps.given import GivenTensor, NewLeaf, given
 from polyhal.steps.tree import TREE, map_tree
 from polyhal.tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.capture.flat_call import TENSOR, FlatCall
+from polyhal.hal.compile.capture.flat_call import TENSOR, FlatCall
 from polyhal.hal.errors import CaptureError, message
 from polyhal.steps.tree import TREE
 from polyhal.tensor import Tensor

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.difference import RETURNS_NUMBERS, Difference
-from polyhal.hal.capture.gradients import LeafGradient
-from polyhal.hal.capture.replay_cache import ReplayStep
-from polyhal.hal.capture.result import CapturedGraph
-from polyhal.hal.diagnostics.explain_graph import explain
-from polyhal.hal.ir.graph import Graph
-from polyhal.hal.scheduler.activity import StepActivity
-from polyhal.hal.scheduler.executable import Executable
-from polyhal.hal.scheduler.placement import Placement
-from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.hal.scheduler.report import MemoryReport
+from polyhal.hal.compile.capture.difference import RETURNS_NUMBERS, Difference
+from polyhal.hal.compile.capture.gradients import LeafGradient
+from polyhal.hal.compile.capture.replay_cache import ReplayStep
+from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.scheduler.activity import StepActivity
+from polyhal.hal.compile.scheduler.executable import Executable
+from polyhal.hal.compile.scheduler.placement import Placement
+from polyhal.hal.compile.scheduler.profile import StepProfile
+from polyhal.hal.compile.scheduler.report import MemoryReport
+from polyhal.hal.core import dispatch
+from polyhal.hal.system.diagnostics.explain_graph import explain
 from polyhal.steps.result_tape import ResultTape
 from polyhal.steps.results import constants, fill_results
 from polyhal.steps.signature import CallArguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.capture.tree import NodeKind, Tree
+from polyhal.hal.compile.capture.tree import NodeKind, Tree
 from polyhal.tensor import Tensor
 from polyhal.tensor.complex_tensor import ComplexTensor, paired
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.mixed_precision import autocast, autocast_dtype
 from polyhal.tape.modes import enable_grad

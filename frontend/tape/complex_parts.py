@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
 

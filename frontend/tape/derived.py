@@ -10,17 +10,17 @@ from functools import lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.compile.ir.graph import Value
+from polyhal.hal.compile.ir.trace import trace
+from polyhal.hal.compile.planning.decompose import decomposition
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.ir.graph import Value
-from polyhal.hal.ir.trace import trace
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.hal.planning.decompose import decomposition
 from polyhal.tape.tape import may_use_decomposition
 
 if TYPE_CHECKING:
+    from polyhal.hal.compile.ir.graph import Graph, Node
     from polyhal.hal.device import Device
-    from polyhal.hal.ir.graph import Graph, Node
     from polyhal.hal.layout import Spec
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.tape.tape import GradNode

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
-from polyhal.hal.checks.gradients import watched_gradients
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.system.checks.gradients import watched_gradients
 from polyhal.mixed_precision import autocast
 from polyhal.tape.complex_parts import joined_gradients, parts_of, seeded_parts
 from polyhal.tape.hooks import run_hooks

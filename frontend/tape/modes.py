@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 

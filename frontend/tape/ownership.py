@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from polyhal.hal.core.memory.buffer import SHARED, TAKEN
 from polyhal.hal.layout import extent
-from polyhal.hal.memory.buffer import SHARED, TAKEN
 from polyhal.tape.slices import SliceSum
 
 if TYPE_CHECKING:

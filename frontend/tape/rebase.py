@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec, contiguous, extent
 from polyhal.hal.ops import OPS

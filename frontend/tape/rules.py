@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.gradient_rule import GradientRule, RuleArgument, RuleArgumentKind, RulePart

@@ -8,11 +8,11 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.ops import FUNCTIONS
 
 if TYPE_CHECKING:
-    from polyhal.hal.memory.buffer import Buffer
+    from polyhal.hal.core.memory.buffer import Buffer
     from polyhal.tape.tape import GradNode
 
 _copy = FUNCTIONS["copy"]

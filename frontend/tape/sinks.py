@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import extent
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tape.hooks import after_accumulation, has_gradient_hooks, run_hooks

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.location import UNKNOWN, SourceLocation
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.execution.location import UNKNOWN, SourceLocation
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.gradient_rule import DECOMPOSED, NOTHING
 from polyhal.hal.ops.opdef import OpDef
@@ -17,8 +17,8 @@ from polyhal.tape.ownership import share
 from polyhal.tape.saved_copies import copy_before_write
 
 if TYPE_CHECKING:
+    from polyhal.hal.core.memory.buffer import Buffer
     from polyhal.hal.device import Device
-    from polyhal.hal.memory.buffer import Buffer
     from polyhal.tape.checkpoint import Region
     from polyhal.tensor import Tensor
 

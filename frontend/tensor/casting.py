@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.conversion import names_dtype
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.memory.readback import combined
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.memory.readback import combined
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.returns import Returns, returns
 

@@ -9,7 +9,7 @@ import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref, contiguous

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.core.dispatch.number_range import require_fit
 from polyhal.hal.layout import is_dense
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
-from polyhal.hal.dispatch.number_range import require_fit
-from polyhal.hal.dispatch.operands import NUMBERS
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.number_range import require_fit
+from polyhal.hal.core.dispatch.operands import NUMBERS
 from polyhal.hal.dtypes import to_complex
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from polyhal.conversion import to_numpy
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import Array
+from polyhal.hal.core.memory.buffer import Buffer
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.returns import Returns, returns

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides
 from polyhal.hal.ops import FUNCTIONS

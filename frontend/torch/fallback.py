@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from polyhal.hal import dispatch
-from polyhal.hal.execution.user_line import user_position
-from polyhal.hal.settings import env
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.user_line import user_position
+from polyhal.hal.core.settings import env
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.registration import TABLE

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from polyhal.hal import dispatch
-from polyhal.hal.dispatch.eager import EagerExecutor
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.eager import EagerExecutor
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tensor import Tensor
 from polyhal.torch import private, tensors

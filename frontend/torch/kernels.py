@@ -10,10 +10,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 import polyhal_autoload
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.memory.buffer import Buffer
+from polyhal.hal.core.memory.imports import ImportedBuffer
 from polyhal.hal.errors import UnsupportedDTypeError
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.imports import ImportedBuffer
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import (
@@ -46,7 +47,7 @@ from polyhal.torch.table.indexing import WRITES_IN_PLACE
 from polyhal.torch.table.random import drawing_from
 
 if TYPE_CHECKING:
-    from polyhal.hal.capture.fake_buffer import FakeBuffer
+    from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
 
 Kernel = Callable[..., Any]
 _KEY = "PrivateUse1"

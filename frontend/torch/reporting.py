@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from polyhal.hal.dispatch.host_work import HOST_WORK, HostCalls
+from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
 
 
 class Fallback(NamedTuple):

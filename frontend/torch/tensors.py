@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.bounds import is_debug
+from polyhal.hal.core.dispatch.number_range import require_fit
+from polyhal.hal.core.dispatch.poison import poison
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.bounds import is_debug
-from polyhal.hal.dispatch.number_range import require_fit
-from polyhal.hal.dispatch.poison import poison
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent, is_dense

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef

@@ -1,4 +1,4 @@
-"""Patterns that fused ops replace: declared with the op, read by the fusion passes (`hal.passes.fuse`)."""
+"""Patterns that fused ops replace: declared with the op, read by the fusion passes (`hal.compile.passes.fuse`)."""
 
 from __future__ import annotations
 

@@ -539,7 +539,7 @@ class Methods:
         """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
     def outer(self, vec2: Any) -> Self:
         """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
-    def pad(self, widths: Any, value: int = ...) -> Self:
+    def pad(self, widths: Any, value: float = ...) -> Self:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i. Returns a copy."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. Returns a view."""

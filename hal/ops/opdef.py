@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Spec, View
 from polyhal.hal.ops.batching import BatchingRule, along_axis, pointwise
@@ -91,7 +91,7 @@ class OpDef:
     batching: BatchingRule | None = None
     """How a batch of calls is one call. None: as the family is batched, or through the decomposition."""
     settings: tuple[str, ...] = ()
-    """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""
+    """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.core.settings`)."""
     complex: ComplexRule | None = None
     """How the op runs where an input is complex (see `hal/ops/complex_numbers`). None: it takes real numbers only."""
     casts: bool = False

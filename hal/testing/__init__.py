@@ -13,7 +13,7 @@ package: it uses tensors and the tape, like any test.
 - `plugin`: the pytest plug-in.
 """
 
-from polyhal.hal.reference.tolerances import ResultError
+from polyhal.hal.system.reference.tolerances import ResultError
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.certify import certify
 from polyhal.hal.testing.certification.run_record import ANY, RunRecord

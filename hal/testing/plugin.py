@@ -87,8 +87,8 @@ def _named(config: pytest.Config, option: str) -> list[str]:
 
 def _ops(config: pytest.Config) -> list[Any] | None:
     """Return the only ops to check, from the command line, else from a `conftest.py`; None for all ops and the contract."""
-    from polyhal.hal.op_plugins import declared, op_plugins
-    from polyhal.hal.plugins.entry_points import PluginError
+    from polyhal.hal.compile.op_plugins import declared, op_plugins
+    from polyhal.hal.core.plugins.entry_points import PluginError
 
     chosen: list[Any] = _named(config, "polyhal_ops") or config.stash.get(OPS_UNDER_TEST, [])
     out: list[Any] = []

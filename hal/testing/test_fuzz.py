@@ -13,7 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.samples import Tolerance
-from polyhal.hal.reference.tolerances import EXACT, Bound, check_close
+from polyhal.hal.system.reference.tolerances import EXACT, Bound, check_close
 from polyhal.hal.testing.kit.sample_calls import cast_sample
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.tensor import Tensor

@@ -28,34 +28,66 @@ HAL = (
         "contract",
         "interfaces that plug-ins implement or receive",
         (
-            "byte_sizes", "capabilities", "collectives", "command_buffers", "dtypes", "errors", "hookspecs", "layout",
-            "member_names", "peer_memory", "printable", "protocol",
+            "byte_sizes",
+            "capabilities",
+            "collectives",
+            "command_buffers",
+            "dtypes",
+            "errors",
+            "hookspecs",
+            "layout",
+            "member_names",
+            "peer_memory",
+            "printable",
+            "protocol",
         ),
     ),
     Layer(
         "core",
         "devices, memory, and eager execution",
         (
-            "backend_failures", "device", "dispatch", "execution", "fingerprint", "fork", "hardware", "kernels", "memory",
-            "plugins", "settings", "transfers",
+            "core.backend_failures",
+            "device",
+            "core.dispatch",
+            "core.execution",
+            "core.fingerprint",
+            "core.fork",
+            "core.hardware",
+            "core.kernels",
+            "core.memory",
+            "core.plugins",
+            "core.settings",
+            "core.transfers",
         ),
     ),
-    Layer("ops", "declarations of ops", ("op_plugins", "ops", "reference")),
+    Layer("ops", "declarations of ops", ("compile.op_plugins", "ops", "system.reference")),
     Layer(
         "compile",
         "from ops to programs of a device",
-        ("capture", "ir", "passes", "planning", "recording", "replayed_function", "scheduler"),
+        (
+            "compile.capture",
+            "compile.ir",
+            "compile.passes",
+            "compile.planning",
+            "compile.recording",
+            "compile.replayed_function",
+            "compile.scheduler",
+        ),
     ),
-    Layer("system", "everything about whole machines and programs", ("checks", "communicators", "diagnostics", "discovery")),
+    Layer(
+        "system",
+        "everything about whole machines and programs",
+        ("system.checks", "system.communicators", "system.diagnostics", "system.discovery"),
+    ),
     Layer("testing", "the conformance kit", ("testing",)),
-)  # fmt: skip
+)
 """Layers of `polyhal.hal`, the lowest first."""
 
 UPWARD = {
-    ("polyhal.hal.device", "polyhal.hal.discovery.registry"): (
+    ("polyhal.hal.device", "polyhal.hal.system.discovery.registry"): (
         "`Device(name)` finds a device among all plug-ins: the registry is loaded by the first device that a program names"
     ),
-    ("polyhal.hal.device", "polyhal.hal.planning.planner"): (
+    ("polyhal.hal.device", "polyhal.hal.compile.planning.planner"): (
         "`Device.opened` is part of the contract and returns a device that plans its ops: the planner is loaded with it"
     ),
     ("polyhal.tensor.arrangement", "polyhal.creation"): (

@@ -153,7 +153,7 @@ _LINES: dict[str, Callable[[Tree], object]] = {
     "parameters whose type contains Any": _share_of_any,
     **{
         f"parameters whose type contains Any, {folder}": lambda t, folder=folder: _share_of_any(t, folder)
-        for folder in ("hal/ops", "frontend/torch", "frontend/serialize", "frontend/func", "hal/dispatch")
+        for folder in ("hal/ops", "frontend/torch", "frontend/serialize", "frontend/func", "hal/core/dispatch")
     },
     "type: ignore": lambda t: _occurrences(t, "type: ignore"),
     "raise : assert (that narrow a type)": _asserts,

@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_names_in_links_to_code_are_defined_there(page: Path) -> None:
-    """A link such as [`Planner.plan`](../hal/planning/planner.py) names a definition in that file."""
+    """A link such as [`Planner.plan`](../hal/compile/planning/planner.py) names a definition in that file."""
     missing = [
         f"{name} in {target}"
         for name, target in code_names(page)

@@ -28,9 +28,9 @@ ALLOWED = {
 }
 ALLOWED_TEXTS = {
     **ALLOWED,
-    "hal/plugins/software_renderers.py": "tells renderers on the processor from graphics cards, for every backend",
+    "hal/core/plugins/software_renderers.py": "tells renderers on the processor from graphics cards, for every backend",
     "frontend/distributed/threads.py": "sets variables that drivers for processors read when they are loaded",
-    "hal/discovery/device_list.py": "gives examples of names of devices",
+    "hal/system/discovery/device_list.py": "gives examples of names of devices",
     "backends/opencl/peers/cuda_copy.py": "tells people how to look at their cards",
     "apps/reports/privacy.py": "knows the accounts that images of systems come with, one of which is called like a vendor",
 }

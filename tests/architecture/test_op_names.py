@@ -9,18 +9,18 @@ import pytest
 from survey import Tree, name_tests, this_tree
 
 MEANT = {
-    "hal/capture/absent_gradients.py": "a sum without one of its terms is the other one",
-    "hal/op_plugins.py": "finds the op that a package offers under a name",
-    "hal/passes/simplify/algebra.py": "identities are about single ops",
-    "hal/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
-    "hal/passes/simplify/canonical_views.py": "windows and copies are single ops, which it replaces by others",
-    "hal/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",
-    "hal/passes/layout/propagate_layouts.py": "undoes permutations and reshapes, each in its own way",
-    "hal/passes/layout/sink_reshapes.py": "moves reshapes",
-    "hal/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
-    "hal/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
-    "hal/passes/fuse/lists.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
-    "hal/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, and one on lists has positions",
+    "hal/compile/capture/absent_gradients.py": "a sum without one of its terms is the other one",
+    "hal/compile/op_plugins.py": "finds the op that a package offers under a name",
+    "hal/compile/passes/simplify/algebra.py": "identities are about single ops",
+    "hal/compile/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
+    "hal/compile/passes/simplify/canonical_views.py": "windows and copies are single ops, which it replaces by others",
+    "hal/compile/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",
+    "hal/compile/passes/layout/propagate_layouts.py": "undoes permutations and reshapes, each in its own way",
+    "hal/compile/passes/layout/sink_reshapes.py": "moves reshapes",
+    "hal/compile/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
+    "hal/compile/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
+    "hal/compile/passes/fuse/lists.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
+    "hal/compile/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, and one on lists has positions",
 }
 """The exceptions, with their reasons."""
 

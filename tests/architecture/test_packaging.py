@@ -74,7 +74,7 @@ def _run(code: str) -> str:
 def test_importing_opens_no_device_and_no_driver() -> None:
     code = """
 import sys, polyhal, polyhal.nn, polyhal.optim
-from polyhal.hal.discovery import registry
+from polyhal.hal.system.discovery import registry
 heavy = [m for m in ("pyopencl", "wgpu", "torch", "matplotlib", "sklearn", "pytest", "hypothesis") if m in sys.modules]
 print(heavy, registry._registry.cache_info().currsize, [m for m in sys.modules if m.startswith("polyhal.backends")])
 """
@@ -84,7 +84,7 @@ print(heavy, registry._registry.cache_info().currsize, [m for m in sys.modules i
 def test_listing_backends_imports_no_driver() -> None:
     code = """
 import sys
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 names = sorted(registry().backends)
 print("pyopencl" in sys.modules or "wgpu" in sys.modules, {"numpy", "opencl"} <= set(names))
 """
@@ -99,18 +99,18 @@ def test_the_numpy_device_needs_no_driver() -> None:
 LOADED_LATER = (
     "polyhal.data",
     "polyhal.graphs",
-    "polyhal.hal.capture.recorder",
-    "polyhal.hal.communicators",
-    "polyhal.hal.diagnostics",
-    "polyhal.hal.discovery",
-    "polyhal.hal.ir",
-    "polyhal.hal.kernels",
-    "polyhal.hal.op_plugins",
-    "polyhal.hal.passes",
-    "polyhal.hal.planning.planner",
-    "polyhal.hal.plugins",
-    "polyhal.hal.reference",
-    "polyhal.hal.scheduler",
+    "polyhal.hal.compile.capture.recorder",
+    "polyhal.hal.system.communicators",
+    "polyhal.hal.system.diagnostics",
+    "polyhal.hal.system.discovery",
+    "polyhal.hal.compile.ir",
+    "polyhal.hal.core.kernels",
+    "polyhal.hal.compile.op_plugins",
+    "polyhal.hal.compile.passes",
+    "polyhal.hal.compile.planning.planner",
+    "polyhal.hal.core.plugins",
+    "polyhal.hal.system.reference",
+    "polyhal.hal.compile.scheduler",
     "polyhal.models",
     "polyhal.nn",
     "polyhal.optim",
@@ -156,9 +156,9 @@ print(signature.call_count)
 def test_running_an_op_loads_nothing_of_captured_steps() -> None:
     later = (
         "polyhal.graphs",
-        "polyhal.hal.capture.recorder",
-        "polyhal.hal.passes",
-        "polyhal.hal.scheduler",
+        "polyhal.hal.compile.capture.recorder",
+        "polyhal.hal.compile.passes",
+        "polyhal.hal.compile.scheduler",
         "polyhal.steps",
     )
     after = _modules_after("import polyhal; (polyhal.ones((2,), device='numpy') + 1).softmax(0)")

@@ -272,7 +272,7 @@ def test_a_hook_that_writes_to_a_gradient_of_another_op_is_found(device: Device)
 
 
 def test_a_gradient_that_is_written_while_a_step_is_recorded_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyhal.hal.checks import gradients
+    from polyhal.hal.system.checks import gradients
 
     check = gradients.GradientCheck()
     monkeypatch.setattr("polyhal.tape.engine.watched_gradients", check.watch)

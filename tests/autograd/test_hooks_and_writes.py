@@ -17,7 +17,7 @@ from torch.nn import functional as torch_functional
 
 import polyhal
 from polyhal import Device
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.nn import functional
 
 OURS = SimpleNamespace(lib=polyhal, F=functional, int64=polyhal.int64)

@@ -11,11 +11,11 @@ import pytest
 
 from polyhal import Device, Tensor
 from polyhal.autograd import backward
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import float64
 from polyhal.hal.errors import LinAlgError
 from polyhal.hal.ops import OPS
-from polyhal.hal.reference.op_calls import OpCall
+from polyhal.hal.system.reference.op_calls import OpCall
 from polyhal.hal.testing.kit.gradients import differentiable_calls, is_differentiable
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.tape.tape import SavedInput, SavedOutput

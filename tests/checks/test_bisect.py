@@ -10,10 +10,10 @@ import numpy as np
 
 import polyhal as ph
 from polyhal import nn
-from polyhal.hal import dispatch
-from polyhal.hal.checks.modes import observing
-from polyhal.hal.checks.op_record import OpExecution, OpRecorder, Parting, UncapturedExecutor
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
+from polyhal.hal.system.checks.modes import observing
+from polyhal.hal.system.checks.op_record import OpExecution, OpRecorder, Parting, UncapturedExecutor
 
 
 def train(device: Device) -> None:
@@ -109,7 +109,7 @@ def test_programs_that_do_other_things_part(numpy_device: Device) -> None:
 
 def test_distances_are_relative_and_equal_nans_are_equal() -> None:
     def record(*values: float) -> OpExecution:
-        from polyhal.hal.checks.op_record import _sampled
+        from polyhal.hal.system.checks.op_record import _sampled
 
         return OpExecution("add", ("float32[2]",), "", (), (), (_sampled(np.array(values)),))
 

@@ -13,10 +13,10 @@ import pytest
 
 import polyhal as ph
 from polyhal import Tensor, nn
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CaptureError, NonFiniteError, WrongResultError
-from polyhal.hal.settings.state import settings
 
 F = nn.functional
 

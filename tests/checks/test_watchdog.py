@@ -14,9 +14,9 @@ import faulty_kernels as faulty
 import pytest
 
 import polyhal as ph
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.device import Device
 from polyhal.hal.protocol import Feature, Launch, SimpleLaunch
-from polyhal.hal.settings.state import settings
 
 F = ph.nn.functional
 

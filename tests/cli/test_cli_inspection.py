@@ -19,16 +19,16 @@ from rich.console import Console
 import polyhal as package
 from polyhal.cli.display import count, say_wrapped
 from polyhal.hal.capabilities import UnusableDevice
+from polyhal.hal.core.hardware.profile import profile_names
+from polyhal.hal.core.plugins.entry_points import Failure
+from polyhal.hal.core.plugins.probing import Candidate
+from polyhal.hal.core.settings import env
 from polyhal.hal.device import Device
-from polyhal.hal.diagnostics import doctor
-from polyhal.hal.discovery.benchmark import BenchmarkTimes
-from polyhal.hal.discovery.registry import Registry
-from polyhal.hal.hardware.profile import profile_names
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
-from polyhal.hal.plugins.entry_points import Failure
-from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.protocol import API_VERSION
-from polyhal.hal.settings import env
+from polyhal.hal.system.diagnostics import doctor
+from polyhal.hal.system.discovery.benchmark import BenchmarkTimes
+from polyhal.hal.system.discovery.registry import Registry
 
 from .conftest import TINY, Command
 
@@ -210,7 +210,7 @@ def test_speeds_are_shown_and_measured_again_on_request(
         return BenchmarkTimes(0.5, 1.0, 512)
 
     found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], run_benchmark=measure)
-    monkeypatch.setattr("polyhal.hal.discovery.registry.registry", lambda: found)
+    monkeypatch.setattr("polyhal.hal.system.discovery.registry.registry", lambda: found)
     monkeypatch.setattr(doctor, "registry", lambda: found)
     (row,) = json.loads(polyhal("devices", "--json").out)
     assert row["speed"] is None

@@ -14,10 +14,10 @@ import pytest
 from polyhal.cli.commands import tune
 from polyhal.cli.workers import pool
 from polyhal.cli.workers.search import main as search
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.library import KernelOverrides
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
-from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.library import KernelOverrides
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.hal.testing.tuning import kernel_check
 from polyhal.hal.testing.tuning import search as searching
 from polyhal.hal.testing.tuning.comparison import interleaved

@@ -69,7 +69,7 @@ def test_registering_commands_imports_none_of_their_work() -> None:
     ours = {m for m in done.stdout.split() if m.startswith("polyhal.")}
     assert ours <= {
         "polyhal.cli", "polyhal.cli.app", "polyhal.cli.applications", "polyhal.cli.commands", "polyhal.cli.display",
-        "polyhal.cli.reporting", "polyhal.hal.byte_sizes", "polyhal.hal.settings.env",
+        "polyhal.cli.reporting", "polyhal.hal.byte_sizes", "polyhal.hal.core.settings.env",
         *(f"polyhal.cli.commands.{name}" for name in OWN_COMMANDS),
         "polyhal.commands", *(f"polyhal.commands.{name}" for name in ("train", "generate", "plan", "calibrate")),
     }  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.serialize import load
 from polyhal.training import presets
 from polyhal.training.corpus import library

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.serialize import load
 
 from .conftest import TINY, Command

@@ -10,9 +10,9 @@ from pathlib import Path
 import faulty_kernels as faulty
 import pytest
 
-from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.protocol import API_VERSION
+from polyhal.hal.system.discovery.registry import Registry, registry
 from polyhal.hal.testing.certification import runner
 
 from .conftest import Command

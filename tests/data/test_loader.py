@@ -11,8 +11,8 @@ import pytest
 import polyhal as ph
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.data.transfer import PinnedSlot
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import IncompatibleFileError
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.parallel import DataParallel
 
 DATA = TensorDataset(np.arange(10, dtype=np.float32), np.arange(10, dtype=np.int32))

@@ -11,8 +11,8 @@ import pytest
 import polyhal as ph
 from polyhal.data import DataLoader, Subset, TensorDataset
 from polyhal.data.transfer import StreamSlot, slot_factory
-from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.protocol import TRANSFER, Feature
+from polyhal.hal.system.diagnostics.profiler import profile
 
 _DATA = np.random.default_rng(0).standard_normal((24, 64, 64)).astype(np.float32)
 

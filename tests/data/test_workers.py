@@ -17,7 +17,7 @@ import worker_cases as cases
 
 import polyhal as ph
 from polyhal.data import DataLoader, TensorDataset, get_worker_info, workers
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.data import IterableDataset, get_worker_info, sample_generator
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 
 class Squares:

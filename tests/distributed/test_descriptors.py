@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from polyhal.hal.collectives.process_group import ProcessGroup
-from polyhal.hal.communicators import descriptors
-from polyhal.hal.communicators.descriptors import all_agree, exchange_descriptors, on_one_machine
+from polyhal.hal.system.communicators import descriptors
+from polyhal.hal.system.communicators.descriptors import all_agree, exchange_descriptors, on_one_machine
 
 from .thread_ranks import on_threads
 

@@ -11,7 +11,7 @@ import pytest
 
 from polyhal.distributed import mpiexec, threads
 from polyhal.distributed.environment import Place, mpi_place, spans_machines, started_by_mpi
-from polyhal.hal.settings.processes import signal_text
+from polyhal.hal.core.settings.processes import signal_text
 
 
 @pytest.mark.parametrize(

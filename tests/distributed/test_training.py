@@ -13,10 +13,10 @@ import pytest
 
 from polyhal.distributed import ShardedLoader, ShardedUpdate
 from polyhal.hal.collectives.collective import Kind
+from polyhal.hal.compile.scheduler.cross_device import COLLECTIVE
+from polyhal.hal.compile.scheduler.plan import StepPlan, plan_step
 from polyhal.hal.dtypes import bfloat16
 from polyhal.hal.errors import CorruptFileError
-from polyhal.hal.scheduler.cross_device import COLLECTIVE
-from polyhal.hal.scheduler.plan import StepPlan, plan_step
 from polyhal.optim import SGD
 from polyhal.steps.jit import Jitted, jit
 from polyhal.tensor import Tensor

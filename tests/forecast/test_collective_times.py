@@ -17,7 +17,7 @@ from polyhal.forecast.collective_times import (
     reduce_scatter,
     send,
 )
-from polyhal.hal.hardware.links import Link
+from polyhal.hal.core.hardware.links import Link
 
 
 def cluster(devices: int = 64, inside: float = 100e9, between: float = 10e9, ports: int = 8, us: float = 0.0) -> Cluster:

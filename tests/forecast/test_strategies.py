@@ -17,8 +17,8 @@ from polyhal.forecast.recipes import find_model
 from polyhal.forecast.search import search
 from polyhal.forecast.strategy import SHARDINGS, Strategy, parse_constraints
 from polyhal.forecast.trace import TraceKey
+from polyhal.hal.core.hardware.links import Link
 from polyhal.hal.errors import OutOfMemoryError
-from polyhal.hal.hardware.links import Link
 from polyhal.parallel.replication import assign_owners
 
 

@@ -12,10 +12,10 @@ import torch
 
 import polyhal as ph
 from polyhal import Device, Tensor, func
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import float64
 from polyhal.hal.ops import OPS
-from polyhal.hal.reference.op_calls import OpCall
+from polyhal.hal.system.reference.op_calls import OpCall
 from polyhal.hal.testing.kit.gradients import differentiable_calls, is_differentiable
 from polyhal.hal.testing.kit.scope import Scope
 

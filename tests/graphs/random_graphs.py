@@ -6,9 +6,10 @@ import math
 
 from hypothesis import strategies as st
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.compile.ir.graph import Graph, NodeOrigin, Value
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.ir.graph import Graph, NodeOrigin, Value
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, contiguous_strides, place
 from polyhal.hal.ops import OPS
 

@@ -79,7 +79,7 @@ def test_page(numpy_device: ph.Device, tmp_path: Path) -> None:
 
 
 def test_names_cannot_break_the_page(tmp_path: Path) -> None:
-    from polyhal.hal.ir.parse import parse
+    from polyhal.hal.compile.ir.parse import parse
 
     graph = parse('%0: float32[2]  # </script><b>&"\n%1 = exp(%0): float32[2]\nreturn %1')
     text = ph.draw_graph(graph, tmp_path / "odd.html").read_text()

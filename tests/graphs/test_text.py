@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from random_graphs import graphs
 
 import polyhal as ph
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.ir.parse import parse
+from polyhal.hal.compile.ir.serialize import build, describe
 from polyhal.hal.errors import CorruptFileError
-from polyhal.hal.ir.graph import Graph
-from polyhal.hal.ir.parse import parse
-from polyhal.hal.ir.serialize import build, describe
 
 
 def same(a: Graph, b: Graph) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.discovery.benchmark import BenchmarkTimes
-from polyhal.hal.discovery.benchmark_cache import RunBenchmark
-from polyhal.hal.discovery.registry import Registry
+from polyhal.hal.core.plugins.probing import Candidate
 from polyhal.hal.hookspecs import BackendSpec
-from polyhal.hal.plugins.probing import Candidate
 from polyhal.hal.protocol import API_VERSION
+from polyhal.hal.system.discovery.benchmark import BenchmarkTimes
+from polyhal.hal.system.discovery.benchmark_cache import RunBenchmark
+from polyhal.hal.system.discovery.registry import Registry
 
 
 def info(name: str, kind: DeviceType, memory: int = 1 << 30, selector: str = "0", **rest: Any) -> DeviceInfo:

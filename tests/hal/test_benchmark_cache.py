@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from device_fakes import CPU, CPUS, Clock, fake, info, names_of, with_backends
 
-from polyhal.hal.discovery.benchmark import BenchmarkTimes, BenchmarkUnavailableError
+from polyhal.hal.core.plugins.entry_points import PluginOrigin
+from polyhal.hal.core.plugins.probing import Candidate
+from polyhal.hal.core.settings.file_lock import FileLock
 from polyhal.hal.hookspecs import BackendSpec
-from polyhal.hal.plugins.entry_points import PluginOrigin
-from polyhal.hal.plugins.probing import Candidate
-from polyhal.hal.settings.file_lock import FileLock
+from polyhal.hal.system.discovery.benchmark import BenchmarkTimes, BenchmarkUnavailableError
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")
 
@@ -94,7 +94,7 @@ def test_a_new_version_of_the_plug_in_is_measured_again() -> None:
 def test_another_processor_is_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(intel=1.0, pocl=2.0, numpy=3.0, wgpu=4.0)
     with_backends(*CPUS.values(), run_benchmark=clock).open(None)
-    monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache.machine", lambda: "another processor, 64 cores")
+    monkeypatch.setattr("polyhal.hal.system.discovery.benchmark_cache.machine", lambda: "another processor, 64 cores")
     with_backends(*CPUS.values(), run_benchmark=clock).open(None)
     assert len(clock.asked) == 8
 
@@ -160,7 +160,9 @@ def test_results_of_other_users_in_the_temporary_folder_are_not_used(
 ) -> None:
     (tmp_path / "cache").write_text("a file in the place of the folder")
     with_backends(*CPUS.values(), run_benchmark=Clock(pocl=0.1)).open(None)
-    monkeypatch.setattr("polyhal.hal.settings.trust.distrust", lambda folder: "" if folder.name == "speeds" else "of others")
+    monkeypatch.setattr(
+        "polyhal.hal.core.settings.trust.distrust", lambda folder: "" if folder.name == "speeds" else "of others"
+    )
     clock = Clock()
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "intel:0"
     assert clock.measured == ["intel:0", "pocl:0", "wgpu:0", "numpy"]
@@ -177,7 +179,9 @@ def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_stored(tm
     again = with_backends(*CPUS.values(), run_benchmark=clock)
     assert again.open(None).name == "numpy"
     assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "pocl:0", "numpy"]
-    assert "intel:0 failed when it was measured; pocl:0 takes 2.0 times as long; wgpu:0 failed" in again.explain_default()
+    assert (
+        "intel:0 failed when it was measured; pocl:0 takes 2.0 times as long; wgpu:0 failed" in again.explain_default()
+    )
     problems = {c.name: speed.problem for c in again.candidates() if (speed := again.benchmarks.lookup(c)) is not None}
     assert "differs from NumPy" in problems["intel:0"]
     assert "invalid times" in problems["wgpu:0"]
@@ -329,7 +333,7 @@ def test_the_lock_of_a_process_that_died_or_hangs_is_broken(tmp_path: Path, hang
 def test_a_process_that_waits_for_another_prints_a_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache._SILENCE", 0.1)
+    monkeypatch.setattr("polyhal.hal.system.discovery.benchmark_cache._SILENCE", 0.1)
     folder = tmp_path / "cache" / "speeds"
     folder.mkdir(parents=True)
     lock = FileLock(folder / "measuring.lock")

@@ -14,7 +14,7 @@ _LIMIT = "2"
 DOCTOR = "import sys; from polyhal.cli.app import run; sys.exit(run(['doctor']))"
 WORK = """
 import json, polyhal
-from polyhal.hal.diagnostics.doctor import examine
+from polyhal.hal.system.diagnostics.doctor import examine
 device = polyhal.Device.default()
 total = (polyhal.ones(3, device=device) + 1).sum().item()
 print(json.dumps({"device": device.name, "total": total, "report": examine(tests=False, hidden=True).to_json()}))
@@ -95,7 +95,7 @@ def test_working_parts_of_a_partly_broken_plug_in_are_kept(report: dict[str, Any
 
 def test_opening_a_device_by_name_does_not_wait_for_other_probes(site: Path) -> None:
     code = (
-        "import time, polyhal.hal.discovery.registry as r\n"
+        "import time, polyhal.hal.system.discovery.registry as r\n"
         "found = r.registry()\n"
         "begun = time.perf_counter()\n"
         "found.open('numpy')\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import polyhal as ph
-from polyhal.hal.diagnostics.called_ops import called_ops, function_named
 from polyhal.hal.ops import OPS
+from polyhal.hal.system.diagnostics.called_ops import called_ops, function_named
 
 
 @pytest.mark.parametrize(

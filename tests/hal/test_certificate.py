@@ -10,11 +10,11 @@ from typing import Any
 import faulty_kernels as faulty
 import pytest
 
+from polyhal.hal.compile.planning.resolution import ResolutionStep
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
-from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.reference.tolerances import EXACT, Bound, largest_error
+from polyhal.hal.system.reference.tolerances import EXACT, Bound, largest_error
 from polyhal.hal.testing import Expectations, Scope
 from polyhal.hal.testing.certification.certificate import Certificate, certificate_path, read, stored, write
 from polyhal.hal.testing.certification.certify import certify

@@ -7,10 +7,10 @@ import pytest
 
 import polyhal
 from polyhal import Tensor
-from polyhal.hal import dispatch
+from polyhal.hal.compile.ir.trace import trace
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
-from polyhal.hal.ir.trace import trace
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.testing.kit.core_only import core_only

@@ -13,9 +13,9 @@ from op_patches import patch_lowering
 
 from polyhal.backends.common.launching.completion import Completion, Finished
 from polyhal.backends.numpy.backend import CoreNumpyBackend, NumpyBackend, array, create
+from polyhal.hal.core.memory.host_bytes import host_bytes
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.memory.host_bytes import host_bytes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.testing import Expectations, Scope, verify

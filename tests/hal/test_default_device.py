@@ -11,9 +11,9 @@ from device_fakes import ACCELERATOR, ALL, CARDS, CPU, CPUS, GPU, Clock, fake, i
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhal.hal.discovery import ranking
-from polyhal.hal.discovery.benchmark_cache import MARGIN, BenchmarkResult
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.system.discovery import ranking
+from polyhal.hal.system.discovery.benchmark_cache import MARGIN, BenchmarkResult
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")
 

@@ -16,13 +16,13 @@ import pytest
 
 from polyhal.backends.numpy.backend import CoreNumpyBackend, array, create
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core.plugins.probing import Candidate
 from polyhal.hal.device import Device
-from polyhal.hal.discovery import benchmark
-from polyhal.hal.discovery.benchmark import BenchmarkUnavailableError, WorkloadSize
-from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.errors import BackendError
 from polyhal.hal.layout import Ref
-from polyhal.hal.plugins.probing import Candidate
+from polyhal.hal.system.discovery import benchmark
+from polyhal.hal.system.discovery.benchmark import BenchmarkUnavailableError, WorkloadSize
+from polyhal.hal.system.discovery.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")
 
@@ -181,7 +181,7 @@ def crashing(tmp_path: Path) -> Iterator[Path]:
 def test_a_driver_that_crashes_when_measured_does_not_end_the_program(crashing: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(crashing)!r})\n"
-        "from polyhal.hal.discovery.registry import registry\n"
+        "from polyhal.hal.system.discovery.registry import registry\n"
         "print(registry().open(None).name)\n"
         "print(next(registry().benchmarks.lookup(c).problem for c in registry().candidates() if c.name == 'crashing'))\n"
     )

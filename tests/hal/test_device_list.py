@@ -6,9 +6,9 @@ import pytest
 from device_fakes import ACCELERATOR, CPU, GPU, fake, info, with_backends
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery import device_list
-from polyhal.hal.discovery.device_list import open_devices
 from polyhal.hal.errors import DeviceUnavailableError
+from polyhal.hal.system.discovery import device_list
+from polyhal.hal.system.discovery.device_list import open_devices
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from op_patches import patch_lowering
 
 import polyhal
 from polyhal import Tensor
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import DeviceMismatchError, FallbackRefusedError, ShapeError, UnsupportedDTypeError

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import polyhal as ph
-from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
-from polyhal.hal.capture.scopes import ModuleScopes
+from polyhal.hal.compile.capture.recorder import StepRecorder
+from polyhal.hal.compile.capture.scopes import ModuleScopes
+from polyhal.hal.compile.ir.trace import Tracer
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import EAGER, Array, EagerExecutor, Executor, ForwardingExecutor
+from polyhal.hal.core.execution.recorder import Recorder
+from polyhal.hal.core.execution.tape_hooks import TapeHooks
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch import EAGER, Array, EagerExecutor, Executor, ForwardingExecutor
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CaptureError
-from polyhal.hal.execution.recorder import Recorder
-from polyhal.hal.execution.tape_hooks import TapeHooks
-from polyhal.hal.ir.trace import Tracer
 from polyhal.hal.ops import FUNCTIONS
 
 

@@ -15,9 +15,9 @@ import pytest
 from interrupts import interrupted_at
 
 import polyhal as ph
+from polyhal.hal.core.settings import atomic, file_lock, json_store, processes
+from polyhal.hal.core.settings.file_lock import FileLock, exclusive
 from polyhal.hal.errors import CorruptFileError
-from polyhal.hal.settings import atomic, file_lock, json_store, processes
-from polyhal.hal.settings.file_lock import FileLock, exclusive
 
 
 def test_one_holder_at_a_time_and_its_release_removes_the_file(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_new_folder_is_complete_or_absent(tmp_path: Path) -> None:
 
 
 def test_folders_of_killed_processes_are_swept(tmp_path: Path) -> None:
-    kill = "import os, pathlib, sys; from polyhal.hal.settings.atomic import new_folder\n"
+    kill = "import os, pathlib, sys; from polyhal.hal.core.settings.atomic import new_folder\n"
     kill += "with new_folder(pathlib.Path(sys.argv[1])) as f: (f / 'a').touch(); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", kill, str(tmp_path / "new")], check=False)
     assert len(list(tmp_path.glob(".new.*.tmp/a"))) == 1

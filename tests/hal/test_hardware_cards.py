@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhal.hal.hardware.card_schema import CARD
-from polyhal.hal.hardware.catalogue import Card, find, names, parse
-from polyhal.hal.settings.toml_schema import Fault, FaultyFileError, Key, TableSchema, checked, faults
+from polyhal.hal.core.hardware.card_schema import CARD
+from polyhal.hal.core.hardware.catalogue import Card, find, names, parse
+from polyhal.hal.core.settings.toml_schema import Fault, FaultyFileError, Key, TableSchema, checked, faults
 
 CARDS = names()
 TABLES = {name: dict(find(name).tables) for name in CARDS}
@@ -130,7 +130,7 @@ def test_a_fault_names_file_section_key_value_and_expectation() -> None:
 
 
 def text_of(name: str) -> str:
-    return resources.files("polyhal.hal.hardware.cards").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return resources.files("polyhal.hal.core.hardware.cards").joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def test_a_standard_fills_in_its_values_and_an_unknown_one_is_a_fault() -> None:

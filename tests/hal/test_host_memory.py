@@ -12,9 +12,9 @@ import pytest
 import polyhal as ph
 from polyhal.backends.numpy.backend import create
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core.memory.host_memory import HostMemory, HostMemoryGuard
 from polyhal.hal.device import Device
 from polyhal.hal.errors import OutOfMemoryError
-from polyhal.hal.memory.host_memory import HostMemory, HostMemoryGuard
 
 _MIB = 2**20
 _GIB = 2**30

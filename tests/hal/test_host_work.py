@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import polyhal as ph
-from polyhal.hal import dispatch
+from polyhal.hal.compile.planning.resolution import ResolutionStep
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.host_work import HOST_WORK
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.host_work import HOST_WORK
 from polyhal.hal.errors import FallbackRefusedError, UnsupportedOpError
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import OnHost
-from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.reference.op_calls import OpCall, is_number, specs_of
+from polyhal.hal.system.reference.op_calls import OpCall, is_number, specs_of
 from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
 

@@ -11,9 +11,9 @@ import pytest
 
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.kernels.library import KernelOverrides, Verdict, digest
-from polyhal.hal.kernels.prebuild import BuildClaims
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels.library import KernelOverrides, Verdict, digest
+from polyhal.hal.core.kernels.prebuild import BuildClaims
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")

@@ -8,8 +8,8 @@ from op_patches import patch_lowering
 
 from polyhal.backends.numpy.backend import CoreNumpyBackend, create
 from polyhal.hal import dtypes
+from polyhal.hal.core.dispatch import apply
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch import apply
 from polyhal.hal.errors import FallbackRefusedError
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops import OPS

@@ -12,9 +12,9 @@ import pytest
 
 import polyhal
 from polyhal import Device
+from polyhal.hal.core.settings import env
+from polyhal.hal.core.settings.log import TOPICS, logger
 from polyhal.hal.errors import SettingError
-from polyhal.hal.settings import env
-from polyhal.hal.settings.log import TOPICS, logger
 
 PROGRAM = """
 import polyhal as ph

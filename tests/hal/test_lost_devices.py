@@ -16,10 +16,10 @@ import polyhal
 from polyhal import nn, optim
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceLostError, DeviceUnavailableError
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.protocol import API_VERSION
+from polyhal.hal.system.discovery.registry import Registry, registry
 
 SIM = "sim:teaching,memory=64MiB"
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import polyhal
-from polyhal.hal import op_plugins as discovery
-from polyhal.hal.diagnostics.explain_op import explain
+from polyhal.hal.compile import op_plugins as discovery
+from polyhal.hal.compile.ir.parse import parse
+from polyhal.hal.compile.op_plugins import OpPlugins
+from polyhal.hal.core.plugins.entry_points import PluginError
 from polyhal.hal.errors import CorruptFileError
 from polyhal.hal.hookspecs import OPS_GROUP, OpSpec, hookimpl
-from polyhal.hal.ir.parse import parse
-from polyhal.hal.op_plugins import OpPlugins
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.pointwise.elementwise import elementwise
-from polyhal.hal.plugins.entry_points import PluginError
+from polyhal.hal.system.diagnostics.explain_op import explain
 
 
 class Packages:

@@ -17,7 +17,6 @@ from polyhal.backends.common.launching.completion import Finished
 from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.data import DataLoader
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.validation import methods, validate_backend
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import (
@@ -32,6 +31,7 @@ from polyhal.hal.protocol import (
     SimpleLaunch,
     UserKernel,
 )
+from polyhal.hal.system.discovery.validation import methods, validate_backend
 
 
 class FinishedEvent:

@@ -12,16 +12,16 @@ import pytest
 import polyhal
 from polyhal.backends.numpy.backend import CoreNumpyBackend, create
 from polyhal.hal import dtypes
+from polyhal.hal.compile.planning.quarantine import EMPTY, QuarantineEntry
+from polyhal.hal.compile.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.explain_op import explain
-from polyhal.hal.discovery.registry import describe
 from polyhal.hal.errors import BackendError, FallbackRefusedError
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.quarantine import EMPTY, QuarantineEntry
-from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, features_of
+from polyhal.hal.system.diagnostics.explain_op import explain
+from polyhal.hal.system.discovery.registry import describe
 
 
 class _Picky(CoreNumpyBackend):

@@ -13,10 +13,10 @@ import pytest
 
 import polyhal
 from polyhal.backends.numpy.backend import create
+from polyhal.hal.core.memory.buffer import Buffer
+from polyhal.hal.core.memory.pool import Pool, bucket
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, OutOfMemoryError
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.pool import Pool, bucket
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_buffer_with_an_interrupted_constructor_is_released_silently() -> None
 def test_blocks_return_when_the_globals_of_modules_are_none(monkeypatch: pytest.MonkeyPatch, tiny: Device) -> None:
     """At the interpreter's exit, Python replaces them while tensors in reference cycles are still alive."""
     buffer = tiny.pool.take(4096)
-    monkeypatch.setattr("polyhal.hal.memory.pool.heappush", None)
+    monkeypatch.setattr("polyhal.hal.core.memory.pool.heappush", None)
     del buffer
     assert tiny.memory_stats().largest_free == 4096
 
@@ -179,7 +179,7 @@ def test_threads_that_allocate_at_the_same_time_receive_separate_blocks(monkeypa
         return max(numbers)
 
     pool: Pool = Device.opened("numpy", create("")).pool
-    monkeypatch.setattr("polyhal.hal.memory.pool.max", late, raising=False)
+    monkeypatch.setattr("polyhal.hal.core.memory.pool.max", late, raising=False)
     with ThreadPoolExecutor(8) as threads:
         taken = list(threads.map(lambda _: [pool.take(256) for _ in range(25)], range(8)))
     numbers = {block.number for blocks in taken for block in blocks}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.hal.discovery import processor
+from polyhal.hal.system.discovery import processor
 
 DESCRIPTION = "processor\t: 0\nmodel name\t: A processor\nflags\t\t: fpu avx2  avx512f\n\nprocessor\t: 1\nmodel name\t: B\n"
 

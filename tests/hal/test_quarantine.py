@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import polyhal
+from polyhal.hal.compile.planning import quarantine
+from polyhal.hal.compile.planning.quarantine import QuarantineEntry
+from polyhal.hal.compile.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.planning import quarantine
-from polyhal.hal.planning.quarantine import QuarantineEntry
-from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.certify import certify

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyhal.hal import dispatch
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import EAGER, Array
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch import EAGER, Array
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CaptureError
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.hal.recording import Recording
 
 
 def array(device: Device, *values: Any) -> Array:

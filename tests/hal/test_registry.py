@@ -14,12 +14,12 @@ from device_fakes import fake, info, with_backends
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
+from polyhal.hal.core.plugins.entry_points import Failure
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec, hookimpl
-from polyhal.hal.plugins.entry_points import Failure
 from polyhal.hal.protocol import API_VERSION
+from polyhal.hal.system.discovery.registry import Registry, registry
 
 NUMPY_POINT = EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)
 

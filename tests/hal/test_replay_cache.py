@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from interrupts import interrupted_at
 
-from polyhal.hal.capture import replay_cache
-from polyhal.hal.capture.replay_cache import NotReplayableError, StepState
+from polyhal.hal.compile.capture import replay_cache
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError, StepState
+from polyhal.hal.core.dispatch import Array
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import float32
 from polyhal.hal.ops import FUNCTIONS
 from tests.hal.third_frontend import MODES, ArrayFunction

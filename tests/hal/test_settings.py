@@ -7,10 +7,10 @@ import pytest
 
 import polyhal
 from polyhal.backends.numpy.backend import NumpyBackend, probe
+from polyhal.hal.core.settings.precision import PrecisionError
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.device import Device
 from polyhal.hal.protocol import Declined
-from polyhal.hal.settings.precision import PrecisionError
-from polyhal.hal.settings.state import settings
 
 
 class _Noting(NumpyBackend):

@@ -10,10 +10,10 @@ import pytest
 
 from polyhal.backends.numpy.backend import CoreNumpyBackend, create
 from polyhal.hal import dtypes
+from polyhal.hal.core.memory.staging_pool import StagingPool
+from polyhal.hal.core.transfers import staged_chunk
+from polyhal.hal.core.transfers.staged_chunk import Endpoint, StagedChunk
 from polyhal.hal.device import Device
-from polyhal.hal.memory.staging_pool import StagingPool
-from polyhal.hal.transfers import staged_chunk
-from polyhal.hal.transfers.staged_chunk import Endpoint, StagedChunk
 
 _BYTES = 4096
 

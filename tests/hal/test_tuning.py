@@ -14,10 +14,10 @@ import pytest
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.tuning import Family, TunedChoice, Tuning, magnitude, size_class
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedOpError
-from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 from polyhal.hal.testing.tuning.comparison import significant_speedup

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from polyhal.hal.capture.flat_call import TENSOR, FlatCall
-from polyhal.hal.capture.replay_cache import Pending, ReplayStep
-from polyhal.hal.capture.result import CapturedGraph
-from polyhal.hal.capture.tree import Tree
-from polyhal.hal.dispatch import Array
-from polyhal.hal.recording import Recording
-from polyhal.hal.replayed_function import ReplayedFunction
-from polyhal.hal.scheduler.executable import Executable
+from polyhal.hal.compile.capture.flat_call import TENSOR, FlatCall
+from polyhal.hal.compile.capture.replay_cache import Pending, ReplayStep
+from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.capture.tree import Tree
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.compile.replayed_function import ReplayedFunction
+from polyhal.hal.compile.scheduler.executable import Executable
+from polyhal.hal.core.dispatch import Array
 
 TREE = Tree()
 MODES: dict[str, Any] = {}

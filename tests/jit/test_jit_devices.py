@@ -12,7 +12,7 @@ from devices import TEST_DEVICES
 
 import polyhal as ph
 from polyhal import Device, Tensor, jit, nn, optim
-from polyhal.hal.ir.parse import parse
+from polyhal.hal.compile.ir.parse import parse
 
 OTHER = next((n for n in reversed(TEST_DEVICES) if n not in ("numpy", "numpy:no_f64")), "numpy:contiguous_only")
 PAIRS = [("numpy", OTHER), (OTHER, "numpy:no_f64")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhal.hal.capture.lru_cache import LRUCache
+from polyhal.hal.compile.capture.lru_cache import LRUCache
 
 
 @given(st.integers(1, 4), st.lists(st.tuples(st.booleans(), st.integers(0, 6))))

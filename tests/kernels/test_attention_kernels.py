@@ -12,8 +12,8 @@ import pytest
 from native_ops import check, check_attention, check_placed, draw_attention
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.settings.precision import float32_matmul_precision
 from polyhal.hal.ops import OPS
-from polyhal.hal.settings.precision import float32_matmul_precision
 
 SHAPES = [
     ((), 3, 4, 5, 5), ((2, 3), 70, 70, 32, 32), ((2,), 1, 130, 64, 64), ((3,), 65, 33, 16, 40), ((2,), 100, 257, 80, 130),

@@ -16,8 +16,8 @@ from native_ops import lower, upload
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import Declined
-from polyhal.hal.reference.op_calls import OpCall, expected_results
-from polyhal.hal.reference.tolerances import check_close
+from polyhal.hal.system.reference.op_calls import OpCall, expected_results
+from polyhal.hal.system.reference.tolerances import check_close
 from polyhal.hal.testing.kit.sample_calls import sample_calls
 from polyhal.hal.testing.kit.scope import primary
 

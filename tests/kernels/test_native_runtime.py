@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.execution.runtime_scalars import DerivedScalar
 from polyhal.hal.errors import BackendError
-from polyhal.hal.execution.runtime_scalars import DerivedScalar
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import Feature, features_of
 

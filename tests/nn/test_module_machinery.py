@@ -12,7 +12,7 @@ import torch
 import polyhal
 from polyhal import nn, optim
 from polyhal.func import functional_call, replace_all_batch_norm_modules_, stack_module_state
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.nn.state import StateDictError
 from polyhal.nn.utils import parametrizations, parametrize
 

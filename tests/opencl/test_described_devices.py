@@ -21,8 +21,6 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.description import DescribedDevice
 from polyhal.cli.workers.build_workloads import all_workloads
 from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.explain_op import explain
-from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import (
     BackendError,
     DeviceUnavailableError,
@@ -31,6 +29,8 @@ from polyhal.hal.errors import (
     UnsupportedDTypeError,
 )
 from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.system.diagnostics.explain_op import explain
+from polyhal.hal.system.discovery.registry import Registry, registry
 from polyhal.hal.testing.tuning.kernel_check import lower_samples, ops_by_kernel
 
 pytestmark = pytest.mark.slow
@@ -200,7 +200,7 @@ def test_described_devices_are_hidden_and_opened_by_name() -> None:
 
 
 def test_a_users_card_is_opened_by_its_path(tmp_path: Path) -> None:
-    text = resources.files("polyhal.hal.hardware.cards").joinpath("uhd630.toml").read_text(encoding="utf-8")
+    text = resources.files("polyhal.hal.core.hardware.cards").joinpath("uhd630.toml").read_text(encoding="utf-8")
     path = tmp_path / "my card.toml"
     path.write_text(text.replace("UHD Graphics 630", "My card"), encoding="utf-8")
     assert Device(f"described:{path}").info.name == "My card (described)"

@@ -31,9 +31,9 @@ from polyhal.backends.opencl.lowering.gemm import matrix_unit
 from polyhal.backends.opencl.matrix_units import UnitTile
 from polyhal.backends.opencl.profiles import vendor_profile
 from polyhal.hal import dtypes
+from polyhal.hal.core.kernels import certified_units
+from polyhal.hal.core.kernels.certified_units import UnitCertificate
 from polyhal.hal.device import Device
-from polyhal.hal.kernels import certified_units
-from polyhal.hal.kernels.certified_units import UnitCertificate
 from polyhal.hal.testing.certification import certify_units
 from polyhal.hal.testing.certification.certify_units import check_unit
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.hal.core.kernels.background_build import BackgroundBuilder
+from polyhal.hal.core.kernels.call_log import KernelCall, typical_calls
+from polyhal.hal.core.kernels.prebuild import BuildClaims, help_out
+from polyhal.hal.core.settings import processes
+from polyhal.hal.core.settings.file_lock import FileLock
 from polyhal.hal.device import Device
-from polyhal.hal.kernels.background_build import BackgroundBuilder
-from polyhal.hal.kernels.call_log import KernelCall, typical_calls
-from polyhal.hal.kernels.prebuild import BuildClaims, help_out
 from polyhal.hal.protocol import Declined
-from polyhal.hal.settings import processes
-from polyhal.hal.settings.file_lock import FileLock
 
 
 def test_typical_calls_are_lowered(found: Any) -> None:
@@ -38,7 +38,7 @@ def test_a_helper_builds_unclaimed_calls_from_the_end(
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     calls = [c for c in typical_calls() if c.op in ("relu", "divide")]
     broken = KernelCall("divide", calls[0].inputs, calls[0].outputs, {})
-    monkeypatch.setattr("polyhal.hal.kernels.prebuild.typical_calls", lambda: [*calls, broken])
+    monkeypatch.setattr("polyhal.hal.core.kernels.prebuild.typical_calls", lambda: [*calls, broken])
     backend = OpenCLBackend(found)
     folder = tmp_path / "claims"
     folder.mkdir()

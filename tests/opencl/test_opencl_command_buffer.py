@@ -11,8 +11,8 @@ import pytest
 from polyhal.backends.opencl.command_buffer import OpenCLCommandBuffer, record_as
 from polyhal.backends.opencl.driver import Driver, extension_versions
 from polyhal.hal import dtypes
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import BackendError, OutOfMemoryError
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import BindingSlot
 

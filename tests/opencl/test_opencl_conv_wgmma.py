@@ -16,9 +16,9 @@ from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.lowering.conv import tile_configs, wgmma
 from polyhal.backends.opencl.lowering.conv.tile_configs import WgmmaTile
 from polyhal.hal import dtypes
+from polyhal.hal.core.settings.precision import float32_matmul_precision
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.window_shape import output_length
-from polyhal.hal.settings.precision import float32_matmul_precision
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

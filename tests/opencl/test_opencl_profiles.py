@@ -14,8 +14,8 @@ from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.capabilities import features
 from polyhal.backends.opencl.profiles import vendor_profile as profiles
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core.settings.toml_schema import FaultyFileError
 from polyhal.hal.device import Device
-from polyhal.hal.settings.toml_schema import FaultyFileError
 from polyhal.hal.testing.tuning.kernel_check import ops_by_kernel
 
 pytestmark = pytest.mark.slow

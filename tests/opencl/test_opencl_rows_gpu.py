@@ -10,8 +10,8 @@ from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.ops import OPS
-from polyhal.hal.settings.state import settings
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ from native_ops import check, run, upload
 
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.hal import dtypes
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
-from polyhal.hal.settings.state import settings
 
 SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("tanh", (4,), ()))
 

@@ -15,10 +15,10 @@ from polyhal import Tensor
 from polyhal.backends.opencl import discovery, sub_devices
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.hal import dtypes
+from polyhal.hal.core.fingerprint import device_key, model_key
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.fingerprint import device_key, model_key
+from polyhal.hal.system.discovery.registry import registry
 
 _ROUNDS = 50
 """Attempts to observe two devices running concurrently: other programs may delay one of them."""

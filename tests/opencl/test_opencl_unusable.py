@@ -11,8 +11,8 @@ import pytest
 
 from polyhal.backends.opencl import discovery, unusable
 from polyhal.hal.capabilities import UnusableDevice
-from polyhal.hal.discovery import processor
 from polyhal.hal.errors import DeviceUnavailableError
+from polyhal.hal.system.discovery import processor
 
 _PLATFORM = SimpleNamespace(name="Portable Computing Language", version="OpenCL 3.0 LLVM 14")
 _OLD_COMPILER = "error: unknown target CPU 'generic'"

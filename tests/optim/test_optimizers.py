@@ -10,7 +10,7 @@ import torch
 
 import polyhal as ph
 from polyhal import nn, optim
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import OutOfMemoryError
 from polyhal.optim import rule_optimizer, sgd
 

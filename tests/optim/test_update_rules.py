@@ -11,7 +11,8 @@ from devices import PARITY_DEVICES
 
 import polyhal as ph
 from polyhal import nn, optim
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.optim.update_rule import RULES, update_rule
 from polyhal.hal.ops.pointwise.fused_elementwise import reference_steps

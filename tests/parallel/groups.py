@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.system.discovery.registry import registry
 
 MIXED = ["numpy", "numpy:no_f64", "numpy:contiguous_only", "sim:h200*2:0", "sim:h200*2:1"]
 OPENCL = [c.name for c in registry().probe("opencl")[:2]]

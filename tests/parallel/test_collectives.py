@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
-from polyhal.hal.communicators import direct, relay
+from polyhal.hal.core.transfers import staged_chunk
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, DeviceMismatchError, ShapeError, UnsupportedDTypeError
-from polyhal.hal.transfers import staged_chunk
+from polyhal.hal.system.communicators import direct, relay
 from polyhal.parallel import Group
 
 PAIR = ["numpy", "numpy:no_f64"]

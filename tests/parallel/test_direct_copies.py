@@ -12,12 +12,12 @@ from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.backends.sim.timing import transfer_ns
-from polyhal.hal.communicators import direct
-from polyhal.hal.communicators.direct import DirectCopies
-from polyhal.hal.communicators.local import LocalCommunicator
-from polyhal.hal.communicators.relay import Relay
+from polyhal.hal.core.hardware.profile import load_profile
 from polyhal.hal.device import Device
-from polyhal.hal.hardware.profile import load_profile
+from polyhal.hal.system.communicators import direct
+from polyhal.hal.system.communicators.direct import DirectCopies
+from polyhal.hal.system.communicators.local import LocalCommunicator
+from polyhal.hal.system.communicators.relay import Relay
 from polyhal.parallel import Group
 
 Devices = Callable[[int], list[Device]]

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import polyhal
 from polyhal import Device, Tensor, amp, nn, optim
+from polyhal.hal.core.memory.stream_selection import StreamSelection
 from polyhal.hal.errors import AutogradError, ShapeError
-from polyhal.hal.memory.stream_selection import StreamSelection
 from polyhal.models import GPT, GPTConfig
 from polyhal.nn import functional as F
 from polyhal.parallel import Pipeline, PipelineError, tensor_parallel

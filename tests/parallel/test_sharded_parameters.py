@@ -10,9 +10,9 @@ import pytest
 import polyhal as ph
 from polyhal import optim
 from polyhal.hal.collectives.collective import Kind
-from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.scheduler.cross_device import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
-from polyhal.hal.scheduler.plan import StepPlan, plan_step
+from polyhal.hal.compile.ir.graph import Graph, Node
+from polyhal.hal.compile.scheduler.cross_device import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.compile.scheduler.plan import StepPlan, plan_step
 from polyhal.models import GPT, GPTConfig
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.parallel import DataParallel, Group

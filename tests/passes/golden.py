@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.ir.parse import parse
+from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
 from polyhal.hal.device import Device
-from polyhal.hal.ir.graph import Graph
-from polyhal.hal.ir.parse import parse
-from polyhal.hal.passes.simplify.dead_code import remove_dead_code
 
 from .rich_device import rich_device
 

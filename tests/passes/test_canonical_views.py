@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyhal import Device
-from polyhal.hal.ir.parse import parse
+from polyhal.hal.compile.ir.parse import parse
+from polyhal.hal.compile.passes.simplify.canonical_views import canonicalize_views
 from polyhal.hal.layout import contiguous_strides
-from polyhal.hal.passes.simplify.canonical_views import canonicalize_views
 
 from .golden import check
 from .rich_device import rich_device

@@ -9,15 +9,15 @@ import pytest
 
 import polyhal as ph
 from polyhal import capture
+from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.compile.passes.fuse.patterns import match_patterns
+from polyhal.hal.compile.passes.pipeline import optimize
 from polyhal.hal.ops.declare import OPS, Decompose, OpFunction, Params, Specs, declare
 from polyhal.hal.ops.fusion import ANY_NUMBER, EpiloguePattern, Pattern
 from polyhal.hal.ops.layout.views import infer_same
 from polyhal.hal.ops.pointwise.activation import relu
 from polyhal.hal.ops.pointwise.arithmetic import square
 from polyhal.hal.ops.pointwise.fused_elementwise import reference_steps
-from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
-from polyhal.hal.passes.fuse.patterns import match_patterns
-from polyhal.hal.passes.pipeline import optimize
 
 from .golden import check
 from .rich_device import rich_device

@@ -10,9 +10,9 @@ import pytest
 
 import polyhal as ph
 from polyhal import capture, nn
+from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.device import Device
-from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
-from polyhal.hal.reference.tolerances import accumulated
+from polyhal.hal.system.reference.tolerances import accumulated
 
 from .golden import check
 from .rich_device import rich_device

@@ -10,7 +10,7 @@ from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import jit
-from polyhal.hal.passes.fuse.lists import fuse_lists
+from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 
 from .golden import check
 from .rich_device import rich_device

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from polyhal.hal.compile.passes.decompose import decompose
+from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
+from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.compile.passes.fuse.patterns import match_patterns
+from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.device import Device
-from polyhal.hal.passes.decompose import decompose
-from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
-from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
-from polyhal.hal.passes.fuse.patterns import match_patterns
-from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
 
 from .golden import check
 from .rich_device import rich_device
@@ -335,7 +335,7 @@ def test_a_group_does_not_need_itself() -> None:
 @pytest.mark.parametrize("settings", ["", ", precision high"])
 def test_groups_keep_to_one_setting(settings: str) -> None:
     """Ops under different settings do not become one."""
-    from polyhal.hal.ir.parse import parse
+    from polyhal.hal.compile.ir.parse import parse
 
     text = f"%0: float32[3]\non it\n%1 = exp(%0): float32[3]\non it{settings}\n%2 = add(%1, %0): float32[3]\nreturn %2"
     count = len(fuse_elementwise(parse(text, rich_device())).nodes)

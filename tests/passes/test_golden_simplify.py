@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import polyhal as ph
+from polyhal.hal.compile.ir.parse import parse
+from polyhal.hal.compile.passes.decompose import decompose
+from polyhal.hal.compile.passes.simplify.algebra import simplify_algebra
+from polyhal.hal.compile.passes.simplify.common_subexpressions import merge_common_subexpressions
+from polyhal.hal.compile.passes.simplify.constant_folding import fold_constants
+from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
+from polyhal.hal.compile.passes.simplify.views import simplify_views
 from polyhal.hal.device import Device
-from polyhal.hal.ir.parse import parse
-from polyhal.hal.passes.decompose import decompose
-from polyhal.hal.passes.simplify.algebra import simplify_algebra
-from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
-from polyhal.hal.passes.simplify.constant_folding import fold_constants
-from polyhal.hal.passes.simplify.dead_code import remove_dead_code
-from polyhal.hal.passes.simplify.views import simplify_views
 
 from .golden import check
 from .rich_device import rich_device
@@ -281,7 +281,7 @@ def test_rules_hold_for_special_values() -> None:
 
 def test_a_device_without_kernels_keeps_its_ops() -> None:
     """The reference device does not rewrite the ops that `rich_device` fuses."""
-    from polyhal.hal.passes.pipeline import optimize
+    from polyhal.hal.compile.passes.pipeline import optimize
 
     text = "%0: float32[3]\non it\n%1 = exp(%0): float32[3]\n%2 = add(%1, %0): float32[3]\nreturn %2"
     assert [n.op.name for n in optimize(parse(text, Device("numpy"))).nodes] == ["exp", "add"]

@@ -10,7 +10,7 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor, jit
 from polyhal.amp import autocast
-from polyhal.hal.passes.layout.pad_gemm import pad_gemm
+from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.nn import functional as F
 
 from .golden import check

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal import capture
-from polyhal.hal.dispatch import EAGER, executing
-from polyhal.hal.passes.pipeline import optimize
+from polyhal.hal.compile.passes.pipeline import optimize
+from polyhal.hal.core.dispatch import EAGER, executing
 
 from .rich_device import rich_device
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import polyhal as ph
+from polyhal.hal.compile.ir.rewriter import can_fuse
+from polyhal.hal.compile.passes.pipeline import optimize
 from polyhal.hal.device import Device
-from polyhal.hal.ir.rewriter import can_fuse
-from polyhal.hal.passes.pipeline import optimize
 from polyhal.steps.block import capture
 
 from .rich_device import rich_device

@@ -8,7 +8,7 @@ import numpy as np
 
 import polyhal as ph
 from polyhal import Device, Tensor, jit
-from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
+from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.nn import functional as F
 
 from .golden import check

@@ -38,7 +38,7 @@ def test_discovery_does_not_import_cupy(cupy_plugin: Any) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_doctor_says_what_to_install(cupy_plugin: Any) -> None:
     code = """
-from polyhal.hal.diagnostics.doctor import examine
+from polyhal.hal.system.diagnostics.doctor import examine
 for p in examine(tests=False).problems:
     if "cuda" in p.source:
         print(p.reason, "|", p.fix)

@@ -36,7 +36,7 @@ def test_doctor_and_the_kit_of_a_device_list_the_ops(ops_package: Any, monkeypat
     code = """
 import json
 from polyhal import Device
-from polyhal.hal.diagnostics.doctor import examine
+from polyhal.hal.system.diagnostics.doctor import examine
 from polyhal.hal.testing import Scope, cases
 report = examine(tests=False)
 print(json.dumps([report.ops, report.entry_points, [c.id for c in cases(Device("numpy"), Scope())]]))

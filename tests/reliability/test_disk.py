@@ -16,10 +16,10 @@ import pytest
 import polyhal as ph
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.kernels.tuning import TunedChoice
-from polyhal.hal.settings import json_store
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels.tuning import TunedChoice
+from polyhal.hal.core.settings import json_store
 from polyhal.training import RunFolder
 from polyhal.training.folder import RunFolderError
 from polyhal.training.metrics import Metrics, MetricsRow

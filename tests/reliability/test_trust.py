@@ -13,8 +13,8 @@ import pytest
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl import icd
+from polyhal.hal.core.settings import env, json_store, trust
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.settings import env, json_store, trust
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of POSIX")
 _NOBODY = 65534
@@ -136,7 +136,7 @@ def test_a_vendor_folder_of_another_user_or_a_link_is_not_used(
 
 def test_no_temporary_folder_is_left_to_the_garbage_collector_at_exit(tmp_path: Path) -> None:
     code = (
-        "from polyhal.hal.kernels.background_build import background_builder\n"
+        "from polyhal.hal.core.kernels.background_build import background_builder\n"
         "builder = background_builder('numpy')\n"
         "builder.wait_for_turn('kernel', 'digest')\n"
         "assert builder._folder is not None\n"

@@ -9,7 +9,7 @@ import pytest
 from leaky_plugin import install
 
 from polyhal.cli.app import run
-from polyhal.hal.discovery.registry import Registry
+from polyhal.hal.system.discovery.registry import Registry
 from polyhal.reports import collect, machine_report, worker
 from polyhal.reports.supervision import run_task
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyhal.hal.transfers import relay, staged_chunk
+from polyhal.hal.core.transfers import relay, staged_chunk
 
 from .worker_devices import SECONDS
 

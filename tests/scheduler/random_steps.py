@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import polyhal as ph
+from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.device import Device
-from polyhal.hal.scheduler.executable import Executable
 from polyhal.parallel import Group
 
 from .worker_devices import executable_of

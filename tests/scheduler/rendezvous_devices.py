@@ -10,9 +10,9 @@ from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.hal.collectives.collective import Collective
 from polyhal.hal.collectives.communicator import Communicator
 from polyhal.hal.collectives.process_group import ProcessGroup
-from polyhal.hal.communicators.local import LocalCommunicator
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref
+from polyhal.hal.system.communicators.local import LocalCommunicator
 
 from .worker_devices import SECONDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhal.hal.scheduler.arena import ALIGNMENT, LiveInterval, peak_bytes, plan_arena, round_up
+from polyhal.hal.compile.scheduler.arena import ALIGNMENT, LiveInterval, peak_bytes, plan_arena, round_up
 
 INTERVALS = st.lists(
     st.builds(

@@ -12,10 +12,10 @@ from async_reads import AsyncReadBackend, ReadEvent
 from faulty_kernels import FaultyKernels
 
 import polyhal as ph
-from polyhal.hal.communicators.local import LocalCommunicator
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, NonFiniteError
 from polyhal.hal.protocol import Launch, SimpleLaunch
+from polyhal.hal.system.communicators.local import LocalCommunicator
 from polyhal.parallel import Group
 
 from .worker_devices import executable_of, numpy_like, sim, sim_peers

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.system.discovery.registry import registry
 
 from .worker_devices import executable_of
 

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
+from polyhal.hal.compile.ir.graph import Graph, Node
+from polyhal.hal.compile.scheduler.cross_device import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
-from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.scheduler.cross_device import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
-from polyhal.hal.scheduler.executable import Executable
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.parallel import Group
 
 from .random_steps import LONG, Instruction, check, programs

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import polyhal as ph
 from polyhal import nn, optim
 from polyhal.hal.collectives.collective import Kind
-from polyhal.hal.scheduler import device_workers
-from polyhal.hal.scheduler.cross_device import COLLECTIVE, ENQUEUE, JOIN, START
+from polyhal.hal.compile.scheduler import device_workers
+from polyhal.hal.compile.scheduler.cross_device import COLLECTIVE, ENQUEUE, JOIN, START
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.parallel import DataParallel, Group
 from polyhal.steps.jit import Jitted

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
+from polyhal.hal.compile.scheduler.plan import StepPlan
 from polyhal.hal.layout import Spec
-from polyhal.hal.scheduler.plan import StepPlan
 
 DEVICES = ["numpy", "numpy:contiguous_only"]
 

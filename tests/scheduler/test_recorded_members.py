@@ -13,8 +13,8 @@ from recorded_calls import RecordedCalls, RecordsCalls, present
 import polyhal as ph
 from polyhal import nn, optim
 from polyhal.backends.numpy.backend import CoreNumpyBackend, create
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.device import Device
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import Feature
 from polyhal.hal.testing import verify

@@ -10,10 +10,10 @@ import pytest
 
 import polyhal as ph
 from polyhal import nn
+from polyhal.hal.compile.ir.graph import Node
+from polyhal.hal.compile.scheduler.cross_device import JOIN, PEER_COPY, RECEIVE
+from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.device import Device
-from polyhal.hal.ir.graph import Node
-from polyhal.hal.scheduler.cross_device import JOIN, PEER_COPY, RECEIVE
-from polyhal.hal.scheduler.executable import Executable
 from polyhal.nn import functional as F
 from polyhal.parallel import DataParallel
 

@@ -9,8 +9,8 @@ from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.backends.numpy.backend import create as numpy_backend
 from polyhal.backends.sim.backend import create as sim_backend
 from polyhal.graphs.selection import recorded_step
+from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.device import Device
-from polyhal.hal.scheduler.executable import Executable
 
 NUMPY = ("numpy", "numpy:no_f64", "numpy:contiguous_only")
 SECONDS = 60

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
+from polyhal.hal.core.settings import processes
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
-from polyhal.hal.settings import processes
 from polyhal.serialize import LazyState, files
 from polyhal.serialize.tree import Encoder, decode
 
@@ -289,7 +289,7 @@ def test_permissions_equal_other_files(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    kill = "import os, pathlib, sys; from polyhal.hal.settings.atomic import replacing\n"
+    kill = "import os, pathlib, sys; from polyhal.hal.core.settings.atomic import replacing\n"
     kill += "with replacing(pathlib.Path(sys.argv[1])) as file: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", kill, str(tmp_path / "tensors-000001.safetensors")], check=False)
     assert len(list(tmp_path.glob(".tensors-*.tmp"))) == 1

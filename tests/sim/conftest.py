@@ -8,8 +8,8 @@ from simulated import OpenSim
 from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.selector import parse_selector
+from polyhal.hal.core.hardware.profile import load_profile
 from polyhal.hal.device import Device
-from polyhal.hal.hardware.profile import load_profile
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from polyhal.backends.sim.costs import kernel_cost
 from polyhal.backends.sim.timing import KernelCost, kernel_ns
 from polyhal.calibration import measure, profile_text
 from polyhal.hal import dtypes
+from polyhal.hal.core.hardware.profile import DeviceProfile, load_profile
 from polyhal.hal.device import Device
-from polyhal.hal.hardware.profile import DeviceProfile, load_profile
 from polyhal.hal.layout import contiguous
 
 _ROUNDING = 2e-3

@@ -12,12 +12,12 @@ from polyhal.backends.opencl.described.description import load
 from polyhal.backends.sim.backend import create
 from polyhal.backends.sim.selector import SimSelector, expand, parse_selector
 from polyhal.forecast.cluster import parse_cluster
+from polyhal.hal.core.hardware.catalogue import find
+from polyhal.hal.core.hardware.profile import load_profile, profile_names
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.hardware.catalogue import find
-from polyhal.hal.hardware.profile import load_profile, profile_names
 
-TEXT = resources.files("polyhal.hal.hardware.cards").joinpath("rx480.toml").read_text(encoding="utf-8")
+TEXT = resources.files("polyhal.hal.core.hardware.cards").joinpath("rx480.toml").read_text(encoding="utf-8")
 
 
 def test_a_device_is_opened_by_the_path_of_its_card(tmp_path: Path) -> None:

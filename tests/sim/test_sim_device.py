@@ -21,10 +21,10 @@ from polyhal.backends.sim.backend import create
 from polyhal.backends.sim.selector import SimSelector, parse_selector, parse_size
 from polyhal.backends.sim.timing import transfer_ns
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.errors import DeviceUnavailableError, OutOfMemoryError
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP
 from polyhal.hal.protocol import Feature
+from polyhal.hal.system.discovery.registry import Registry
 
 X = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
 

@@ -13,9 +13,9 @@ from simulated import OpenSim, sim_of
 from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.event_log import Action, EventLog
 from polyhal.hal import dtypes
+from polyhal.hal.core.memory.host_bytes import byte_view
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.memory.host_bytes import byte_view
 
 
 def teaching_flow(backend: SimBackend) -> EventLog:

@@ -14,8 +14,8 @@ from simulated import OpenSim, sim_of
 import polyhal
 from polyhal import nn, optim
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import BackendError
+from polyhal.hal.system.discovery.registry import registry
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

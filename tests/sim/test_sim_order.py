@@ -11,10 +11,10 @@ from polyhal.backends.sim.backend import SimBackend
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.hal import dtypes
+from polyhal.hal.core.hardware.profile import load_profile
+from polyhal.hal.core.memory.host_bytes import byte_view
 from polyhal.hal.device import Device
-from polyhal.hal.hardware.profile import load_profile
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.memory.host_bytes import byte_view
 
 SPEC = contiguous(dtypes.float32, (2048,))
 QUEUES = 3

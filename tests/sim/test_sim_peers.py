@@ -18,9 +18,9 @@ from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.packets import Barrier
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.backends.sim.timing import transfer_ns
+from polyhal.hal.core.hardware.profile import load_profile
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError
-from polyhal.hal.hardware.profile import load_profile
 from polyhal.hal.testing.kit import contract_peer
 from polyhal.hal.testing.kit.scope import Scope
 

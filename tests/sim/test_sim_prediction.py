@@ -11,8 +11,8 @@ from benchmarks.training_workloads import WORKLOADS
 from polyhal.backends.sim.costs import kernel_cost
 from polyhal.backends.sim.timing import kernel_ns, submission_ns
 from polyhal.hal import dtypes
+from polyhal.hal.core.hardware.profile import load_profile, profile_names
 from polyhal.hal.device import Device
-from polyhal.hal.hardware.profile import load_profile, profile_names
 from polyhal.hal.layout import contiguous
 
 

@@ -16,8 +16,8 @@ from polyhal.backends.sim.clock import VirtualClock
 from polyhal.backends.sim.costs import touched_bytes
 from polyhal.backends.sim.timing import Engine, KernelCost, kernel_ns, local_copy_ns, transfer_ns
 from polyhal.hal import dtypes
+from polyhal.hal.core.hardware.profile import load_profile, profile_names
 from polyhal.hal.device import Device
-from polyhal.hal.hardware.profile import load_profile, profile_names
 from polyhal.hal.layout import Spec, contiguous
 
 

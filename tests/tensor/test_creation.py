@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import polyhal as ph
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import ShapeError
 
 

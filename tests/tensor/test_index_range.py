@@ -12,9 +12,9 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.dispatch import observed
-from polyhal.hal.dispatch.bounds import check_range
-from polyhal.hal.dispatch.observed import observed_plan
+from polyhal.hal.core.dispatch import observed
+from polyhal.hal.core.dispatch.bounds import check_range
+from polyhal.hal.core.dispatch.observed import observed_plan
 from polyhal.hal.ops.opdef import OPS
 from polyhal.nn import functional
 

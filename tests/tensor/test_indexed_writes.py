@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 
 Write = Callable[[Any, Callable[[Any], Any]], Any]
 """Writes to a tensor (4, 5, 6); the second argument makes tensors of arrays and lists."""

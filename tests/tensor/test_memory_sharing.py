@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal.hal import dtypes
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import CaptureError
 from polyhal.hal.layout import extent
+from polyhal.hal.system.discovery.registry import registry
 
 SHARING = ["numpy", *["opencl:0"] * bool(registry().probe("opencl"))]
 

@@ -14,9 +14,9 @@ import pytest
 from async_reads import AsyncReadBackend, FailsReads
 
 import polyhal as ph
+from polyhal.hal.core.memory.read_future import ReadFuture
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, BackendError, CaptureError, TransferError
-from polyhal.hal.memory.read_future import ReadFuture
 from polyhal.hal.protocol import Feature
 
 _EXIT = """

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal.hal import dtypes
-from polyhal.hal.discovery.registry import registry
+from polyhal.hal.core.memory.overlap import share_elements
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.memory.overlap import share_elements
+from polyhal.hal.system.discovery.registry import registry
 
 Write = Callable[[Any, Callable[[Any], Any]], Any]
 """Writes to the first argument, (40, 40), and passes its sources through the second."""

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import polyhal as ph
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import AutogradError, CaptureError, ShapeError
+from polyhal.hal.system.discovery.registry import registry
 
 VALUES = np.arange(1, 7, dtype=np.float32).reshape(1, 2, 3)
 CALLS: list[tuple[str, tuple[Any, ...]]] = [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal
-from polyhal.hal.recording import Recording
+from polyhal.hal.compile.recording import Recording
 from polyhal.torch import tensors
 from polyhal.torch.compiler import private
 from polyhal.torch.compiler.calls import call_of

@@ -16,11 +16,11 @@ from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
 from polyhal.backends.wgpu.described.description import DescribedAdapter
 from polyhal.backends.wgpu.described.noted_shader import NotedShader
 from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.explain_op import explain
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import BackendError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.system.diagnostics.explain_op import explain
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.hal.testing.tuning.kernel_check import lower_samples, ops_by_kernel
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import BindingSlot
 

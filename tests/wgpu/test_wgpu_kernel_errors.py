@@ -7,8 +7,8 @@ import pytest
 import polyhal
 from polyhal.backends.wgpu.as_written import as_written
 from polyhal.backends.wgpu.user_kernel import add_offsets, entry_point
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import KernelBuildError
+from polyhal.hal.system.discovery.registry import registry
 
 SOURCE = """// scales
 @compute @workgroup_size(64)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.hardware import catalogue
-from polyhal.hal.hardware.card_schema import DRIVER_APIS
-from polyhal.hal.hardware.catalogue import Card
+from polyhal.hal.core.hardware import catalogue
+from polyhal.hal.core.hardware.card_schema import DRIVER_APIS
+from polyhal.hal.core.hardware.catalogue import Card
 
 _UNNAMED = ("opencl", "webgpu")
 """APIs that are not part of a selector."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from polyhal.backends.common.described.description import find, known
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.core.hardware.card_schema import DRIVER_APIS
 from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.hal.hardware.card_schema import DRIVER_APIS
 
 _OPENCL, _WGPU = "polyhal.backends.opencl.described", "polyhal.backends.wgpu.described"
 """Packages with the modules `description` and `backend`, imported when a described device is requested."""

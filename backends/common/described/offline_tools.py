@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
+from polyhal.hal.core.settings import env
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.settings import env
 
 _TIMEOUT = 300.0
 """Timeout in seconds. The largest kernels take a few seconds."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.codegen.elementwise import GroupGenerator, lower_core
+from polyhal.hal.core.execution.op_plan import BoundedCache
+from polyhal.hal.core.execution.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
-from polyhal.hal.execution.op_plan import BoundedCache
-from polyhal.hal.execution.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Handle, Launch, Number
 

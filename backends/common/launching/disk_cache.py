@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from polyhal.hal.settings import atomic, trust
+from polyhal.hal.core.settings import atomic, trust
 
 _MAGIC = b"PHC1"
 _DIGEST = 32

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar, ScalarElement
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar, ScalarElement
 
 T = TypeVar("T")
 

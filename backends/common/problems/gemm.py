@@ -11,10 +11,10 @@ from polyhal.backends.common.codegen.elementwise import ExpressionStep
 from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.hal import dtypes
+from polyhal.hal.core.settings.state import Precision
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, broadcast_strides, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
-from polyhal.hal.settings.state import Precision
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params

@@ -19,8 +19,8 @@ from polyhal.backends.common.problems.multi_tensor import (
     tensors_of,
     too_large,
 )
+from polyhal.hal.core.execution.runtime_scalars import derive
 from polyhal.hal.dtypes import DType
-from polyhal.hal.execution.runtime_scalars import derive
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 from polyhal.hal.ops.optim.rule_program import RuleProgram
 from polyhal.hal.ops.optim.update_rule import UpdateRule

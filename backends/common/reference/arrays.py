@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyhal.hal.dispatch.number_range import in_64_bits
+from polyhal.hal.core.dispatch.number_range import in_64_bits
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Number

@@ -7,8 +7,8 @@ from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import lowering, matrix_units
 from polyhal.backends.opencl.described.description import DeviceDescription
 from polyhal.backends.opencl.described.runtime import DescribedRuntime
+from polyhal.hal.core.kernels import tuning
 from polyhal.hal.errors import message
-from polyhal.hal.kernels import tuning
 
 _UNITS = "units"
 

@@ -14,7 +14,7 @@ from polyhal.backends.common.described.backend import NAME
 from polyhal.backends.common.described.description import CardDescription
 from polyhal.backends.opencl import discovery
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.hardware.catalogue import Card
+from polyhal.hal.core.hardware.catalogue import Card
 
 _TYPES = {DeviceType.CPU: cl.device_type.CPU, DeviceType.ACCELERATOR: cl.device_type.ACCELERATOR}
 """Types of devices that are not GPUs."""

@@ -1,4 +1,4 @@
-"""The programs that a described device would build. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
+"""The programs that a described device would build. Implements `polyhal.hal.core.kernels.library.KernelLibrary`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyhal.backends.opencl.described.noted_launch import NotedLaunch
 from polyhal.backends.opencl.described.offline_compilers import compile_all
 from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.kernels.library import ProgramBuild
+from polyhal.hal.core.kernels.library import ProgramBuild
 
 
 class NotedPrograms(ProgramTexts):

@@ -13,8 +13,8 @@ from polyhal.backends.opencl.described.noted_launch import NotedLaunch, argument
 from polyhal.backends.opencl.described.noted_programs import NotedPrograms
 from polyhal.backends.opencl.runtime import KernelRequest, Runtime
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.core.kernels.tuning import Tuning
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 

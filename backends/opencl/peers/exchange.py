@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from polyhal.backends.opencl.lowering.collective.exchange import NOTHING, VECTOR, Exchange, Geometry, build
+from polyhal.hal.core.settings import env
 from polyhal.hal.layout import Ref
-from polyhal.hal.settings import env
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.device_runtime import DeviceRuntime

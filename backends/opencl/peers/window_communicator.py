@@ -25,11 +25,11 @@ from polyhal.hal import dtypes
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.communicator import Communicator, members_of
 from polyhal.hal.collectives.traffic import bus_elements
-from polyhal.hal.communicators.descriptors import all_agree
+from polyhal.hal.core.memory.pool import bucket
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.memory.pool import bucket
+from polyhal.hal.system.communicators.descriptors import all_agree
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.peers.peer_copies import PeerCopies

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.opencl.peers.cuda_driver import CudaError
-from polyhal.hal.communicators.descriptors import all_agree, exchange_descriptors, on_one_machine
+from polyhal.hal.system.communicators.descriptors import all_agree, exchange_descriptors, on_one_machine
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.peers.exported_memory import ExportedMemory

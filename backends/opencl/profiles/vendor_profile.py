@@ -8,7 +8,7 @@
     vector_width = 4
     local_memory_is_real = false
     units_per_processor = 16        # compute units, as the driver counts them, that share local memory and run one group
-    [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.kernels.tuning`)
+    [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.core.kernels.tuning`)
     depth = 16
     [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
     builtin_prefetch = false
@@ -34,8 +34,8 @@ from polyhal.backends.opencl.matrix_units import MatrixUnit
 from polyhal.backends.opencl.occupancy import Architecture
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.settings import toml_schema
-from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
+from polyhal.hal.core.settings import toml_schema
+from polyhal.hal.core.settings.toml_schema import Key, Rule, TableSchema
 
 _PACKAGE = "polyhal.backends.opencl.profiles"
 _NAMES = Rule(lambda names: all(n == n.lower() for n in names), "names in lower case")

@@ -1,4 +1,4 @@
-"""The shaders that a described adapter would compile. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
+"""The shaders that a described adapter would compile. Implements `polyhal.hal.core.kernels.library.KernelLibrary`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyhal.backends.wgpu.described.translations import translate_all
 from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, Pipelines, environment
 from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature, written
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.kernels.library import BuildFilter, KernelOverrides, ProgramBuild
+from polyhal.hal.core.kernels.library import BuildFilter, KernelOverrides, ProgramBuild
 
 _INCLUDED = re.compile(r"\{%-?\s*(?:import|include|from|extends)\s+\"([\w./]+)\"")
 

@@ -17,19 +17,20 @@ from benchmarks.reliability.fuzzing.case import FileFormat, HostileInput
 from benchmarks.reliability.fuzzing.mutation import damaged_bytes, damaged_json
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.cli.views.certificate import print_certificate
-from polyhal.hal import dtypes, fingerprint
+from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.compile.planning import quarantine
+from polyhal.hal.core import fingerprint
+from polyhal.hal.core.kernels import library, tuning
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels.tuning import Family, TunedChoice, Tuning
+from polyhal.hal.core.plugins.probing import Candidate
+from polyhal.hal.core.settings import env
 from polyhal.hal.device import Device
-from polyhal.hal.discovery import benchmark_cache
-from polyhal.hal.discovery.benchmark_cache import BenchmarkCache
 from polyhal.hal.errors import CorruptFileError
-from polyhal.hal.kernels import library, tuning
-from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning
 from polyhal.hal.layout import Spec
-from polyhal.hal.planning import quarantine
-from polyhal.hal.plugins.probing import Candidate
-from polyhal.hal.settings import env
+from polyhal.hal.system.discovery import benchmark_cache
+from polyhal.hal.system.discovery.benchmark_cache import BenchmarkCache
 from polyhal.hal.testing.certification import certificate
 from polyhal.hal.testing.certification.crash_journal import Journal
 from polyhal.hal.testing.kit.scope import Scope

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import result_files
 from benchmarks.reliability.processes import ROOT
 from benchmarks.reliability.programs.workers import results
-from polyhal.hal.discovery import processor
+from polyhal.hal.system.discovery import processor
 
 RESULT = ROOT / "benchmarks" / "results" / "programs.json"
 DEVICES = ("numpy", "opencl:intel", "opencl:pocl", "wgpu")

@@ -269,7 +269,7 @@ class Polyhal(Library):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        from polyhal.hal import dispatch
+        from polyhal.hal.core import dispatch
 
         with dispatch.default_device(self.device):
             yield

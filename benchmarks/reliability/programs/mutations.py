@@ -12,7 +12,7 @@ import polyhal
 from benchmarks.reliability.programs.generate import generate
 from benchmarks.reliability.programs.modes import MODES
 from benchmarks.reliability.programs.program import Program
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 
 
 class Mutation(NamedTuple):
@@ -113,7 +113,7 @@ def _no_promotion(stack: contextlib.ExitStack) -> None:
 
 
 def _nothing_before_replays(stack: contextlib.ExitStack) -> None:
-    recorder = _module("hal.capture.recorder").StepRecorder
+    recorder = _module("hal.compile.capture.recorder").StepRecorder
     _replace(stack, recorder, "on_replay", lambda self, action, undo=None: None)
 
 
@@ -125,7 +125,7 @@ def _hook_twice(stack: contextlib.ExitStack) -> None:
 
 
 def _live_block_reused(stack: contextlib.ExitStack) -> None:
-    from polyhal.hal.memory.pool import Pool
+    from polyhal.hal.core.memory.pool import Pool
 
     original = Pool.take
     count = 0

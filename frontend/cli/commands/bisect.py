@@ -13,7 +13,7 @@ from polyhal.cli.display import count, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
-    from polyhal.hal.checks.op_record import OpExecution, Parting
+    from polyhal.hal.system.checks.op_record import OpExecution, Parting
 
 _TIMEOUT = 600.0
 """Timeout in seconds between two ops of a script."""
@@ -76,7 +76,7 @@ def _compare(
 ) -> tuple[list[str], Parting]:
     """Return lines about the first op that differs, none if all agree; and the comparison, with its number of ops."""
     from polyhal.cli.workers.pool import WorkerPool
-    from polyhal.hal.checks.op_record import OpExecution, Parting
+    from polyhal.hal.system.checks.op_record import OpExecution, Parting
 
     requests = [
         {"device": n, "script": str(script), "arguments": [a.replace("{device}", n) for a in arguments],

@@ -12,7 +12,7 @@ from polyhal.cli.reporting import reported
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from polyhal.hal.diagnostics.doctor import DeviceReport
+    from polyhal.hal.system.diagnostics.doctor import DeviceReport
 
 _LISTED_GAPS = 4
 """Maximum number of missing dtypes for which a device is shown as "all but ..."; otherwise its dtypes are listed."""
@@ -30,13 +30,13 @@ def devices(
     The column `vs NumPy` is the speed in a small training benchmark, relative to NumPy. A device is measured once, when
     it competes with others to be the default. The result is kept until a driver or a version changes.
     """
-    from polyhal.hal.diagnostics.doctor import examine
+    from polyhal.hal.system.diagnostics.doctor import examine
 
     if cards:
         _list_cards(json)
         return
     if measure:
-        from polyhal.hal.discovery.registry import registry
+        from polyhal.hal.system.discovery.registry import registry
 
         skipped = registry().refresh_benchmarks()
         if skipped:
@@ -58,7 +58,7 @@ def _list_cards(json: bool) -> None:
     """Print the catalogue of cards."""
     from rich.console import Console
 
-    from polyhal.hal.hardware import catalogue
+    from polyhal.hal.core.hardware import catalogue
 
     found = [catalogue.find(name) for name in catalogue.names()]
     if json:

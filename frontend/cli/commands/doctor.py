@@ -15,7 +15,7 @@ from polyhal.cli.reporting import reported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from polyhal.hal.diagnostics.doctor import DeviceReport, Report
+    from polyhal.hal.system.diagnostics.doctor import DeviceReport, Report
 
 _REPORT_FILE = "polyhal-report.json"
 _LIBRARIES = "install the missing library, or reinstall the driver with its dependencies"
@@ -51,8 +51,8 @@ def doctor(
         return
     if file is not None:
         raise typer.BadParameter(f"unexpected file {file}; expected --report before the file")
-    from polyhal.hal.diagnostics.doctor import examine
-    from polyhal.hal.plugins.trial_cache import forget_failures
+    from polyhal.hal.core.plugins.trial_cache import forget_failures
+    from polyhal.hal.system.diagnostics.doctor import examine
 
     forget_failures()  # drivers may have been repaired without a change of the package
     found = examine(tests=test, hidden=everything)

@@ -20,8 +20,8 @@ def explain(
     dtype: Annotated[str, typer.Option(help="The dtype of the inputs.")] = "float32",
 ) -> None:
     """Show the kernels that an op runs as on a device, and the reasons for declined ones."""
-    from polyhal.hal.diagnostics.explain_op import explain as resolve
     from polyhal.hal.dtypes import as_dtype
+    from polyhal.hal.system.diagnostics.explain_op import explain as resolve
 
     shapes = [_shape(text) for text in shape or []]
     try:

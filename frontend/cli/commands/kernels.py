@@ -20,8 +20,8 @@ from polyhal.cli.reporting import BAD_INPUT, fail, reported
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from polyhal.hal.core.kernels.library import KernelLibrary
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels.library import KernelLibrary
 
 app = typer.Typer(
     help="Read and change the kernels of a device. A changed kernel is used after it has passed a check.",
@@ -233,8 +233,8 @@ def _discard_if_unchanged(kernels: KernelLibrary, file: str) -> bool:
 
 
 def _open(name: str | None) -> tuple[Device, KernelLibrary]:
+    from polyhal.hal.core.kernels.prebuild import library
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels.prebuild import library
 
     device = Device(name)
     return device, library(device)
@@ -277,7 +277,7 @@ def _check(device: Device, kernels: KernelLibrary, files: list[str]) -> None:
     """Check files, print and store the verdicts. Raises Exit with code 1 if one fails."""
     from rich.console import Console
 
-    from polyhal.hal.kernels.library import Verdict, digest
+    from polyhal.hal.core.kernels.library import Verdict, digest
 
     console, passed = Console(highlight=False), True
     for file in files:

@@ -50,8 +50,8 @@ def prebuild(
     from rich.console import Console
 
     from polyhal.cli.workers.build_workloads import chosen
+    from polyhal.hal.core.kernels.prebuild import library
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels.prebuild import library
 
     try:
         names = chosen(workloads)

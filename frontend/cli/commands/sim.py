@@ -25,7 +25,7 @@ app = typer.Typer(
 @reported
 def devices(json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
     """List the cards that can be simulated."""
-    from polyhal.hal.hardware.profile import load_profile, profile_names
+    from polyhal.hal.core.hardware.profile import load_profile, profile_names
 
     profiles = [load_profile(name).to_json() for name in profile_names()]
     if json:

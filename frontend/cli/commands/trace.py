@@ -15,8 +15,8 @@ from polyhal.cli.reporting import reported
 from polyhal.hal.byte_sizes import size_text
 
 if TYPE_CHECKING:
-    from polyhal.hal.diagnostics.op_trace import TracedOp
-    from polyhal.hal.execution.location import SourceLocation
+    from polyhal.hal.core.execution.location import SourceLocation
+    from polyhal.hal.system.diagnostics.op_trace import TracedOp
 
 
 @reported
@@ -41,11 +41,11 @@ def trace(
     """
     import polyhal
     from polyhal.cli.workers.program import run_program
-    from polyhal.hal import dispatch
-    from polyhal.hal.checks.modes import observing
-    from polyhal.hal.checks.op_record import UncapturedExecutor
-    from polyhal.hal.checks.scoped import ScopedExecutor
-    from polyhal.hal.diagnostics.op_trace import OpTrace
+    from polyhal.hal.core import dispatch
+    from polyhal.hal.system.checks.modes import observing
+    from polyhal.hal.system.checks.op_record import UncapturedExecutor
+    from polyhal.hal.system.checks.scoped import ScopedExecutor
+    from polyhal.hal.system.diagnostics.op_trace import OpTrace
 
     polyhal.set_default_device(device)
     printer = _Printer(only, limit)

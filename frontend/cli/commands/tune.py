@@ -17,8 +17,8 @@ from polyhal.cli.reporting import fail, reported
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from polyhal.hal.core.kernels.tuning import Key, TunedChoice
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels.tuning import Key, TunedChoice
 
 _TRIAL_TIMEOUT = 60.0
 """Timeout in seconds for one candidate to build, run and be checked."""
@@ -53,8 +53,8 @@ def tune(
     """
     from rich.console import Console
 
+    from polyhal.hal.core.kernels import tuning
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels import tuning
 
     seconds = _seconds(budget)
     target, console = Device(device), Console(highlight=False)
@@ -111,7 +111,7 @@ class _SearchState:
 
 def _search(console: Console, device: Device, budget: float, only: str) -> bool:
     """Search, print and store the results. Returns whether the search succeeded."""
-    from polyhal.hal.kernels import tuning
+    from polyhal.hal.core.kernels import tuning
 
     say(console, f"tuning {device.name}: {device.info.name}, {device.info.driver}")
     state, end = _SearchState(), time.monotonic() + budget

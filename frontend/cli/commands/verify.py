@@ -87,7 +87,7 @@ def _verify_units(console: Console, device: Device, *, only_show: bool, json: bo
     """Check the units of a device, or only show them. Exits with code 1 if one is wrong."""
     from rich.console import Console
 
-    from polyhal.hal.kernels import certified_units
+    from polyhal.hal.core.kernels import certified_units
     from polyhal.hal.testing.certification.certify_units import certify_units, units_of
 
     messages = Console(highlight=False, stderr=True) if json else console
@@ -163,7 +163,7 @@ def _stored_certificate(device: Device) -> Certificate:
 
 
 def _clear_quarantine(device: Device) -> None:
-    from polyhal.hal.planning import quarantine
+    from polyhal.hal.compile.planning import quarantine
 
     if quarantine.load(device) != quarantine.EMPTY:
         quarantine.store(device, ())

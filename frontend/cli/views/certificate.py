@@ -15,8 +15,8 @@ from rich.text import Text
 
 from polyhal.cli.display import memory
 from polyhal.hal import dtypes
+from polyhal.hal.compile.planning.resolution import ResolutionStep
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult
 from polyhal.hal.testing.certification.resolution_steps import step_letters
 from polyhal.hal.testing.certification.run_record import ANY

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from polyhal.cli.workers.build_workloads import all_workloads
 from polyhal.cli.workers.pool import send
+from polyhal.hal.core.kernels.library import KernelLibrary
+from polyhal.hal.core.kernels.prebuild import BuildClaims, library
+from polyhal.hal.core.plugins.entry_points import describe
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.kernels.library import KernelLibrary
-from polyhal.hal.kernels.prebuild import BuildClaims, library
-from polyhal.hal.plugins.entry_points import describe
 
 
 def main(name: str, folder: str, workloads: list[str]) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 import polyhal
+from polyhal.hal.core.kernels.call_log import KernelCallLog
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.kernels.call_log import KernelCallLog
 
 WORKLOADS_GROUP = "polyhal.workloads"
 """Entry-point group of packages with workloads: a dictionary of functions that take a device, by name."""

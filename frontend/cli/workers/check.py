@@ -9,8 +9,8 @@ import sys
 from dataclasses import asdict
 
 from polyhal.cli.workers.pool import send
+from polyhal.hal.core.plugins.entry_points import describe
 from polyhal.hal.device import Device
-from polyhal.hal.plugins.entry_points import describe
 from polyhal.hal.testing.tuning.kernel_check import check
 
 

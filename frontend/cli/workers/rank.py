@@ -16,7 +16,7 @@ from polyhal.distributed.environment import mpi_place
 from polyhal.distributed.job import is_initialized
 from polyhal.distributed.mpi import keep_watch
 from polyhal.distributed.watch import LOST, Watch
-from polyhal.hal.settings import env
+from polyhal.hal.core.settings import env
 
 
 def main(arguments: list[str]) -> int:

@@ -17,9 +17,9 @@ import numpy as np
 
 import polyhal
 from polyhal.cli.workers.program import run_program
-from polyhal.hal import dispatch
-from polyhal.hal.checks.modes import observing
-from polyhal.hal.checks.op_record import OpExecution, OpRecorder, UncapturedExecutor
+from polyhal.hal.core import dispatch
+from polyhal.hal.system.checks.modes import observing
+from polyhal.hal.system.checks.op_record import OpExecution, OpRecorder, UncapturedExecutor
 
 
 def main(request: dict[str, Any]) -> None:

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from polyhal.cli.workers.pool import send
+from polyhal.hal.core.plugins.entry_points import describe
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.plugins.entry_points import describe
 from polyhal.hal.testing.tuning.search import CandidateTrial, RejectedCandidate, search
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.top_level import top_level

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from polyhal import functions as ops
-from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
-from polyhal.hal.communicators.open import shared_communicator
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.system.communicators.open import shared_communicator
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 from polyhal.tensor.complex_tensor import real_parts_of

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.creation import zeros
-from polyhal.hal import dispatch
-from polyhal.hal.diagnostics.profiler import flops_of
-from polyhal.hal.execution.forwarding import ForwardingExecutor
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.forwarding import ForwardingExecutor
 from polyhal.hal.ops.top_level import top_level
+from polyhal.hal.system.diagnostics.profiler import flops_of
 from polyhal.nn.module import Module
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor

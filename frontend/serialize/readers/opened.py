@@ -9,8 +9,8 @@ import threading
 import weakref
 from pathlib import Path
 
+from polyhal.hal.core.settings.trust import open_regular
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.settings.trust import open_regular
 
 _BLOCK = 1 << 30
 """Maximum bytes per call: one call reads at most 2 GiB on Linux."""

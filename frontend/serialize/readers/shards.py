@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.core.settings import json_store
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.settings import json_store
 from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.readers.stored import TensorSource, is_file
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyhal import random
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.torch.registration import full_name
 from polyhal.torch.table.operands import F, cast, default_dtype
 from polyhal.torch.table.random import normal_numbers, uniform_numbers

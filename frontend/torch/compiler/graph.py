@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from polyhal.hal.capture.difference import Difference
-from polyhal.hal.capture.replay_cache import NotReplayableError, Pending, ReplayCache
+from polyhal.hal.compile.capture.difference import Difference
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError, Pending, ReplayCache
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.settings.state import settings
 from polyhal.torch import tensors
 from polyhal.torch.compiler.interpreter import UnsupportedNodeError, why_not, writes_inside
 from polyhal.torch.compiler.layouts import Symbols, is_symbolic

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from polyhal.hal.core.memory.imports import ImportedBuffer, import_memory
 from polyhal.hal.device import Device
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous
-from polyhal.hal.memory.imports import ImportedBuffer, import_memory
 from polyhal.hal.peer_memory import SupportsDeviceAddress
 from polyhal.tensor import Tensor, wrap
 from polyhal.tensor.device_export import HOST

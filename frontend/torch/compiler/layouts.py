@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import Ref, Spec, axis_order, contiguous, extent, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor, wrap

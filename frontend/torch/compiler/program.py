@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.replay_cache import ReplayStep
+from polyhal.hal.compile.capture.replay_cache import ReplayStep
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.compile.scheduler.executable import Executable
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
-from polyhal.hal.recording import Recording
-from polyhal.hal.scheduler.executable import Executable
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors

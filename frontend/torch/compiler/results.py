@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Spec, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor

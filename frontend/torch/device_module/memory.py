@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from polyhal.hal.diagnostics.memory_summary import memory_summary as summary_of
+from polyhal.hal.system.diagnostics.memory_summary import memory_summary as summary_of
 from polyhal.torch.device import current
 from polyhal.torch.device_module.devices import check_index
 

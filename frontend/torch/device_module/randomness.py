@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from polyhal import random
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.device_module.devices import check_index

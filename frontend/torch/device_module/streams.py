@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from polyhal.hal.memory.events import DeviceEvent
+from polyhal.hal.core.memory.events import DeviceEvent
 from polyhal.torch.device import NAME, current
 from polyhal.torch.device_module.devices import check_index
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from polyhal.hal.capture.replay_cache import NotReplayableError, PathChangedError
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError, PathChangedError
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.torch.steps.numbers import LiveNumber
 
 

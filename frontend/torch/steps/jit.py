@@ -9,9 +9,9 @@ from typing import Any, ParamSpec, TypeVar, overload
 import torch
 from torch.optim import Optimizer
 
-from polyhal.hal.capture.replay_cache import Pending
-from polyhal.hal.replayed_function import ReplayedFunction
-from polyhal.hal.settings.state import settings
+from polyhal.hal.compile.capture.replay_cache import Pending
+from polyhal.hal.compile.replayed_function import ReplayedFunction
+from polyhal.hal.core.settings.state import settings
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.record import record

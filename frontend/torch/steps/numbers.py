@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from polyhal.hal.execution.runtime_scalars import OPERATIONS, RuntimeScalar, apply_operation
+from polyhal.hal.core.execution.runtime_scalars import OPERATIONS, RuntimeScalar, apply_operation
 
 
 class Decisions(Protocol):

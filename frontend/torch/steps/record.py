@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.replay_cache import NotReplayableError, Pending
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError, Pending
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.recording import Recording
 from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
 from polyhal.torch.steps.numbers import LiveNumber

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from polyhal.hal.capture.fake_buffer import FakeBuffer
+from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import Slot, same

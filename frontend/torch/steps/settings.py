@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from polyhal.hal.capture.replay_cache import NotReplayableError
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError
 from polyhal.torch.steps.numbers import LiveNumber
 from polyhal.torch.steps.watch import StepWatch
 

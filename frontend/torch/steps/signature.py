@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from polyhal.hal.capture.flat_call import TENSOR, FlatCall
+from polyhal.hal.compile.capture.flat_call import TENSOR, FlatCall
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.torch import private

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from polyhal.hal.capture.difference import RETURNS_NUMBERS, Difference
-from polyhal.hal.capture.replay_cache import ReplayStep
-from polyhal.hal.capture.result import CapturedGraph
-from polyhal.hal.diagnostics.explain_graph import explain
+from polyhal.hal.compile.capture.difference import RETURNS_NUMBERS, Difference
+from polyhal.hal.compile.capture.replay_cache import ReplayStep
+from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.errors import LinAlgError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
-from polyhal.hal.scheduler.executable import Executable
+from polyhal.hal.system.diagnostics.explain_graph import explain
 from polyhal.tensor import wrap
 from polyhal.torch import private, tensors
 from polyhal.torch.failures import translated

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from polyhal.hal.capture.tree import NodeKind, Tree
+from polyhal.hal.compile.capture.tree import NodeKind, Tree
 
 
 def _fields(value: Any) -> tuple[str, ...]:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils.weak import TensorWeakRef
 
-from polyhal.hal.capture.fake_buffer import FakeBuffer
-from polyhal.hal.capture.recorder import StepRecorder
-from polyhal.hal.capture.replay_cache import NotReplayableError
-from polyhal.hal.dispatch import Array, ForwardingExecutor
+from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
+from polyhal.hal.compile.capture.recorder import StepRecorder
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError
+from polyhal.hal.compile.recording import Recording
+from polyhal.hal.core.dispatch import Array, ForwardingExecutor
+from polyhal.hal.core.execution.user_line import user_line
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.execution.user_line import user_line
 from polyhal.hal.ops.opdef import OPS, OpDef
-from polyhal.hal.recording import Recording
 from polyhal.torch import private, tensors
 from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.numbers import LiveNumber, stand_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, zeros
 from polyhal.torch.table.pointwise import clamp

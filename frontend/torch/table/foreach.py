@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.nn.utils.gradients import CHUNK
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import OPS, F, cast, is_tensor

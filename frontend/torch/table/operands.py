@@ -7,7 +7,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from polyhal.func import vjp
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops import FUNCTIONS as F
 from polyhal.hal.ops import OPS

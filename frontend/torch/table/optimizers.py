@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.nn.utils.gradients import CHUNK
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import OPS, F, assign, cast, is_tensor

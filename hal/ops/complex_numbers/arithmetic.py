@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.dtypes import as_dtype, component
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real

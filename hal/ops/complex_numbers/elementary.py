@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.ops.complex_numbers.functions import angle
 from polyhal.hal.ops.complex_numbers.rules import complex_rule, join, real
 from polyhal.hal.ops.pointwise.activation import sigmoid, silu

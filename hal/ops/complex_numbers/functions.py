@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.ops.complex_numbers import rules
 from polyhal.hal.ops.complex_numbers.rules import join

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.ops.complex_numbers.rules import complex_rule, join
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.linear import linear

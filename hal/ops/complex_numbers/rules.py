@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from polyhal.hal import dispatch
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.opdef import OpDef, OpFunction
 from polyhal.hal.ops.tensor_like import TensorLike

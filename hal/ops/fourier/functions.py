@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.complex_numbers.functions import conj

@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import broadcast_shapes
 from polyhal.hal.ops.composite import composite

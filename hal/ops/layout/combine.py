@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.memory.host_memory import check_host_memory
 from polyhal.hal.layout import broadcast_shapes
-from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import take
 from polyhal.hal.ops.layout.regions import concat, pad, stack

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import scalar_dtype
-from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.core.dispatch import scalar_dtype
+from polyhal.hal.core.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
 from polyhal.hal.ops.declare import (
@@ -36,7 +36,7 @@ def _infer_full(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(params["dtype"], shape)]
 
 
-def _full(*, shape: tuple[int, ...], value: float, dtype: DType | None = None) -> Any:
+def _full(*, shape: tuple[int, ...], value: complex, dtype: DType | None = None) -> Any:
     """A tensor of `shape` filled with a number."""
     return np.full(shape, value, None if dtype is None else as_dtype(dtype).numpy)
 
@@ -129,7 +129,7 @@ def _range(start: int, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, 
     return (int(start), int(step), count) if dtype is not None and dtype.is_integral else (start, step, count)
 
 
-def _arange(*, start: int, stop: float, step: int = 1, dtype: DType | None = None) -> Any:
+def _arange(*, start: float, stop: float, step: float = 1, dtype: DType | None = None) -> Any:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
     kind = None if dtype is None else as_dtype(dtype)
     first, difference, count = _range(start, stop, step, kind)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes, layout
-from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.core.dispatch.number_range import require_fit
 from polyhal.hal.layout import Spec, View, normalize_axis
 from polyhal.hal.ops import batching
 from polyhal.hal.ops.composite import Returns, composite
@@ -73,7 +73,7 @@ copies = declare(
 )
 
 
-def _pad(x: Array, *, widths: Any, value: int = 0) -> Any:
+def _pad(x: Array, *, widths: Any, value: float = 0) -> Any:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     return np.pad(np.asarray(x), widths, constant_values=value)
 

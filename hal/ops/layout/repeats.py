@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.memory.host_memory import check_host_memory
 from polyhal.hal.layout import normalize_axis
-from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import slices_at
 from polyhal.hal.ops.layout.axes import unsqueeze

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import infer, scalar_dtype
+from polyhal.hal.core.dispatch import infer, scalar_dtype
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 from polyhal.hal.ops.declare import (
     Autocast,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import Spec, contiguous, place
 from polyhal.hal.ops.opdef import OpFunction
 from polyhal.hal.ops.tensor_like import TensorLike

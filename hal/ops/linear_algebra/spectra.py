@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import is_complex
+from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.complex_numbers.rules import imag, join, real
 from polyhal.hal.ops.composite import composite

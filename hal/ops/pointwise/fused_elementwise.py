@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import infer
+from polyhal.hal.core.dispatch import infer
 from polyhal.hal.layout import Spec, broadcast_shapes, contiguous, normalize_axes
 from polyhal.hal.ops.declare import OPS, Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
 from polyhal.hal.ops.reductions.reduction import reduced_shape

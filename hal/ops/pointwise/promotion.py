@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import scalar_dtype, unsupported_dtype
+from polyhal.hal.core.dispatch import scalar_dtype, unsupported_dtype
 from polyhal.hal.dtypes import DType, promote, promote_scalar, to_float
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef

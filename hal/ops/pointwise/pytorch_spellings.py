@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch import scalar_dtype
+from polyhal.hal.core.dispatch import scalar_dtype
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, multiply, subtract
 from polyhal.hal.ops.pointwise.arithmetic import add as _add

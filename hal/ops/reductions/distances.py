@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.layout import broadcast_shapes
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (

@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import scatter_rows
 from polyhal.hal.ops.layout.creation import arange, full

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
-from polyhal.hal.dispatch.host_work import work_on_host
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.host_work import work_on_host
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.indexing.along_axis import take_along_axis

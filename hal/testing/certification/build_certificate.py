@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from polyhal.hal.compile.planning.quarantine import EMPTY, Quarantine
+from polyhal.hal.compile.planning.resolution import ResolutionStep
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.quarantine import EMPTY, Quarantine
-from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.reference.tolerances import ResultError
+from polyhal.hal.system.reference.tolerances import ResultError
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult, describe
 from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op
 from polyhal.hal.testing.certification.resolution_steps import resolution_steps

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from polyhal.hal.compile.planning.quarantine import QuarantineEntry
+from polyhal.hal.compile.planning.resolution import ResolutionStep
+from polyhal.hal.core.fingerprint import Fingerprint, fingerprint
+from polyhal.hal.core.settings import env, json_store
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.hal.fingerprint import Fingerprint, fingerprint
-from polyhal.hal.planning.quarantine import QuarantineEntry
-from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.settings import env, json_store
 from polyhal.hal.testing.kit.scope import Scope
 
 SCHEMA = 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from polyhal.hal.compile.planning import quarantine
+from polyhal.hal.compile.planning.quarantine import EMPTY, Quarantine, QuarantineEntry
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceLostError
-from polyhal.hal.planning import quarantine
-from polyhal.hal.planning.quarantine import EMPTY, Quarantine, QuarantineEntry
 from polyhal.hal.testing.certification.build_certificate import KitRun, build_certificate
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.crash_journal import Journal

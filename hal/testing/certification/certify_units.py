@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.kernels import certified_units
+from polyhal.hal.core.kernels.certified_units import HasUnits, UnitCertificate, Units
+from polyhal.hal.core.kernels.prebuild import library
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.hal.kernels import certified_units
-from polyhal.hal.kernels.certified_units import HasUnits, UnitCertificate, Units
-from polyhal.hal.kernels.prebuild import library
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.testing.kit.failures import one_line
 from polyhal.hal.testing.kit.forward import check_forward

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from polyhal.hal.core.fingerprint import device_key, fingerprint
+from polyhal.hal.core.settings import env, processes
+from polyhal.hal.core.settings.trust import read_regular
 from polyhal.hal.device import Device
-from polyhal.hal.fingerprint import device_key, fingerprint
-from polyhal.hal.settings import env, processes
-from polyhal.hal.settings.trust import read_regular
 
 _FRESH = 30.0
 """Seconds without a new case after which a run is considered dead, on systems that cannot query processes."""

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from polyhal.hal.compile.planning.quarantine import Quarantine, QuarantineEntry
+from polyhal.hal.compile.planning.resolution import LayoutClass, Resolution, ResolutionStep
 from polyhal.hal.device import Device
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.quarantine import Quarantine, QuarantineEntry
-from polyhal.hal.planning.resolution import LayoutClass, Resolution, ResolutionStep
 from polyhal.hal.protocol import Feature
 from polyhal.hal.testing.certification.runner import Outcome, run_case
 from polyhal.hal.testing.kit.cases import op_cases

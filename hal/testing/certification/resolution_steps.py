@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal.compile.planning.resolution import ResolutionStep
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import KernelBuildError, UnsupportedOpError
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.reference.op_calls import OpCall, is_number
+from polyhal.hal.system.reference.op_calls import OpCall, is_number
 from polyhal.hal.testing.kit.isolation import policies
 from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope

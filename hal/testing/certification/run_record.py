@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from polyhal.hal.compile.planning.resolution import ResolutionStep
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.reference.tolerances import Measure
+from polyhal.hal.system.reference.tolerances import Measure
 
 ANY = "any"
 """Key of checks without a particular dtype."""

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.hal.compile.op_plugins import declared, op_plugins
+from polyhal.hal.compile.planning.source_kernel import source_launch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError, message
-from polyhal.hal.op_plugins import declared, op_plugins
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import OpDef, OpFunction
-from polyhal.hal.planning.source_kernel import source_launch
 from polyhal.hal.protocol import Declined, Feature
-from polyhal.hal.reference.op_calls import specs_of
+from polyhal.hal.system.reference.op_calls import specs_of
 from polyhal.hal.testing.certification.run_record import ANY, RunRecord, dtype_key
 from polyhal.hal.testing.kit import contract, forward, gradients
 from polyhal.hal.testing.kit.core_only import core_only, has_more

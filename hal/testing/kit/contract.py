@@ -19,7 +19,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY
-from polyhal.hal.reference.tolerances import EXACT, Bound
+from polyhal.hal.system.reference.tolerances import EXACT, Bound
 from polyhal.hal.testing.kit import (
     contract_async,
     contract_import,

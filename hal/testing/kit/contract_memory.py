@@ -13,7 +13,7 @@ from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, finfo
 from polyhal.hal.layout import ALIGNMENT, contiguous
-from polyhal.hal.reference.tolerances import EXACT, Bound, check_close
+from polyhal.hal.system.reference.tolerances import EXACT, Bound, check_close
 from polyhal.hal.testing.kit.guards import GuardedOutput
 from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS, InputLayout, place_input, values_in_layout
 from polyhal.hal.testing.kit.member_calls import as_input, call_member, check_output, draw, guarded_output

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.member_names import OPTIONAL_BINARY, OPTIONAL_REDUCE, OPTIONAL_UNARY
@@ -16,8 +17,8 @@ from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY, Feature
-from polyhal.hal.reference.op_calls import OpCall, evaluate, specs_of
-from polyhal.hal.reference.tolerances import Bound
+from polyhal.hal.system.reference.op_calls import OpCall, evaluate, specs_of
+from polyhal.hal.system.reference.tolerances import Bound
 from polyhal.hal.testing.kit.member_calls import MemberCheck, as_input, call_member, check_output, draw, guarded_output
 from polyhal.hal.testing.kit.sample_calls import SEED, sample_calls
 from polyhal.hal.testing.kit.scope import Scope, primary

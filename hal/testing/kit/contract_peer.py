@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.plugins import probing
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.peer_memory import SupportsPeerCopy
-from polyhal.hal.plugins import probing
 from polyhal.hal.protocol import ComputeBackend, Handle, SupportsStreams
+from polyhal.hal.system.discovery.registry import registry
 from polyhal.hal.testing.kit.core_only import CoreOnlyBackend
 from polyhal.hal.testing.kit.member_calls import MemberCheck
 from polyhal.hal.testing.kit.scope import Scope

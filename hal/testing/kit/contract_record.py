@@ -10,8 +10,8 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.command_buffers import BindingSlot, SupportsCommandBuffers
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.device import Device
-from polyhal.hal.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.testing.kit.member_calls import MemberCheck
 from polyhal.tensor import Tensor

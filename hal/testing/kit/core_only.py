@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from polyhal.hal.compile.planning.quarantine import EMPTY
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref
-from polyhal.hal.planning.quarantine import EMPTY
 from polyhal.hal.protocol import (
     REQUIRED_BINARY,
     REQUIRED_REDUCE,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from polyhal.hal.settings import toml_schema
-from polyhal.hal.settings.toml_schema import Key, Rule, TableSchema
+from polyhal.hal.core.settings import toml_schema
+from polyhal.hal.core.settings.toml_schema import Key, Rule, TableSchema
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.reference.tolerances import ResultError
+from polyhal.hal.system.reference.tolerances import ResultError
 
 _DURING = "while checking "
 _HOW = "which ran as "

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.reference.op_calls import OpCall
+from polyhal.hal.system.reference.op_calls import OpCall
 
 LENGTH = 64
 """Elements of every operand of a pointwise op."""

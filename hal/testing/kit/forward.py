@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.bounds import without_index_checks
+from polyhal.hal.core.execution.op_plan import OpPlan
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.bounds import without_index_checks
 from polyhal.hal.dtypes import DType
-from polyhal.hal.execution.op_plan import OpPlan
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.reference.op_calls import ExpectedResults, OpCall, expected_results, is_number
-from polyhal.hal.reference.tolerances import Measure, ResultError, check_close
+from polyhal.hal.system.reference.op_calls import ExpectedResults, OpCall, expected_results, is_number
+from polyhal.hal.system.reference.tolerances import Measure, ResultError, check_close
 from polyhal.hal.testing.certification.run_record import RunRecord
 from polyhal.hal.testing.kit.failures import failure_context
 from polyhal.hal.testing.kit.guarded_runs import PLACEMENTS, guarded_outputs

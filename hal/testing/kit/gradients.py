@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from polyhal.autograd import grad
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
+from polyhal.hal.compile.planning.decompose import decomposition
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, finfo
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.tensor_like import Array
-from polyhal.hal.planning.decompose import decomposition
-from polyhal.hal.reference.op_calls import OpCall, evaluate, specs_of
-from polyhal.hal.reference.tolerances import ResultError, computing
+from polyhal.hal.system.reference.op_calls import OpCall, evaluate, specs_of
+from polyhal.hal.system.reference.tolerances import ResultError, computing
 from polyhal.hal.testing.kit.failures import failure_context
 from polyhal.hal.testing.kit.finite_differences import Direction, central_difference, directional_derivative, directions
 from polyhal.hal.testing.kit.forward import contiguous_layouts, place_inputs, rotated_layouts, run_call

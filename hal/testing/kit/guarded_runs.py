@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.operands import arg
 from polyhal.hal.device import Device
-from polyhal.hal.dispatch.operands import arg
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.layout.views import contiguous as contiguous_copy
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.protocol import Launch
-from polyhal.hal.reference.op_calls import ExpectedResults, OpCall
+from polyhal.hal.system.reference.op_calls import ExpectedResults, OpCall
 from polyhal.hal.testing.kit.guards import GuardedOutput, GuardedTemporary
 from polyhal.tensor import Tensor
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.core.memory.host_bytes import byte_view
+from polyhal.hal.core.memory.pool import bucket
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous_strides
-from polyhal.hal.memory.host_bytes import byte_view
-from polyhal.hal.memory.pool import bucket
 from polyhal.tensor import wrap
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from polyhal.hal.compile.planning.quarantine import EMPTY, Quarantine
 from polyhal.hal.device import Device
-from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 
 
 def isolated(device: Device, quarantine: Quarantine = EMPTY) -> Device:

@@ -11,7 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import ALIGNMENT, contiguous
-from polyhal.hal.reference.tolerances import Bound, check_close
+from polyhal.hal.system.reference.tolerances import Bound, check_close
 from polyhal.hal.testing.kit.guards import GuardedOutput
 from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
 from polyhal.hal.testing.kit.sample_calls import cast_sample

@@ -14,7 +14,7 @@ from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.tensor_like import Array
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.reference.op_calls import OpCall, is_number
+from polyhal.hal.system.reference.op_calls import OpCall, is_number
 from polyhal.hal.testing.kit.scope import Scope
 
 SEED = 20240229

@@ -14,18 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.kernels.library import KernelLibrary, RunsGroups
+from polyhal.hal.core.kernels.prebuild import library
+from polyhal.hal.core.settings.state import settings
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.kernels.library import KernelLibrary, RunsGroups
-from polyhal.hal.kernels.prebuild import library
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.ops.schema import Specs
 from polyhal.hal.protocol import InputSpec
-from polyhal.hal.reference.op_calls import OpCall, specs_of
-from polyhal.hal.settings.state import settings
+from polyhal.hal.system.reference.op_calls import OpCall, specs_of
 from polyhal.hal.testing.certification.runner import Outcome, verify
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.sample_calls import runnable_calls

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from polyhal.hal import dispatch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, Values, tunables
+from polyhal.hal.core.plugins.entry_points import describe
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.hal.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, Values, tunables
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.plugins.entry_points import describe
-from polyhal.hal.reference.op_calls import expected_results
+from polyhal.hal.system.reference.op_calls import expected_results
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.tuning.comparison import TWINS, compare, interleaved
 from polyhal.hal.testing.tuning.workloads import Runner, Workload, workloads

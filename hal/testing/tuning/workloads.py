@@ -18,7 +18,7 @@ from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.samples import Sample
 from polyhal.hal.protocol import Feature, SupportsProfiling
-from polyhal.hal.reference.op_calls import ExpectedResults, OpCall
+from polyhal.hal.system.reference.op_calls import ExpectedResults, OpCall
 from polyhal.hal.testing.kit.forward import check_results, run_call
 from polyhal.hal.testing.kit.member_calls import as_input
 from polyhal.hal.testing.kit.sample_calls import SEED

@@ -38,7 +38,7 @@ from polyhal.backends.opencl.lowering.conv.cpu_layout import (
 )
 from polyhal.backends.opencl.lowering.gemm.cpu_panels import RegisterTile
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
 WEIGHTS_BYTES = 1 << 19

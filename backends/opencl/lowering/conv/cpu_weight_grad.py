@@ -26,7 +26,7 @@ from polyhal.backends.opencl.lowering.conv.cpu_layout import (
 )
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 

@@ -15,7 +15,7 @@ from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometr
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
 _KC = 128

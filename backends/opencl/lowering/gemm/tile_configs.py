@@ -13,7 +13,7 @@ from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.lowering.gemm import split_k
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 
 HALF_DTYPES = (dtypes.float16, dtypes.bfloat16)
 """Dtypes that tensor cores multiply directly."""

@@ -16,7 +16,7 @@ from polyhal.backends.opencl.occupancy import Usage
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Launch
 

@@ -17,7 +17,7 @@ from polyhal.backends.common.launching.launch import ScalarType
 from polyhal.backends.opencl.lowering.pointwise.kernel_text import KernelText
 from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.kernels.tuning import Family, magnitude
+from polyhal.hal.core.kernels.tuning import Family, magnitude
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import InputSpec, Launch
 

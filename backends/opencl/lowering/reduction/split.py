@@ -9,7 +9,7 @@ from polyhal.backends.common.launching.launch import Argument
 from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 
 STRIPS = 8
 """Adjacent vectors that a CPU takes from each row when it reduces columns."""

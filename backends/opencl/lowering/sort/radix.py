@@ -18,7 +18,7 @@ from polyhal.backends.opencl.lowering.reduction.scan import scan
 from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, SortProblem, X
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.kernels.tuning import Family, size_class
+from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 

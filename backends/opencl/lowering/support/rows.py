@@ -15,8 +15,8 @@ from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.lowering.support.wave import filled
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
+from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.dtypes import DType
-from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
 

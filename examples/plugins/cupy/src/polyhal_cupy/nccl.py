@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dtypes
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction
 from polyhal.hal.collectives.communicator import Communicator
-from polyhal.hal.communicators.local import LocalCommunicator
 from polyhal.hal.errors import BackendError, message
 from polyhal.hal.layout import Ref
+from polyhal.hal.system.communicators.local import LocalCommunicator
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device

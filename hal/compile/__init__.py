@@ -1,0 +1,1 @@
+"""From ops to programs of a device: graphs, planning, passes, capture, scheduling."""

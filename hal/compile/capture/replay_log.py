@@ -1,0 +1,65 @@
+"""What Python does before each replay of a captured step, in the order in which the step asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import length_hint
+from typing import Any
+
+from polyhal.hal.core.dispatch import RandomSource
+from polyhal.hal.core.execution.runtime_scalars import RandomStream, RuntimeScalar
+
+RECORDED_SEED = -1
+"""Seed of states that are positions in a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoableAction:
+    """An action before each replay, and its reversal after a replay that fails."""
+
+    action: Callable[[], object]
+    undo: Callable[[], object]
+
+    def __call__(self) -> object:
+        return self.action()
+
+
+def replay(actions: Sequence[Callable[[], object]], run: Callable[[], None]) -> None:
+    """Call the actions and `run`. If one of these calls fails, the actions so far are reversed, last first."""
+    remaining = iter(actions)
+    try:
+        for action in remaining:
+            action()
+        run()
+    except BaseException:
+        for action in reversed(actions[: len(actions) - length_hint(remaining)]):
+            if isinstance(action, UndoableAction):
+                action.undo()
+        raise
+
+
+class ReplayLog:
+    """Collects actions: refreshing runtime scalars, drawing random numbers, and what the program registers."""
+
+    def __init__(self) -> None:
+        self.actions: list[Callable[[], object]] = []
+        self._streams: dict[int, RandomStream] = {}
+
+    def scalar(self, compute: Callable[[], Any], name: str, increment: int) -> RuntimeScalar:
+        """A runtime scalar that is refreshed before each replay."""
+        scalar = RuntimeScalar(compute, name, increment)
+        self.actions.append(scalar.refresh)
+        return scalar
+
+    def random(self, source: RandomSource, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
+        """Seed and offset of `count` words that each replay draws from `source`."""
+        return self.stream(source).reserve(count)
+
+    def stream(self, source: RandomSource) -> RandomStream:
+        """Return the stream of the words that each replay draws from `source`."""
+        stream = self._streams.get(id(source))
+        if stream is None:
+            stream = self._streams[id(source)] = RandomStream(source)
+            self.actions.append(stream.draw)
+        return stream

@@ -1,0 +1,55 @@
+"""Decomposition: ops for which the device has neither a kernel nor a core method are replaced by the ops they consist of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal.compile.ir.graph import Graph, Node
+from polyhal.hal.compile.ir.rewriter import GraphRewriter
+from polyhal.hal.compile.ir.trace import trace
+from polyhal.hal.compile.planning.decompose import decomposition
+from polyhal.hal.core.dispatch.bounds import is_debug
+from polyhal.hal.core.settings.state import settings
+from polyhal.hal.ops.opdef import OPS
+
+
+def decompose(graph: Graph) -> Graph:
+    """Replace composed ops by their parts until every op is one that its device runs as a whole."""
+    answers: dict[Any, bool] = {}
+    while any(composed := [_is_composed(graph, node, answers) for node in graph.nodes]):
+        rewriter = GraphRewriter(graph)
+        for node, expand in zip(graph.nodes, composed, strict=True):
+            if expand:
+                _inline(rewriter, node)
+            else:
+                rewriter.keep(node)
+        graph = rewriter.finish()
+    return graph
+
+
+def _inline(rewriter: GraphRewriter, node: Node) -> None:
+    graph = rewriter.old
+    specs = tuple(graph.spec_of(x) for x in node.inputs)
+    parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound, node.device.stand_ins)
+    place = node.place
+    origin = place._replace(location=place.location.within(node.op.name))
+    for v, operand in zip(node.outputs, rewriter.inline(parts, rewriter.operands(node), origin), strict=True):
+        # The nodes that follow, above all views, were recorded for the layout of the op's own result.
+        if rewriter.new.spec_of(operand) != graph.specs[v]:
+            (operand,) = rewriter.add(OPS["contiguous"], [operand], (), origin)
+        rewriter.replace_all_uses(v, operand)
+
+
+def _is_composed(graph: Graph, node: Node, answers: dict[Any, bool]) -> bool:
+    """Return whether a node runs as the ops of its decomposition. `answers` holds those given before: layers repeat."""
+    if node.op.decompose is None or graph.is_view(node):
+        return False
+    if node.op.index_range is not None and is_debug():
+        return False  # its parts do not say which indices are in range
+    signature, place = graph.signature(node), node.place
+    key = (signature, place.device, place.settings)
+    if key not in answers:
+        with settings.restored(place.settings):
+            resolution = place.device.planner.resolution(node.op, signature.inputs, signature.outputs, node.bound)
+        answers[key] = resolution.is_composed
+    return answers[key]

@@ -1,0 +1,220 @@
+"""Runs small pointwise ops that do the same to many tensors as one op.
+
+A model has a hundred biases, gains and step counts. Each is cast, scaled or counted in less time than a launch takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from polyhal.hal.compile.ir.graph import Graph, Node, Operand, operand_key
+from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
+from polyhal.hal.compile.passes.regather import is_temporary
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.traits import Trait
+
+_MAX_SIZE = 1 << 16
+"""Elements of the largest tensor that takes part: a launch costs less than the work for larger ones."""
+_FEWEST = 4
+"""Ops below which launches of their own are as good."""
+
+
+def fuse_lists(graph: Graph) -> Graph:
+    """Group small pointwise ops with equal parameters, on devices that have kernels for groups."""
+    return _Grouping(graph).run()
+
+
+class _Member(NamedTuple):
+    """A node as part of a group."""
+
+    node: Node
+    lists: tuple[Operand, ...]
+    """The operands of its own; those that it shares are part of the key."""
+
+
+class _Call(NamedTuple):
+    """The common properties of a group; the key of the group."""
+
+    steps: tuple[Any, ...]
+    results: tuple[int, ...]
+    kinds: tuple[Any, ...]
+    """The dtypes of the operands of each member."""
+    shared: tuple[Any, ...]
+    place: Any
+    """The device and settings, and the region of a checkpoint."""
+    text: str
+    """The steps as text, because in Python 1 == 1.0 == True and 0.0 == -0.0."""
+    early: bool
+    """True if all members can run at the first one's place: their operands are available, and unchanged."""
+
+
+class _Grouping:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._rewriter = GraphRewriter(graph)
+        self._shared: dict[_Call, tuple[Operand, ...]] = {}
+        """The operands that the members of a group share."""
+        self._calls: dict[int, tuple[_Call, _Member]] = {}
+        """By the position of the node."""
+        for k, node in enumerate(graph.nodes):
+            found = self._call(node)
+            if found is not None:
+                self._calls[k] = found
+        self._list_numbers_of_each()
+        self._let_others_wait()
+        self._sizes = Counter(call for call, _ in self._calls.values())
+        self._waiting: dict[_Call, list[_Member]] = {}
+        self._views: dict[_Call, list[Node]] = {}
+        """Views of results that wait, in order."""
+        self._of: dict[int, _Call] = {}
+        """The group in which a value waits."""
+
+    def run(self) -> Graph:
+        if all(size < _FEWEST for size in self._sizes.values()):
+            return self._graph
+        early: dict[_Call, list[_Member]] = {}
+        for call, member in self._calls.values():
+            if call.early:
+                early.setdefault(call, []).append(member)
+        done: set[_Call] = set()
+        for k, node in enumerate(self._graph.nodes):
+            found = self._calls.get(k)
+            if found is None or self._sizes[found[0]] < _FEWEST:
+                self._pass(node)
+            elif not found[0].early:
+                self._wait(*found)
+            elif found[0] not in done:
+                done.add(found[0])
+                self._emit(found[0], early[found[0]])
+        for call in list(self._waiting):
+            self._flush(call)
+        return self._rewriter.finish()
+
+    # --- members ----------------------------------------------------------------------------------------------------
+
+    def _list_numbers_of_each(self) -> None:
+        """Regroup members of small groups by calls that list tensors without axes: each may have its own, as step counts."""
+        sizes = Counter(call for call, _ in self._calls.values())
+        for k, (call, member) in self._calls.items():
+            if sizes[call] < _FEWEST:
+                self._calls[k] = self._call(member.node, numbers_of_each=True) or (call, member)
+
+    def _call(self, node: Node, numbers_of_each: bool = False) -> tuple[_Call, _Member] | None:
+        """The group that a node may be part of; None if it is no small pointwise op on tensors without gaps."""
+        graph = self._graph
+        group = node.op is OPS["fused_elementwise"]
+        if not (group and node.bound["reduction"] is None) and Trait.POINTWISE not in node.op.traits:
+            return None
+        outputs = [graph.tensor(v) for v in node.outputs]
+        shape = outputs[0].shape
+        if outputs[0].size > _MAX_SIZE or not outputs[0].size or not can_fuse(node):
+            return None
+        if any(s.shape != shape or not s.is_contiguous for s in outputs):
+            return None
+        lists: list[int] = []
+        numbers: list[int] = []
+        shared: list[int] = []
+        for i, x in enumerate(node.inputs):
+            spec = graph.spec_of(x)
+            if isinstance(spec, Spec) and spec.shape == shape:
+                if not spec.is_contiguous:
+                    return None
+                lists.append(i)
+            elif x is None or (isinstance(spec, Spec) and spec.shape != ()):
+                return None
+            elif numbers_of_each and isinstance(spec, Spec):
+                numbers.append(i)
+            else:
+                shared.append(i)
+        if not lists:
+            return None
+        lists += numbers
+        order = {old: new for new, old in enumerate((*lists, *shared))}
+        order |= {i: i for i in range(len(order), len(order) + 64)}
+        if group:
+            steps = tuple(
+                (name, tuple(None if a is None else order[a] for a in arguments), params)
+                for name, arguments, params in node.bound["steps"]
+            )
+            results = tuple(order[r] for r in node.bound["results"])
+        else:
+            steps = ((node.op.name, tuple(order[i] for i in range(len(node.inputs))), node.params),)
+            results = (len(node.inputs),)
+        kinds = tuple(graph.tensor(node.value(i)).dtype for i in lists)
+        early = all(map(self._stays, node.reads))
+        call = _Call(
+            steps,
+            results,
+            kinds,
+            tuple(operand_key(node.inputs[i]) for i in shared),
+            node.place.merge_key,
+            repr(steps),
+            early,
+        )
+        self._shared.setdefault(call, tuple(node.inputs[i] for i in shared))
+        return call, _Member(node, tuple(node.inputs[i] for i in lists))
+
+    def _stays(self, value: int) -> bool:
+        """Return whether a value is there for the whole step, in an input of the graph or in a gathered tensor."""
+        root = self._graph.root(value)
+        made = self._graph.producer(root)
+        return root < self._graph.inputs or (
+            made is not None and Trait.COLLECTIVE in made.op.traits and not is_temporary(made)
+        )
+
+    def _let_others_wait(self) -> None:
+        """Take those members out of early groups whose operands are not there yet at the place of the first one."""
+        first: dict[_Call, int] = {}
+        for k, (call, member) in self._calls.items():
+            place = first.setdefault(call, k)
+            if call.early and any(self._graph.producer_index(v) >= place for v in member.node.reads):
+                late = call._replace(early=False)
+                self._shared.setdefault(late, self._shared[call])
+                self._calls[k] = late, member
+
+    # --- order ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, call: _Call, member: _Member) -> None:
+        """Let a node wait for others of its group, until a result of theirs is needed."""
+        self._flush_what_is_read(member.node)
+        self._waiting.setdefault(call, []).append(member)
+        self._of |= dict.fromkeys(member.node.outputs, call)
+
+    def _pass(self, node: Node) -> None:
+        """Write a node that is in no group. Views of a deferred node do the same."""
+        if self._graph.is_view(node) and (call := self._of.get(node.value(0))) is not None:
+            self._views.setdefault(call, []).append(node)
+            self._of[node.outputs[0]] = call
+            return
+        self._flush_what_is_read(node)
+        self._rewriter.keep(node)
+
+    def _flush_what_is_read(self, node: Node) -> None:
+        for v in node.reads:
+            if v in self._of:
+                self._flush(self._of[v])
+
+    def _flush(self, call: _Call) -> None:
+        """Write a group whose results are needed, and the views of them."""
+        members, views = self._waiting.pop(call), self._views.pop(call, [])
+        self._of = {v: c for v, c in self._of.items() if c != call}
+        self._emit(call, members)
+        for node in views:
+            self._rewriter.keep(node)
+
+    def _emit(self, call: _Call, members: list[_Member]) -> None:
+        """Write a group as one op, or node by node where it is small or the device has no kernel."""
+        rewriter, op, first = self._rewriter, OPS["foreach_elementwise"], members[0].node
+        columns = [x for column in zip(*(m.lists for m in members), strict=True) for x in column]
+        inputs = [rewriter.operand(x) for x in (*columns, *self._shared[call])]
+        params = (len(call.kinds), len(members), call.steps, call.results, ())
+        if len(members) < _FEWEST or not rewriter.has_kernel(op, inputs, params, first.place):
+            for m in members:
+                rewriter.keep(m.node)
+            return
+        values = rewriter.add(op, inputs, params, first.place)
+        old = [v for column in zip(*(m.node.outputs for m in members), strict=True) for v in column]
+        for v, value in zip(old, values, strict=True):
+            rewriter.replace_all_uses(v, value)

@@ -1,0 +1,56 @@
+"""Replaces groups of nodes by fused ops: what all passes that fuse have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.ir.rewriter import GraphRewriter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """Nodes that become one op. `write` adds that op in place of the node at `position`, one of them."""
+
+    nodes: frozenset[int]
+    position: int
+    write: Callable[[GraphRewriter], None]
+
+
+class Replacements:
+    """Matches in one graph; no two share a node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._matches: dict[int, Match] = {}
+        self._taken: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._matches)
+
+    def add(self, match: Match) -> None:
+        """Replace the nodes of a match, which `allows` has accepted."""
+        self._matches[match.position] = match
+        self._taken |= match.nodes
+
+    def allows(self, nodes: Iterable[int], results: Iterable[int]) -> bool:
+        """Return whether nodes can become one: captured in equal scopes, free, and read by others through `results` only."""
+        positions = set(nodes)
+        first, *rest = [self._graph.nodes[k] for k in positions]
+        if positions & self._taken or first.replaces or any(n.replaces or not n.merges_with(first) for n in rest):
+            return False
+        inside = Counter(v for n in (first, *rest) for v in n.reads)
+        inner = {v for n in (first, *rest) for v in n.outputs} - set(results)
+        return all(self._graph.use_count(v) == inside[v] for v in inner)
+
+    def applied(self) -> Graph:
+        """The graph with all matches replaced."""
+        rewriter = GraphRewriter(self._graph)
+        for k, node in enumerate(self._graph.nodes):
+            if k in self._matches:
+                self._matches[k].write(rewriter)
+            elif k not in self._taken:
+                rewriter.keep(node)
+        return rewriter.finish()

@@ -1,0 +1,59 @@
+"""Passes: functions from a graph to a better graph that computes the same. One per file.
+
+`optimize` runs them in the order in which each prepares the ground for the next.
+"""
+
+from __future__ import annotations
+
+import time
+
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.passes.decompose import decompose
+from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
+from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.compile.passes.fuse.lists import fuse_lists
+from polyhal.hal.compile.passes.fuse.patterns import match_patterns
+from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
+from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
+from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
+from polyhal.hal.compile.passes.regather import regather
+from polyhal.hal.compile.passes.simplify.algebra import simplify_algebra
+from polyhal.hal.compile.passes.simplify.canonical_views import canonicalize_views
+from polyhal.hal.compile.passes.simplify.common_subexpressions import merge_common_subexpressions
+from polyhal.hal.compile.passes.simplify.constant_folding import fold_constants
+from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
+from polyhal.hal.compile.passes.simplify.views import simplify_views
+from polyhal.hal.core.settings.log import logger
+
+_LOG = logger("passes")
+
+_TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subexpressions, remove_dead_code)
+
+PASSES = (
+    canonicalize_views,
+    *_TIDYING,
+    regather,
+    match_patterns,
+    decompose,
+    *_TIDYING,
+    propagate_layouts,
+    simplify_views,
+    pad_gemm,
+    fuse_epilogues,
+    simplify_views,
+    sink_reshapes,
+    simplify_views,
+    remove_dead_code,
+    fuse_elementwise,
+    fuse_lists,
+)
+
+
+def optimize(graph: Graph) -> Graph:
+    """Return the graph after all passes. Outputs that became one value get their own memory from the scheduler."""
+    for step in PASSES:
+        start, before = time.perf_counter(), len(graph.nodes)
+        graph = step(graph)
+        milliseconds = 1e3 * (time.perf_counter() - start)
+        _LOG.debug("%s: %d nodes, before %d, in %.2f ms", step.__name__, len(graph.nodes), before, milliseconds)
+    return graph

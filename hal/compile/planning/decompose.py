@@ -1,0 +1,128 @@
+"""Resolution step: an op's decomposition into other ops, which are resolved in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal import dtypes
+from polyhal.hal.compile.planning.request import Request, Resolved
+from polyhal.hal.compile.planning.resolution import Resolution, ResolutionStep
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.op_plan import Run
+from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.ops.lowering import Decompose
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.traits import Trait
+
+if TYPE_CHECKING:
+    from polyhal.hal.compile.ir.graph import Graph
+    from polyhal.hal.compile.planning.planner import Planner
+
+_HALF = (dtypes.float16, dtypes.bfloat16)
+
+
+def decomposed(planner: Planner, request: Request) -> Resolved | None:
+    """Trace the decomposition and resolve its ops; None if the device does not store a dtype of its temporaries."""
+    from polyhal.hal.compile.ir.trace import trace
+
+    op, inputs, outputs, params, _, resolution = request
+    graph = trace(decomposition(op, outputs), inputs, params, planner.device.stand_ins)
+    storage = planner.device.capabilities.storage
+    made = (graph.specs[v] for node in graph.nodes for v in node.outputs)
+    missing = {s.dtype.name for s in made if s is not None and s.dtype not in storage}
+    if missing:
+        resolution.skipped.append(f"decomposition: it needs {', '.join(sorted(missing))}, which the device does not store")
+        return None
+    _mark_unaligned(graph, {v for v, output in zip(graph.outputs, outputs, strict=True) if not output.aligned})
+    run = _interpreted(planner, request, graph)
+    resolution.step, resolution.how = ResolutionStep.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
+    return run, None
+
+
+def _mark_unaligned(graph: Graph, values: set[int]) -> None:
+    """Mark values that are written to unaligned outputs, and their views."""
+    for node in graph.nodes:
+        values.update(node.outputs if graph.viewed(node) in values else ())
+    for value in values:
+        graph.specs[value] = graph.tensor(value)._replace(aligned=False)
+
+
+def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
+    """Return a run of all nodes in order. Nodes with equal signatures are resolved once."""
+    from polyhal.hal.compile.planning.interpreter import GraphInterpreter, nodes_in_place
+
+    runs: list[Run | None] = []
+    resolved: dict[Any, tuple[Run, Resolution]] = {}
+    in_place = nodes_in_place(graph, request.aliases)
+    for k, node in enumerate(graph.nodes):
+        if graph.is_view(node):
+            runs.append(None)
+            continue
+        if k in in_place:
+            inputs, aliases = tuple(graph.spec_of(x) for x in node.inputs), (0,)
+            run, _, part = planner.resolve(node.op, inputs, graph.output_specs(node), node.bound, aliases)
+            request.resolution.parts.append(part)
+            runs.append(run)
+            continue
+        signature = graph.signature(node)
+        if signature not in resolved:
+            resolved[signature] = planner.resolve_part(signature, node.bound)
+        run, part = resolved[signature]
+        request.resolution.parts.append(part)
+        runs.append(run)
+    return GraphInterpreter(graph, runs, request.aliases, planner.device, in_place).run
+
+
+def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
+    """Return the op's decomposition on widened half-precision inputs, with results cast to the declared dtypes."""
+    strategy = op.strategy(Decompose)
+    if strategy is None:
+        raise ValueError(f"op {op.name} has no decomposition")
+
+    def run(*values: Any, **params: Any) -> tuple[Any, ...]:
+        if Trait.POINTWISE in op.traits:
+            values = _operands(op, values, strategy.widen)
+        if strategy.widen:
+            values = tuple(v.cast(dtype=dtypes.float32) if _is_half(v) else v for v in values)
+        result = strategy.function(*values, **params)
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
+
+    return run
+
+
+def _is_half(x: Any) -> bool:
+    return hasattr(x, "spec") and isinstance(x.spec, Spec) and x.dtype in _HALF
+
+
+def _operands(op: OpDef, values: tuple[Any, ...], widen: bool) -> tuple[Any, ...]:
+    """Convert the operands of an elementwise op for its decomposition.
+
+    Numbers become tensors of one element in the operands' dtype, because the decomposition would otherwise evaluate
+    subexpressions of numbers in the default dtype. With widened half precision they become float32, since half precision
+    represents few numbers exactly. For an op that computes in another kind, mostly floating point, tensors of other kinds are
+    cast as well: `-x` of an unsigned integer would wrap.
+    """
+    from polyhal.hal.ops.layout.creation import broadcast_scalar
+    from polyhal.hal.ops.pointwise.promotion import operand_dtype
+
+    specs: list[Any] = []
+    for v in values:
+        if v is None or not hasattr(v, "spec"):
+            specs.append(None if v is None else ScalarSpec(dispatch.scalar_dtype(v)))
+        else:
+            specs.append(v.spec)
+    dtype = operand_dtype(op, tuple(specs))
+    lifted = op.promotion in ("float", "number") and any(
+        isinstance(s, Spec) and s.dtype.kind != dtype.kind for s in specs
+    )
+    if not lifted and not any(isinstance(s, ScalarSpec) for s in specs):
+        return values
+
+    def operand(v: Any, s: Any) -> Any:
+        if isinstance(s, ScalarSpec):
+            return broadcast_scalar(v, (), dtypes.float32 if widen and dtype in _HALF else dtype)
+        return v.cast(dtype=dtype) if lifted and s is not None and s.dtype.kind != dtype.kind else v
+
+    return tuple(operand(v, s) for v, s in zip(values, specs, strict=True))

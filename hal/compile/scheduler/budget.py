@@ -1,0 +1,49 @@
+"""Plans of captured steps within a memory budget."""
+
+from __future__ import annotations
+
+from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.scheduler.liveness import peak_live_bytes
+from polyhal.hal.compile.scheduler.plan import StepPlan, plan_step
+from polyhal.hal.compile.scheduler.rematerialize import rematerialize
+from polyhal.hal.compile.scheduler.report import report
+from polyhal.hal.errors import OutOfMemoryError, message
+
+_MAX_TRIES = 6
+
+
+def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradients: bool = False) -> StepPlan:
+    """Plan a step that needs at most `budget` bytes on each device, parameters and state included.
+
+    Values are recomputed rather than kept if the step would exceed the budget; None means no budget. `separate_gradients` is as
+    for `plan_step`. Raises OutOfMemoryError if recomputation does not suffice.
+    """
+    plan = plan_step(captured, separate_gradients=separate_gradients)
+    if budget is None:
+        return plan
+    inside = frozenset() if separate_gradients else captured.write_only_gradients()
+    excess = _needed(plan) - budget
+    for _ in range(_MAX_TRIES):
+        # The arena may be a little larger than the sum of its tensors, so the target is lowered until the plan fits.
+        before = plan.scheduled
+        target = peak_live_bytes(before, inside) - excess
+        graph = rematerialize(before, target, inside) if excess > 0 and target > 0 else before
+        if graph is before:
+            break
+        plan = plan_step(captured, graph, separate_gradients=separate_gradients)
+        excess = _needed(plan) - budget
+    if excess > 0:
+        raise OutOfMemoryError(
+            message(
+                "budget",
+                f"a step needs at least {_needed(plan) / 2**20:.2f} MiB, even with recomputed values",
+                expected=f"at most {budget / 2**20:.2f} MiB",
+                fix="use a smaller batch or a larger budget",
+            )
+        )
+    return plan
+
+
+def _needed(plan: StepPlan) -> int:
+    """Return the maximum over all devices of the bytes that the step needs."""
+    return max((d.step for d in report(plan).devices), default=0)

@@ -1,0 +1,376 @@
+"""Executable of a captured step: its plan with allocated memory and bound launches.
+
+A run is a flat list of calls, or one list per device (`workers`). Devices that support command buffers record their launches
+once and submit them in each run. While launches are observed (`hal.system.checks`), a run makes its calls one by one instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.compile.capture.replay_log import replay
+from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
+from polyhal.hal.compile.ir.graph import CapturedConstant, Value
+from polyhal.hal.compile.scheduler.arena import plan_arena
+from polyhal.hal.compile.scheduler.bindings import Rebindable, ResultMemory
+from polyhal.hal.compile.scheduler.budget import plan_within
+from polyhal.hal.compile.scheduler.device_workers import DeviceWorkers, WorkerSpan
+from polyhal.hal.compile.scheduler.live_outs import LiveOut, copied
+from polyhal.hal.compile.scheduler.observed import observed_call
+from polyhal.hal.compile.scheduler.outputs import FinalCopies, OutputPlacer, records
+from polyhal.hal.compile.scheduler.partitions import BoundCall, Partition, partitioned, run_in_turn
+from polyhal.hal.compile.scheduler.placement import Placement, placement
+from polyhal.hal.compile.scheduler.plan import Arena, Owner, StepPlan
+from polyhal.hal.compile.scheduler.report import MemoryReport, report
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import Array
+from polyhal.hal.core.dispatch.bounds import is_debug
+from polyhal.hal.core.dispatch.observer import run_observed_copy
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
+from polyhal.hal.core.memory.buffer import Buffer
+from polyhal.hal.core.settings.state import settings
+from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.protocol import BindingSlot
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+
+_KEPT_FREE = 1 << 20
+"""Maximum bytes of free pool blocks that are kept before an arena is allocated."""
+
+
+class Executable:
+    """A captured step that can be run repeatedly.
+
+    Each run returns new tensors. A result reuses memory of its previous value only if the program no longer references it.
+    """
+
+    def __init__(self, captured: CapturedGraph, budget: int | None = None) -> None:
+        """Plan the step within `budget` bytes (None: no limit) and allocate its memory. Raises OutOfMemoryError."""
+        self.captured = captured
+        self._budget = budget
+        self._separate_gradients = False
+        self._is_prepared = False
+        """False during preparation, after a failed one and after `release`."""
+        self.blocks: dict[Device, list[Buffer]] = {}
+        """Arena blocks of each device, kept from run to run."""
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Plan, allocate and bind. With `_separate_gradients`, gradients of earlier runs keep their values."""
+        self._is_prepared = False
+        try:
+            self._plan_and_bind()
+        except OutOfMemoryError as error:
+            self.blocks.clear()
+            raise out_of_memory_in("captured step", error) from error
+        self._is_prepared = True
+
+    def _plan_and_bind(self) -> None:
+        self._checks_indices = is_debug()
+        self.plan: StepPlan = plan_within(self.captured, self._budget, separate_gradients=self._separate_gradients)
+        self.captured.release_gradients()
+        self.graph = self.plan.graph
+        self.calls = self.plan.calls
+        self._refs: list[Ref | None] = [None] * len(self.graph.specs)
+        """Memory reference of each value; None for numbers."""
+        self._bindings: dict[int, Rebindable] = {}
+        """Rebindable memory of each value that is stored in an argument or a result."""
+        self._arguments: list[tuple[int, Rebindable]] = []
+        """Position of each argument of a run, and its rebindable memory."""
+        self.results: list[ResultMemory] = []
+        self.blocks = {}
+        self._locations: dict[Owner, tuple[Any, int]] = {}
+        """Handle and offset in bytes of everything that is allocated in the blocks."""
+        self._plain_copies: list[tuple[Device, Ref, Ref]] = []
+        """Copies at the end of a run, as (device, source, target), for observers."""
+        self._observed: list[Callable[[], None]] = []
+        """Calls of an observed run, without command buffers; built on first use."""
+        self._known_live_outs: object = None
+        """The captured list of live-outs that `_live_outs` was built from."""
+        self._live_outs: list[LiveOut] = []
+        self._allocate_blocks()
+        self._bind_inputs()
+        self._bind_values()
+        self._moved: list[BindingSlot] = []
+        """Slots of memory whose address changed since the last submitted run."""
+        self.partitions: list[Partition] = partitioned(self._bound_calls() + self._final_copies(), self._moved)
+        """Partitions of a run, in order."""
+        self._actions = [p.run for p in self.partitions]
+        self.devices = tuple({p.device: None for p in self.partitions})
+        """Devices on which the step has work, in the order of first use."""
+        several = len(self.devices) > 1 or any(p.link is not None for p in self.partitions)
+        self.workers = DeviceWorkers(self.partitions) if several else None
+        self._forks = dispatch.structure.forks
+
+    # --- preparing --------------------------------------------------------------------------------------------------
+
+    def _allocate_blocks(self) -> None:
+        for device, arena in self.plan.arenas.items():
+            # The pool still caches blocks that eager runs freed before the recording. No replay uses them.
+            if device.pool.reserved - device.pool.used > _KEPT_FREE:
+                device.pool.drain()
+            buffers = self.blocks[device] = _take_blocks(device, arena)
+            for owner, (block, offset) in zip(arena.owners, arena.layout.locations, strict=True):
+                self._locations[owner] = (buffers[block].handle, offset)
+
+    def _bind_inputs(self) -> None:
+        for i, source in enumerate(self.plan.sources):
+            if isinstance(source, CapturedConstant):
+                self._refs[i] = source.ref
+            elif isinstance(source, StepInput):
+                binding = Rebindable()
+                self._arguments.append((source.position, binding))
+                self._follow(i, binding, 0)
+
+    def _follow(self, value: int, binding: Rebindable, offset: int) -> None:
+        """Bind a value to rebindable memory, `offset` elements from its start."""
+        self._bindings[value] = binding
+        self._refs[value] = binding.reference(self.graph.tensor(value), offset)
+
+    def _bind_values(self) -> None:
+        """Create the reference of every value that a node computes."""
+        buffers = self.plan.buffers
+        results: dict[int, ResultMemory] = {}
+        for number, allocation in enumerate(buffers.allocations):
+            if allocation.output and allocation.source is None:
+                results[number] = ResultMemory(allocation.spec, allocation.device, self._home(number))
+        self.results += results.values()
+        self._result_of = results
+        for value in range(self.graph.inputs, len(self.graph.specs)):
+            spec = self.graph.tensor(value)
+            number, moved = buffers.slice_of(value)
+            source = buffers.allocations[number].source
+            if source in self._bindings:
+                self._follow(value, self._bindings[source], moved)
+            elif source is not None:
+                base = self._ref(source)
+                self._refs[value] = Ref(base.handle, spec, base.offset + moved)
+            elif number in results:
+                self._follow(value, results[number].binding, moved)
+            else:
+                handle, offset = self._locations.get(Owner("allocation", number), (None, 0))
+                self._refs[value] = Ref(handle, spec, offset // spec.dtype.itemsize + moved)
+
+    def _home(self, number: int) -> tuple[Buffer, int] | None:
+        """Return the block of a result that is allocated in an arena, and the offset in elements; None for other results."""
+        location = self._locations.get(Owner("allocation", number))
+        if location is None:
+            return None
+        allocation = self.plan.buffers.allocations[number]
+        block = next(b for b in self.blocks[allocation.device] if b.handle is location[0])
+        return block, location[1] // allocation.spec.dtype.itemsize
+
+    def _ref(self, value: int) -> Ref:
+        """Return the memory reference of a tensor. Raises TypeError for a number."""
+        ref = self._refs[value]
+        if ref is None:
+            raise TypeError(f"%{value} is a number; expected a tensor")
+        return ref
+
+    def _bound_calls(self) -> list[BoundCall]:
+        bound: list[BoundCall] = []
+        for k, call in enumerate(self.calls):
+            if call is None:
+                continue
+            device = call.node.device
+            workspace = [self._locations[Owner("call", k, part)][0] for part in range(len(call.workspace))]
+            scalars = any(isinstance(self._argument(x), RuntimeScalar) for x in call.inputs)
+            recorded = records(device) and call.resolution.recordable and (call.direct or not scalars)
+            inputs = [self._argument(x, recorded) for x in call.inputs]
+            outputs = [self._argument(Value(i), recorded) for i in call.outputs]
+            run = call.bound(inputs, outputs, workspace, runtime_scalars=scalars and not recorded)
+            on_worker = None if call.on_worker is None else partial(call.on_worker, run)
+            bound.append(BoundCall(device, run, recorded, call.node, on_worker, call.worker, call.link))
+        return bound
+
+    def _observed_calls(self) -> list[Callable[[], None]]:
+        """Return all calls of a run with observers, without command buffers."""
+        runs: list[Callable[[], None]] = []
+        for k, call in enumerate(self.calls):
+            if call is not None:
+                workspace = [self._locations[Owner("call", k, part)][0] for part in range(len(call.workspace))]
+                inputs = [self._argument(x) for x in call.inputs]
+                runs.append(observed_call(call, inputs, [self._ref(i) for i in call.outputs], workspace))
+        return runs + [partial(run_observed_copy, *copy) for copy in self._plain_copies]
+
+    def _argument(self, x: Any, recorded: bool = False) -> Any:
+        """Return an operand in the form that a launch takes: a reference, a number, None, or a runtime scalar.
+
+        Recorded launches take references to the slots of rebindable memory.
+        """
+        if not isinstance(x, Value):
+            return x
+        if x.index < self.graph.inputs:
+            source = self.plan.sources[x.index]
+            if isinstance(source, RuntimeScalar):
+                return source
+        ref = self._refs[x.index]
+        binding = self._bindings.get(x.index)
+        return binding.recorded(ref) if recorded and binding is not None and ref is not None else ref
+
+    def _final_copies(self) -> list[BoundCall]:
+        """Return the copies after the last node: results that need separate memory, then the plan's write-backs."""
+        placer = OutputPlacer(self.plan, self._result_of, self._ref, self._argument)
+        self._outputs = placer.run()
+        self.results += placer.made
+        copies, late = placer.copies, FinalCopies()
+        for n, (value, i, staged) in enumerate(self.plan.write_backs):
+            device = self.plan.devices[value]
+            source, target = self._ref(value), self._ref(i)
+            source_slot, target_slot = (self._argument(Value(v), records(device)) for v in (value, i))
+            if not target.size:
+                continue
+            if staged:
+                spec = contiguous(source.dtype, source.shape)
+                handle, offset = self._locations[Owner("copy", n)]
+                staging = Ref(handle, spec, offset // spec.dtype.itemsize)
+                copies.add(device, source, staging, (source_slot, staging))
+                source = source_slot = staging
+            late.add(device, source, target, (source_slot, target_slot))
+        self._plain_copies += copies.plain + late.plain
+        return copies.calls + late.calls
+
+    def memory_report(self) -> MemoryReport:
+        """Report the memory of a run by kind."""
+
+        def allocated(device: Device) -> int:
+            results = [r.buffer.nbytes for r in self.results if r.device is device and r.buffer is not None]
+            return sum(results) + sum(b.nbytes for b in self.blocks.get(device, ()))
+
+        return report(self.plan, allocated)
+
+    def placement(self) -> Placement:
+        """Report the device of each node, the traffic between devices, and the times of the workers in the runs so far."""
+        return placement(self.graph, [] if self.workers is None else self.workers.all)
+
+    def record_workers(self) -> AbstractContextManager[list[WorkerSpan]]:
+        """Record the spans of all workers in the runs inside the block; none for a step on one device."""
+        return nullcontext([]) if self.workers is None else self.workers.recording()
+
+    def release(self) -> None:
+        """Free the memory of runs. The next run plans and allocates again."""
+        self._is_prepared = False
+        self.blocks.clear()
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def run(self, arguments: Sequence[Array], count: int | None = None) -> list[Any]:
+        """Run once with arrays for the graph's arguments, and rebind the live-outs of the step to their new values.
+
+        Returns new arrays for the first `count` outputs, for all by default.
+        """
+        if not self._is_prepared or (settings.observers and is_debug() and not self._checks_indices):
+            self._prepare()  # the new plan keeps ops that read by index unfused, for the bounds check
+        if self._forks != dispatch.structure.forks:
+            self._check_devices()
+        if self._known_live_outs is not self.captured.live_outs:
+            self._find_live_outs()
+        for position, binding in self._arguments:
+            ref = arguments[position].ref
+            if binding.bind(ref.handle, ref.offset):
+                self._moved.append(binding.slot)
+                if self._is_in_blocks(ref.handle):
+                    return self._run_separately(arguments, count)
+        for result in self.results:
+            if not result.is_free():
+                if result.home is not None and result.buffer is not None:
+                    return self._run_separately(arguments, count)
+                try:
+                    if result.renew():
+                        self._moved.append(result.binding.slot)
+                except OutOfMemoryError as error:
+                    raise out_of_memory_in("captured step", error) from error
+        replay(self.captured.replay_actions, self._run_or_time)
+        self._moved.clear()
+        for buffer in self.captured.mutated_buffers:
+            buffer.version += 1
+        for position in self.captured.mutated_inputs:
+            arguments[position].buffer.version += 1
+        for live_out in self._live_outs:
+            tensor = live_out.tensor
+            if tensor.buffer is not live_out.result.buffer or tensor.ref is not live_out.bound:
+                live_out.rebind()
+        wrap = dispatch.frontend.wrap
+        return [wrap(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[arg-type]
+
+    def _run_or_time(self) -> None:
+        if dispatch.thread.worker_timer is not None and dispatch.thread.timer is None and not settings.observers:
+            dispatch.thread.worker_timer.run(self)
+        else:
+            self.run_once()
+
+    def run_once(self) -> None:
+        """Make all calls of a run, with one worker thread per device unless the run is timed or observed."""
+        workers = self.workers
+        if workers is not None and dispatch.thread.timer is None and not settings.observers:
+            workers.run()
+            return
+        try:
+            self._run_here()
+        finally:
+            if workers is not None:
+                workers.clear()
+        if workers is None:
+            for device in self.devices:
+                device.flush()
+
+    def _run_here(self) -> None:
+        """Make all calls on this thread."""
+        if dispatch.thread.timer is not None:
+            dispatch.thread.timer.run(self.partitions)
+        elif settings.observers:
+            self._observed = self._observed or self._observed_calls()
+            for action in self._observed:
+                action()
+        else:
+            run_in_turn(self._actions, self.partitions)
+
+    def _check_devices(self) -> None:
+        """Check that no driver belongs to the parent of a forked process. Raises DeviceLostError."""
+        for device in self.devices:
+            device.synchronize()
+        self._forks = dispatch.structure.forks
+
+    def _is_in_blocks(self, handle: Any) -> bool:
+        """Return whether an argument may be a gradient of an earlier run in an arena block: a run would overwrite it."""
+        return bool(self.plan.gradients) and any(handle is b.handle for held in self.blocks.values() for b in held)
+
+    def _run_separately(self, arguments: Sequence[Array], count: int | None) -> list[Any]:
+        """Replan with separate memory for gradients, because the program still references an old one, and run."""
+        self._separate_gradients = True
+        self._prepare()
+        return self.run(arguments, count)
+
+    def _find_live_outs(self) -> None:
+        """Collect the tensors that outlive the step, with the result memory of each."""
+        self._known_live_outs = self.captured.live_outs
+        self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
+        for result in self.results:
+            result.live_outs = [x.tensor for x in self._live_outs if x.result is result]
+
+
+def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
+    """Allocate the blocks of an arena. If device memory is fragmented, halve the block size, down to the largest tensor.
+
+    Raises OutOfMemoryError.
+    """
+    largest = max((i.nbytes for i in arena.intervals), default=0)
+    while True:
+        try:
+            return [device.pool.take_exactly(n) for n in arena.layout.blocks]
+        except OutOfMemoryError as error:
+            refused = error.with_traceback(None)  # the frames hold blocks
+        limit = max(arena.layout.blocks) // 2
+        if limit < largest or not device.capabilities.suballocation or arena.layout.nbytes > device.pool.available:
+            raise refused
+        del refused  # a reference cycle: the tracebacks of its causes reference this frame, which keeps the recording alive
+        arena.layout = plan_arena(arena.intervals, limit)
+
+
+__all__ = ["Executable", "Partition"]

@@ -1,0 +1,1 @@
+"""Cards, one TOML file each. `polyhal.hal.core.hardware.card_schema` documents their sections and keys."""

@@ -1,0 +1,125 @@
+"""Prebuilding: several processes compile programs at once, because drivers compile one at a time within a process.
+
+All processes run the same work. The first process to reach a program claims it, builds it and runs its launches; in
+other processes its launches are no-ops. So the work is balanced without a plan.
+
+`python -m polyhal.hal.core.kernels.prebuild DEVICE FOLDER` is a helper of a process that waits for programs (see
+`background_build`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyhal.hal.core.kernels.call_log import KernelCallLog, typical_calls
+from polyhal.hal.core.kernels.library import HasKernels, KernelLibrary
+from polyhal.hal.errors import PolyhalError, UnsupportedOpError, message
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+_DONE = ".done"
+_IDLE = 8.0
+"""Seconds without a request after which a helper ends; longer than the build of any program."""
+
+
+class BuildClaims:
+    """Claims of one process, in a folder shared by all processes. Usable as a `KernelLibrary.build_filter`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._claimed: set[str] = set()
+        self._unfinished: set[str] = set()
+
+    def __call__(self, kernel: str, digest: str) -> bool:
+        """Claim a program. Returns whether this process owns it. Raises OSError if the folder is not usable."""
+        if digest in self._claimed:
+            return True
+        try:
+            self._create(digest)
+        except FileExistsError:
+            return False
+        self._claimed.add(digest)
+        self._unfinished.add(digest)
+        return True
+
+    def finish(self) -> None:
+        """Mark all programs claimed so far as ready for other processes."""
+        for digest in self._unfinished:
+            self._create(digest + _DONE)
+        self._unfinished.clear()
+
+    def is_done(self, digest: str) -> bool:
+        """Return whether another process has finished a program."""
+        return (self._folder / (digest + _DONE)).exists()
+
+    def _create(self, name: str) -> None:
+        os.close(os.open(self._folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+
+
+def library(device: Device) -> KernelLibrary:
+    """Return the kernel library of a device. Raises UnsupportedOpError if its backend has none."""
+    if isinstance(device.backend, HasKernels):
+        return device.backend.kernels
+    raise UnsupportedOpError(
+        message(
+            None, "this backend has no kernel files", expected="a device such as opencl",
+            fix="`polyhal devices` lists all devices", device=device,
+        )
+    )  # fmt: skip
+
+
+def help_out(device: Device, folder: Path) -> None:
+    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first."""
+    kernels, claims = library(device), BuildClaims(folder)
+    kernels.build_filter = claims
+    for call in reversed([*KernelCallLog(device.info).calls(), *typical_calls()]):
+        try:
+            call.run(device, launch=not kernels.ready_when_built)
+        except (PolyhalError, KeyError, TypeError, ValueError, AttributeError):
+            continue  # a call of another version, or a failing one: the process that needs it raises the error
+        claims.finish()
+
+
+def _end_with_the_caller() -> None:
+    """End this process when its parent has ended, or has not requested a program for some seconds.
+
+    The parent holds the other end of standard input and writes to it at each request.
+    """
+    last_request = time.monotonic()
+
+    def listen() -> None:
+        nonlocal last_request
+        while os.read(sys.stdin.fileno(), 4096):
+            last_request = time.monotonic()
+        os._exit(0)
+
+    def watch() -> None:
+        while time.monotonic() - last_request < _IDLE:
+            time.sleep(_IDLE / 4)
+        os._exit(0)
+
+    for task in (listen, watch):
+        threading.Thread(target=task, daemon=True).start()
+
+
+def main(name: str, folder: str) -> int:
+    """Run a helper of the process that shares the folder. Returns the exit code."""
+    from polyhal.hal.device import Device
+
+    _end_with_the_caller()
+    try:
+        help_out(Device(name), Path(folder))
+    except (PolyhalError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))

@@ -1,1 +1,0 @@
-"""Cards, one TOML file each. `polyhal.hal.hardware.card_schema` documents their sections and keys."""

@@ -1,0 +1,1 @@
+"""Whole machines and programs: discovery, communicators, checks, diagnostics."""
