@@ -31,7 +31,7 @@ help:
 	@echo "make torches      the tests of polyhal.torch (TORCH_TESTS=... some) with PyTorch's oldest and newest version, each of 1 to 2 GB"
 	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
-	@echo "make lint         ruff"
+	@echo "make lint         ruff, and that it would change no layout"
 	@echo "make typecheck    mypy --strict"
 	@echo "make bench        all benchmarks (ARGS=--list describes them, ARGS='kernels --size gpu' runs one)"
 	@echo "make clean        remove what these targets made"
@@ -97,6 +97,7 @@ generate: $(RUNTIME)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 # mypy finds a package by its folder, and the folders here are mapped to packages by setup.py: link them into place.
 typecheck: $(DEVELOPMENT)

@@ -12,6 +12,8 @@ FOLDERS = {
 }
 
 setup(
-    packages=[name for root, folder in FOLDERS.items() for name in (root, *(f"{root}.{p}" for p in find_packages(folder)))],
+    packages=[
+        name for root, folder in FOLDERS.items() for name in (root, *(f"{root}.{p}" for p in find_packages(folder)))
+    ],
     package_dir=FOLDERS,
 )

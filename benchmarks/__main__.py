@@ -40,9 +40,13 @@ def main(arguments: Sequence[str]) -> int:
     if len(names) == 1 and names[0] in NAMES:
         return _run(names[0], options)
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", usage="%(prog)s [NAME ...] [OPTION ...]", description=__doc__,
-        epilog=listing(), formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+        prog="python -m benchmarks",
+        usage="%(prog)s [NAME ...] [OPTION ...]",
+        description=__doc__,
+        epilog=listing(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--list", action="store_true", help="describe every benchmark in one line")
     parser.add_argument("--json-dir", type=Path, help="write the results of each benchmark to NAME.json in this folder")
     args, passed_on = parser.parse_known_args(options)

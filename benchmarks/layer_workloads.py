@@ -181,11 +181,14 @@ def _einsums(batch: int, length: int, heads: int, width: int, side: int) -> Sequ
     return (
         _einsum("bqhd,bkhd->bhqk", "bqhd,bkhd->bhqk", (head, head), 2 * scores * width, scores),
         _einsum(
-            "bhqk,bkhd->bqhd", "bhqk,bkhd->bqhd", ((batch, heads, length, length), head), 2 * scores * width,
+            "bhqk,bkhd->bqhd",
+            "bhqk,bkhd->bqhd",
+            ((batch, heads, length, length), head),
+            2 * scores * width,
             math.prod(head),
         ),
         _einsum("ab,bc,dc->ad", "ab,bc,dc->ad", (chain, chain, chain), 4 * side**3, side**2),
-    )  # fmt: skip
+    )
 
 
 def _embedding_bag(rows: int, width: int, bags: int, length: int, ragged: bool) -> LayerWorkload:

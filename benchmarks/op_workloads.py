@@ -109,11 +109,16 @@ def _products(side: int, **more: Any) -> list[OpWorkload]:
 def _attention(shape: Shape, name: str, **more: Any) -> list[OpWorkload]:
     return [
         OpWorkload(
-            f"attention {name}{' and gradients' if backward else ''}", "attention", (shape, shape, shape, None),
-            {"causal": True}, fraction=0.5, backward=backward, **more,
+            f"attention {name}{' and gradients' if backward else ''}",
+            "attention",
+            (shape, shape, shape, None),
+            {"causal": True},
+            fraction=0.5,
+            backward=backward,
+            **more,
         )
         for backward in (False, True)
-    ]  # fmt: skip
+    ]
 
 
 def _convolution(name: str, x: Shape, weight: Shape, stride: int = 1, **more: Any) -> list[OpWorkload]:
@@ -121,15 +126,21 @@ def _convolution(name: str, x: Shape, weight: Shape, stride: int = 1, **more: An
     params = {"stride": (stride, stride), "padding": (padding, padding)}
     return [
         OpWorkload(
-            f"conv {name}{' and gradients' if backward else ''}", "conv2d", (x, weight, None), params, backward=backward, **more
+            f"conv {name}{' and gradients' if backward else ''}",
+            "conv2d",
+            (x, weight, None),
+            params,
+            backward=backward,
+            **more,
         )
         for backward in (False, True)
-    ]  # fmt: skip
+    ]
 
 
 _SCALE_SHIFT_GELU = {
-    "steps": (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("gelu", (4,), ("none",))), "results": (5,)
-}  # fmt: skip
+    "steps": (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("gelu", (4,), ("none",))),
+    "results": (5,),
+}
 
 
 def _streams(n: int, side: int) -> list[OpWorkload]:
@@ -219,17 +230,23 @@ def _gpu() -> list[OpWorkload]:
     heads = (8, 16, 2048, 64)
     return [
         *(OpWorkload(f"matmul {n} {p}", "matmul", ((n, n),) * 2, precision=p) for p, n in product(precise, sides)),
-        *(OpWorkload(f"matmul {n} {d}", "matmul", ((n, n),) * 2, dtype=d) for d, n in product(("float16", "bfloat16"), sides)),
+        *(
+            OpWorkload(f"matmul {n} {d}", "matmul", ((n, n),) * 2, dtype=d)
+            for d, n in product(("float16", "bfloat16"), sides)
+        ),
         *_products(4096)[1:],
         *_streams(2**28, 8192),
         *_lines(2**28, 8192),
         *(
-            w for p, (name, (x, weight, stride)) in product(precise[:2], images.items())
+            w
+            for p, (name, (x, weight, stride)) in product(precise[:2], images.items())
             for w in _convolution(f"{name} {p}", x, weight, stride, precision=p)
         ),
-        *_attention(heads, "highest"), *_attention(heads, "high", precision="high"),
-        *_attention(heads, "float16", dtype="float16"), *_attention(heads, "bfloat16", dtype="bfloat16"),
-    ]  # fmt: skip
+        *_attention(heads, "highest"),
+        *_attention(heads, "high", precision="high"),
+        *_attention(heads, "float16", dtype="float16"),
+        *_attention(heads, "bfloat16", dtype="bfloat16"),
+    ]
 
 
 def workloads(size: str) -> Sequence[OpWorkload]:

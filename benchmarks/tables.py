@@ -113,10 +113,15 @@ def training_step_table(result: dict[str, Any]) -> list[str]:
         best = row["who"].get("captured", row["who"].get("eager"))
         peer = row["who"].get("PyTorch")
         cells = [
-            row["what"], row["precision"], f"`{row['device']}`", *(_step(row, who) for who in everyone),
-            f"{peer['ms'] / best['ms']:.2f}" if peer else "", _mebibytes(row, "captured"), _mebibytes(row, "PyTorch"),
+            row["what"],
+            row["precision"],
+            f"`{row['device']}`",
+            *(_step(row, who) for who in everyone),
+            f"{peer['ms'] / best['ms']:.2f}" if peer else "",
+            _mebibytes(row, "captured"),
+            _mebibytes(row, "PyTorch"),
             f"{best['first_s']:.2f} s" if "first_s" in best else "",
-        ]  # fmt: skip
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

@@ -22,9 +22,13 @@ class PeerProcess:
     def __init__(self, size: str, model: str, who: str, precision: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.torch_peer", size, model, who, precision],
-            cwd=_ROOT, env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-        )  # fmt: skip
+            cwd=_ROOT,
+            env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
 
     def __call__(self) -> float:
         """Raises RuntimeError if the process has ended."""

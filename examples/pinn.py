@@ -72,10 +72,12 @@ def main() -> None:
     t = ph.rand(400, 1, device=device).requires_grad_()
     x_start = ph.linspace(-1, 1, 100, device=device).reshape(-1, 1)
     x_ends = ph.ones(100, 1, device=device).copysign(x_start)
-    known = ph.cat([
-        ph.cat([x_start, ph.zeros_like(x_start)], dim=1),
-        ph.cat([x_ends, ph.rand(100, 1, device=device)], dim=1),
-    ])  # fmt: skip
+    known = ph.cat(
+        [
+            ph.cat([x_start, ph.zeros_like(x_start)], dim=1),
+            ph.cat([x_ends, ph.rand(100, 1, device=device)], dim=1),
+        ]
+    )
     values = ph.cat([-(ph.pi * x_start).sin(), ph.zeros_like(x_ends)])
 
     @ph.jit

@@ -14,9 +14,25 @@ from polyhal.hal.core.dispatch import on_replay, runtime_scalar
 from polyhal.hal.core.dispatch.bounds import debug, is_debug
 
 from polyhal.hal.dtypes import (  # isort: skip
-    DType, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16,
-    int32, int64, uint8, uint16, uint32, uint64,
-)  # fmt: skip
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    finfo,
+    float16,
+    float32,
+    float64,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from polyhal.hal.core.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from polyhal.hal.core.settings.precision import (
     float32_matmul_precision,
@@ -79,9 +95,16 @@ _PACKAGES = (
     "ops", "optim", "parallel", "signal", "special", "text", "utils",
 )  # fmt: skip
 _DTYPES = {
-    "bool": bool_, "cdouble": complex128, "cfloat": complex64, "double": float64, "float": float32,
-    "half": float16, "int": int32, "long": int64, "short": int16,
-}  # fmt: skip
+    "bool": bool_,
+    "cdouble": complex128,
+    "cfloat": complex64,
+    "double": float64,
+    "float": float32,
+    "half": float16,
+    "int": int32,
+    "long": int64,
+    "short": int16,
+}
 """PyTorch's names of dtypes, which would hide Python's own in this module."""
 
 

@@ -131,7 +131,9 @@ def test_the_planning_page_shows_forecasts_beside_measurements():
     text = report.PLANNING_PAGE.read_text(encoding="utf-8")
     assert text == report.planning_page(text, report.results())
     rows = [row for r in report.results() if r["benchmark"] == "published" for row in r["rows"]]
-    assert {row["devices"]: row["forecast_teraflops"] / row["teraflops"] for row in rows if not row["fits"]}.keys() <= {3072}
+    assert {row["devices"]: row["forecast_teraflops"] / row["teraflops"] for row in rows if not row["fits"]}.keys() <= {
+        3072
+    }
     assert all(0.7 < row["forecast_teraflops"] / row["teraflops"] < 1.3 for row in rows)
     assert len(rows) == len(published.RUNS)
     measured = [row for r in report.results() if r["benchmark"] == "scaling" for row in r["rows"]]

@@ -64,8 +64,13 @@ def test_the_programs_of_a_page_run(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "POLYHAL_DEVICE": "numpy"}
     done = subprocess.run(
         [sys.executable, str(program)],
-        capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
 
 

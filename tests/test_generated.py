@@ -62,7 +62,10 @@ def test_a_new_op_is_unknown_on_devices_that_are_not_at_hand(
     monkeypatch.setattr(coverage_columns, "BUILT_IN", BUILT_IN | {op.name})
     changed = {p: t for p, t in generated(ROOT).items() if files[p] != t}
     assert set(changed) == {
-        "hal/ops/methods.pyi", "frontend/functions.pyi", "docs/coverage.md", "docs/data/coverage/numpy.json",
-    }  # fmt: skip
+        "hal/ops/methods.pyi",
+        "frontend/functions.pyi",
+        "docs/coverage.md",
+        "docs/data/coverage/numpy.json",
+    }
     (row,) = [line for line in changed["docs/coverage.md"].splitlines() if "softplosion" in line]
     assert row.count(" ? |") == len(list((ROOT / "docs" / "data" / "coverage").glob("*.json"))) - 1

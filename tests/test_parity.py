@@ -43,9 +43,14 @@ def _torch_mlp() -> Any:
 def _torch_cnn() -> Any:
     t = torch.nn
     features = t.Sequential(
-        t.Conv2d(1, 16, 3, padding=1, bias=False), t.BatchNorm2d(16), t.ReLU(),
-        t.Conv2d(16, 32, 3, padding=1, bias=False), t.BatchNorm2d(32), t.ReLU(), t.MaxPool2d(2),
-    )  # fmt: skip
+        t.Conv2d(1, 16, 3, padding=1, bias=False),
+        t.BatchNorm2d(16),
+        t.ReLU(),
+        t.Conv2d(16, 32, 3, padding=1, bias=False),
+        t.BatchNorm2d(32),
+        t.ReLU(),
+        t.MaxPool2d(2),
+    )
     return t.Sequential(features, t.Sequential(t.Flatten(), t.Identity(), t.Linear(512, 10)))
 
 

@@ -122,9 +122,14 @@ def _cards(root: Path) -> Files:
     for card in map(catalogue.find, catalogue.names()):
         aliases = ", ".join(f"`{alias}`" for alias in card.aliases)
         cells = (
-            f"`{card.name}`", card.title, card.type.replace("_", " "), card.vendor, ", ".join(card.apis),
-            "yes" if card.is_simulated else "", aliases,
-        )  # fmt: skip
+            f"`{card.name}`",
+            card.title,
+            card.type.replace("_", " "),
+            card.vendor,
+            ", ".join(card.apis),
+            "yes" if card.is_simulated else "",
+            aliases,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return {page: "\n".join([written + marker, *lines]) + "\n"}
 

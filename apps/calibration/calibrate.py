@@ -91,7 +91,13 @@ def _facts(device: Device) -> MeasuredDevice:
     units = features.get("compute_units") or features.get("compute units", "1").split()[0]
     limit = capabilities.limits.max_allocation or info.memory
     return MeasuredDevice(
-        name=info.name.removeprefix("Simulated "), vendor=info.vendor, driver=info.driver, type=info.type.value,
-        compute_units=int(units), memory=info.memory, max_allocation=min(limit, info.memory),
-        local_memory=int(features.get("local_memory", 0)), unified_memory=capabilities.unified_memory,
-    )  # fmt: skip
+        name=info.name.removeprefix("Simulated "),
+        vendor=info.vendor,
+        driver=info.driver,
+        type=info.type.value,
+        compute_units=int(units),
+        memory=info.memory,
+        max_allocation=min(limit, info.memory),
+        local_memory=int(features.get("local_memory", 0)),
+        unified_memory=capabilities.unified_memory,
+    )

@@ -24,15 +24,21 @@ def generate(
         Path,
         typer.Argument(help="The folder of a run, or [bold]best[/] or [bold]last[/] inside it.", show_default=False),
     ],
-    prompt: Annotated[str, typer.Option(help="The text to continue. Default: a line break.", show_default=False)] = "\n",
+    prompt: Annotated[
+        str, typer.Option(help="The text to continue. Default: a line break.", show_default=False)
+    ] = "\n",
     max_tokens: Annotated[int, typer.Option(help="The largest number of tokens to generate.")] = 500,
-    temperature: Annotated[float, typer.Option(help="0 always takes the most likely token; higher is more random.")] = 0.8,
+    temperature: Annotated[
+        float, typer.Option(help="0 always takes the most likely token; higher is more random.")
+    ] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this many of the most likely tokens.")] = None,
     top_p: Annotated[
         float | None,
         typer.Option(help="Sample only from the most likely tokens whose probabilities add up to this."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed; equal seeds generate equal text. Default: random.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed; equal seeds generate equal text. Default: random.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,

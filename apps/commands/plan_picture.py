@@ -30,7 +30,9 @@ def draw(forecaster: Forecaster, points: Sequence[CurvePoint], path: Path) -> No
     left.set_ylabel(f"{recipe.unit} per second")
     right.plot(devices, [p.efficiency for p in points], color="tab:blue", marker="o", markersize=4, label="efficiency")
     waiting = [p.prediction.communication_share for p in points]
-    right.plot(devices, waiting, color="tab:orange", marker="s", markersize=4, label="fraction of the step spent waiting")
+    right.plot(
+        devices, waiting, color="tab:orange", marker="s", markersize=4, label="fraction of the step spent waiting"
+    )
     right.set_ylim(0, 1.1)
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
     for axes in (left, right):

@@ -49,10 +49,15 @@ def show_unequal(console: Console, forecaster: UnequalForecaster, found: Unequal
     for share in found.shares:
         p = share.prediction
         waiting = 1 - p.compute / found.seconds if p else 1.0
-        rows.append((
-            str(share.cluster.devices), str(share.samples), milliseconds(p.seconds) if p else "",
-            f"{100 * waiting:.1f} %", memory(round(p.memory.total)) if p else "",
-        ))  # fmt: skip
+        rows.append(
+            (
+                str(share.cluster.devices),
+                str(share.samples),
+                milliseconds(p.seconds) if p else "",
+                f"{100 * waiting:.1f} %",
+                memory(round(p.memory.total)) if p else "",
+            )
+        )
     _aligned(console, rows, ["kind", *(share.cluster.device for share in found.shares)])
     console.print()
     say(
@@ -73,10 +78,16 @@ def _strategies(console: Console, forecaster: Forecaster, found: Found, top: int
     rows = [("step", f"{forecaster.recipe.unit}/s", "waiting", "memory", "of peak", "passes")]
     for p in found.fitting[:top]:
         share = forecaster.utilization(p)
-        rows.append((
-            milliseconds(p.seconds), units(forecaster, p), f"{100 * p.communication_share:.1f} %",
-            memory(round(p.memory.total)), "" if share is None else f"{100 * share:.1f} %", str(p.strategy.passes),
-        ))  # fmt: skip
+        rows.append(
+            (
+                milliseconds(p.seconds),
+                units(forecaster, p),
+                f"{100 * p.communication_share:.1f} %",
+                memory(round(p.memory.total)),
+                "" if share is None else f"{100 * share:.1f} %",
+                str(p.strategy.passes),
+            )
+        )
     names = ["strategy", *(str(p.strategy) for p in found.fitting[:top])]
     _aligned(console, rows, names)
     if len(found.fitting) > top:

@@ -62,13 +62,33 @@ def train(
     command that resumes it; a second Ctrl-C quits at once.
     """
     options = {
-        "text": text, "layers": layers, "heads": heads, "width": width, "context": context, "dropout": dropout,
-        "steps": steps, "epochs": epochs, "batch_size": batch_size, "accumulate": accumulate, "lr": lr,
-        "warmup": warmup, "schedule": schedule, "weight_decay": weight_decay, "clip": clip, "compress": compress, "seed": seed,
-        "tokenizer": tokenizer, "vocabulary": vocabulary, "val_split": val_split, "device": device,
-        "devices": devices, "save_dir": save_dir, "log_every": log_every, "eval_every": eval_every,
+        "text": text,
+        "layers": layers,
+        "heads": heads,
+        "width": width,
+        "context": context,
+        "dropout": dropout,
+        "steps": steps,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "accumulate": accumulate,
+        "lr": lr,
+        "warmup": warmup,
+        "schedule": schedule,
+        "weight_decay": weight_decay,
+        "clip": clip,
+        "compress": compress,
+        "seed": seed,
+        "tokenizer": tokenizer,
+        "vocabulary": vocabulary,
+        "val_split": val_split,
+        "device": device,
+        "devices": devices,
+        "save_dir": save_dir,
+        "log_every": log_every,
+        "eval_every": eval_every,
         "sample_every": sample_every,
-    }  # fmt: skip
+    }
     if resume and overwrite:
         raise typer.BadParameter("--resume continues a run and --overwrite replaces it; expected one of them")
     if stop_after is not None and stop_after < 1:

@@ -101,8 +101,10 @@ class _TrainBar:
 
     def logged(self, row: MetricsRow) -> None:
         fields: dict[str, Any] = {
-            "loss": _format_loss(row.loss), "epoch": row.epoch, "speed": f"{row.tokens_per_s:,.0f}"
-        }  # fmt: skip
+            "loss": _format_loss(row.loss),
+            "epoch": row.epoch,
+            "speed": f"{row.tokens_per_s:,.0f}",
+        }
         if row.val_loss is not None:
             fields["val"] = _format_loss(row.val_loss)
             line = f"step {row.step}: loss {row.loss:.4f}, validation loss {row.val_loss:.4f}"

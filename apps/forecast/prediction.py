@@ -121,7 +121,12 @@ class _StagePasses:
 
 
 def predict(
-    trace: PassTrace, layers: int, cluster: Cluster, strategy: Strategy, optimizer: OptimizerTrace, bucket: float = BUCKET
+    trace: PassTrace,
+    layers: int,
+    cluster: Cluster,
+    strategy: Strategy,
+    optimizer: OptimizerTrace,
+    bucket: float = BUCKET,
 ) -> Prediction:
     """Predict a step from a pass of `strategy.micro_batch` samples with layers split among `strategy.tensor` devices."""
     costs = _Costs(cluster, trace, strategy)
@@ -177,9 +182,7 @@ def _passes(stage: Stage, costs: _Costs, optimizer: OptimizerTrace, bucket: floa
     sharded = strategy.shard == "optimizer"
     back = run_lanes(backward, Traffic(reduce=costs.reduce if sharded else costs.all_reduce, bucket=bucket))
     there = run_lanes(forward, Traffic(costs.gather)) if sharded else LaneTimes(plain[0], 0.0, 0.0)
-    return _StagePasses(
-        stage, total_sums, plain[0], there.computed, plain[1], back.end, there.busy + back.busy, update
-    )  # fmt: skip
+    return _StagePasses(stage, total_sums, plain[0], there.computed, plain[1], back.end, there.busy + back.busy, update)
 
 
 def _with_sums(spans: tuple[PassSpan, ...], sums: dict[Part, float]) -> tuple[PassSpan, ...]:

@@ -152,7 +152,10 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
     "llama-1b": lambda name: _llama(
         name,
         LlamaConfig(
-            hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_key_value_heads=4,
+            hidden_size=2048,
+            intermediate_size=5632,
+            num_hidden_layers=22,
+            num_key_value_heads=4,
             max_position_embeddings=2048,
         ),
     ),
@@ -160,7 +163,11 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
     "llama-70b": lambda name: _llama(
         name,
         LlamaConfig(
-            hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64, num_key_value_heads=8,
+            hidden_size=8192,
+            intermediate_size=28672,
+            num_hidden_layers=80,
+            num_attention_heads=64,
+            num_key_value_heads=8,
         ),
     ),
     "bert-base": lambda name: _bert(name, BertConfig()),
@@ -170,7 +177,7 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
     ),
     "resnet18": lambda name: resnet_recipe(name, lambda device: resnet18(_CLASSES, device=device)),
     "resnet50": lambda name: resnet_recipe(name, lambda device: resnet50(_CLASSES, device=device)),
-}  # fmt: skip
+}
 MODELS = tuple(_PRESETS)
 """Names of the preset models."""
 

@@ -39,9 +39,13 @@ class SectionFinder:
         self._add_times(parts, times, gradients)
         of = self._sections
         self.sections = (
-            of[_BEFORE, False], [of[i, False] for i in range(layers)], of[_AFTER, False],
-            of[_AFTER, True], [of[i, True] for i in range(layers)], of[_BEFORE, True],
-        )  # fmt: skip
+            of[_BEFORE, False],
+            [of[i, False] for i in range(layers)],
+            of[_AFTER, False],
+            of[_AFTER, True],
+            [of[i, True] for i in range(layers)],
+            of[_BEFORE, True],
+        )
 
     def _parts(self) -> list[tuple[int, bool]]:
         """Return for each node its part, and whether it belongs to the backward pass."""

@@ -84,6 +84,8 @@ def parse_constraints(text: str) -> Constraints:
         elif name in ("recompute", "no-recompute") and value is None:
             values["recompute"] = name == "recompute"
         else:
-            expected = f"{', '.join(f'{n}=NUMBER' for n in _NAMES)}, shard={'|'.join(SHARDINGS)}, recompute or no-recompute"
+            expected = (
+                f"{', '.join(f'{n}=NUMBER' for n in _NAMES)}, shard={'|'.join(SHARDINGS)}, recompute or no-recompute"
+            )
             raise ValueError(message(None, f"invalid constraint {part!r}", expected=f"{expected}; as in {_EXAMPLE}"))
     return Constraints(**values)  # type: ignore[arg-type]

@@ -76,9 +76,12 @@ class UnequalForecaster:
         ]
         alone = min(self._alone(k, batch, shard) for k in kinds)
         return UnequalPlan(
-            sum(n * c for n, c in zip(samples, counts, strict=True)), shares,
-            max(share.prediction.seconds for share in shares if share.prediction), alone, shard,
-        )  # fmt: skip
+            sum(n * c for n, c in zip(samples, counts, strict=True)),
+            shares,
+            max(share.prediction.seconds for share in shares if share.prediction),
+            alone,
+            shard,
+        )
 
     def _predict(self, kind: int, samples: int, shard: str) -> Prediction:
         """Predict a step of one kind of devices as part of all devices."""
@@ -130,5 +133,7 @@ def parse_kinds(devices: str, link: str) -> list[Cluster]:
     """Parse a list such as `2xh200,4xrx480`; all devices are in one node. Raises ValueError that lists the known names."""
     kinds = [parse_cluster(part, link) for part in devices.split(",")]
     if "," in link:
-        raise ValueError(message(None, f"a network in {link!r}", expected="one link, because all devices are in one node"))
+        raise ValueError(
+            message(None, f"a network in {link!r}", expected="one link, because all devices are in one node")
+        )
     return [replace(kind, per_node=kind.devices) for kind in kinds]

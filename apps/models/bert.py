@@ -50,7 +50,9 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads:
-            problem = f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            problem = (
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
             raise ValueError(message("BertConfig", problem))
 
     @classmethod

@@ -33,9 +33,13 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 """Supported values of settings for which Hugging Face supports more."""
 
 _WITHOUT_EFFECT = {
-    "initializer_range", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+    "initializer_range",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
     "summary_use_proj",
-}  # fmt: skip
+}
 """Settings of initial weights, and of heads other than the language model's."""
 
 

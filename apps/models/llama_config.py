@@ -49,7 +49,9 @@ class LlamaConfig:
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads and self.head_dim is None:
-            problem = f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            problem = (
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
             raise ValueError(message("LlamaConfig", problem))
         if self.num_attention_heads % self.kv_heads:
             heads, expected = f"num_attention_heads {self.num_attention_heads}", f"num_key_value_heads {self.kv_heads}"

@@ -98,7 +98,11 @@ class ParallelLlamaAttention(Module):
         for i, (q, k, v) in enumerate(zip(self.q_proj(xs), self.k_proj(xs), self.v_proj(xs), strict=True)):
             rotated = rotary.rotate(F.split_heads(q, self.heads[i]), turns[i])
             projected.append(
-                (rotated, rotary.rotate(F.split_heads(k, self.kv_heads[i]), turns[i]), F.split_heads(v, self.kv_heads[i]))
+                (
+                    rotated,
+                    rotary.rotate(F.split_heads(k, self.kv_heads[i]), turns[i]),
+                    F.split_heads(v, self.kv_heads[i]),
+                )
             )
         if cache is not None:
             out: Any = _attend_cached(projected, self.group, cache, layer, mask)

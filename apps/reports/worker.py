@@ -170,8 +170,11 @@ def _measure(request: dict[str, Any], framework: workloads.Framework, size: work
 
 
 TASKS: dict[str, Callable[[dict[str, Any]], None]] = {
-    "list": _list, "check": _check, "benchmark": _benchmark, "baseline": _baseline,
-}  # fmt: skip
+    "list": _list,
+    "check": _check,
+    "benchmark": _benchmark,
+    "baseline": _baseline,
+}
 
 
 def parse(output: str) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,9 @@ class CharTokenizer:
         if any(len(c) != 1 for c in characters) or len(set(characters)) != len(characters):
             raise ValueError(
                 message(
-                    "CharTokenizer", "the vocabulary is not a set of characters", expected="distinct strings of length 1"
+                    "CharTokenizer",
+                    "the vocabulary is not a set of characters",
+                    expected="distinct strings of length 1",
                 )
             )
         self.vocabulary: list[str] = [PAD, UNKNOWN, *characters]

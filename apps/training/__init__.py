@@ -27,4 +27,4 @@ __all__ = [
     "load_model",
     "resume",
     "start",
-]  # fmt: skip
+]

@@ -164,7 +164,9 @@ def _check_sizes(path: Path, weights: Any, config: GPTConfig) -> None:
         saved = weights.shape_of(name) if name in weights else None
         if saved != shape:
             raise CorruptFileError(
-                message(None, f"{name} in {path} has shape {saved}", expected=f"{shape}, as in the model's configuration")
+                message(
+                    None, f"{name} in {path} has shape {saved}", expected=f"{shape}, as in the model's configuration"
+                )
             )
 
 

@@ -113,7 +113,9 @@ class TrainOptions:
             odd = ", ".join(sorted(set(data) ^ names))
             raise IncompatibleFileError(
                 message(
-                    None, f"the checkpoint was written with other settings ({odd})", expected="the settings of this version"
+                    None,
+                    f"the checkpoint was written with other settings ({odd})",
+                    expected="the settings of this version",
                 )
             )
         return cls(**data)

@@ -42,9 +42,11 @@ def write(checkpoint: Path, trainer: Trainer) -> dict[str, Any]:
     name = f"{number:06d}-rank-{ranks.rank:05d}-of-{ranks.size:05d}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)  # on this machine; the check below fails if the file system is not shared
     state = {
-        "groups": sharded.state(), "errors": sharded.errors, "random": default_generator.get_state(),
+        "groups": sharded.state(),
+        "errors": sharded.errors,
+        "random": default_generator.get_state(),
         "loss_sum": trainer.loss_sum,
-    }  # fmt: skip
+    }
     path = save(state, folder / name)
     files = ranks.collect({"name": name, "bytes": path.stat().st_size, "sha256": _digest(path)})
     missing = [f["name"] for f in files if not (folder / f["name"]).exists()] if ranks.first else []

@@ -73,9 +73,16 @@ class Trainer:
         # Batches of one size need one set of kernels: the smaller last batch of an epoch is dropped unless it is the only one.
         whole = len(windows) >= options.batch_size
         self.loader = ShardedLoader(
-            windows, options.batch_size, rank=self.ranks.rank, ranks=self.ranks.size, shuffle=True, drop_last=whole,
-            seed=options.seed, device=None if self.parallel else self.device, parallel=self.parallel,
-        )  # fmt: skip
+            windows,
+            options.batch_size,
+            rank=self.ranks.rank,
+            ranks=self.ranks.size,
+            shuffle=True,
+            drop_last=whole,
+            seed=options.seed,
+            device=None if self.parallel else self.device,
+            parallel=self.parallel,
+        )
         self._rows = options.batch_size if whole else len(windows)
         """Number of windows per batch on all ranks."""
         self._stream: Generator[Batch] | None = None
@@ -91,9 +98,13 @@ class Trainer:
             self.ranks.copy_weights(model)
             groups = [group for group, _ in self.groups]
             self.sharded = ShardedUpdate(
-                self.ranks.group, model.parameters(), groups, self._optimizer, options.clip,
+                self.ranks.group,
+                model.parameters(),
+                groups,
+                self._optimizer,
+                options.clip,
                 compress=None if options.compress == "none" else as_dtype(options.compress),
-            )  # fmt: skip
+            )
         self.optimizer = self.sharded.optimizer if self.sharded else self._optimizer([g for g, _ in self.groups])
         self.scheduler = LambdaLR(self.optimizer, self._share_of_peak)
         self._loss = zeros((), device=self.device)

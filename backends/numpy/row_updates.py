@@ -32,4 +32,3 @@ def row_update(op: str) -> SimpleLaunch:
 
 def _array(ref: Ref) -> Any:
     return view_memory(ref.spec, ref.handle, ref.offset)
-

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from polyhal.hal.protocol import BindingSlot
 
 _TYPES = {
-    "int": "int32_t", "uint": "uint32_t", "long": "int64_t", "ulong": "uint64_t", "float": "float", "double": "double",
+    "int": "int32_t",
+    "uint": "uint32_t",
+    "long": "int64_t",
+    "ulong": "uint64_t",
+    "float": "float",
+    "double": "double",
     "memory": "void *",
-}  # fmt: skip
+}
 
 
 class Cell:

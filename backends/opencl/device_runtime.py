@@ -95,7 +95,9 @@ class DeviceRuntime(Runtime):
                 raise
             launch = super().launch(source, {**definitions, EXCHANGE: BY_LOCAL_MEMORY}, args, items, group, **given)
             self.features = replace(self.features, subgroups=False)
-            text = f"the driver lists sub-groups but does not compile them; kernels use local memory instead: {error.gist}"
+            text = (
+                f"the driver lists sub-groups but does not compile them; kernels use local memory instead: {error.gist}"
+            )
             warnings.warn(message(source, text, device=self.info.name), RuntimeWarning, stacklevel=2)
             return launch
 
@@ -110,7 +112,12 @@ class DeviceRuntime(Runtime):
     ) -> Launch:
         """Build the kernel and return its launch. Raises KernelBuildError."""
         kernel = self.programs.kernel(
-            request.file, request.kernel, request.definitions, argument_types(signature), request.options, request.target
+            request.file,
+            request.kernel,
+            request.definitions,
+            argument_types(signature),
+            request.options,
+            request.target,
         )
         return KernelLaunch(self, kernel, parameters, items, group, workspace)
 

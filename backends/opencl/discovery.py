@@ -46,7 +46,9 @@ def devices() -> list[OpenCLDevice]:
     """Return all devices that can run kernels. Raises RuntimeError if there are none, and ImportError without pyopencl."""
     found = discover()
     if not found.usable:
-        error = RuntimeError(f"no OpenCL device can be used: {'; '.join(f'{d.name}: {d.reason}' for d in found.unusable)}")
+        error = RuntimeError(
+            f"no OpenCL device can be used: {'; '.join(f'{d.name}: {d.reason}' for d in found.unusable)}"
+        )
         error.add_note("; ".join(dict.fromkeys(d.fix for d in found.unusable)))
         raise error
     return found.usable

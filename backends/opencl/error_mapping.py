@@ -102,9 +102,7 @@ _CAUSES: dict[int, _Cause] = {
     _Status.INVALID_WORK_GROUP_SIZE: _Cause(
         BackendError, "the work-group is too large for this kernel on this device", RETUNE, groups=True
     ),
-    _Status.INVALID_WORK_ITEM_SIZE: _Cause(
-        BackendError, "the work-group is too long on one axis", RETUNE, groups=True
-    ),
+    _Status.INVALID_WORK_ITEM_SIZE: _Cause(BackendError, "the work-group is too long on one axis", RETUNE, groups=True),
     _Status.INVALID_GLOBAL_WORK_SIZE: _Cause(
         BackendError, "the tensor needs more work-items than the driver counts", "split the tensor"
     ),
@@ -115,7 +113,9 @@ _CAUSES: dict[int, _Cause] = {
         KernelBuildError, "this driver has no compiler", "install the full driver, which `polyhal doctor` names"
     ),
     _Status.INVALID_BINARY: _Cause(
-        KernelBuildError, "the cached program was built by another driver", f"set POLYHAL_NO_PROGRAM_CACHE=1, or {_REPORT}"
+        KernelBuildError,
+        "the cached program was built by another driver",
+        f"set POLYHAL_NO_PROGRAM_CACHE=1, or {_REPORT}",
     ),
     _Status.DEVICE_NOT_FOUND: _Cause(
         BackendError, "the platform has no device", "`polyhal doctor` lists the requirements of drivers on this system"

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     from polyhal.backends.opencl.device_runtime import DeviceRuntime
 
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
-}  # fmt: skip
+    "int": int,
+    "uint": int,
+    "long": int,
+    "ulong": int,
+    "float": float,
+    "double": float,
+}
 
 
 def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
@@ -69,7 +74,9 @@ class KernelLaunch:
         """
         items = math.prod(local_size)
         if not runtime.features.quirks.group_limit_is_advice and items > (most := kernel.largest_group(runtime.device)):
-            problem = f"the driver compiled the kernel for groups of at most {most} work-items, and this launch has {items}"
+            problem = (
+                f"the driver compiled the kernel for groups of at most {most} work-items, and this launch has {items}"
+            )
             raise KernelBuildError(message(kernel.name, problem, fix=RETUNE, device=runtime.info.name))
         self._runtime = runtime
         self.name = kernel.name

@@ -49,9 +49,11 @@ class UnitTile:
     def macros(self) -> dict[str, int]:
         """Definitions for the kernel."""
         return {
-            "TILE_ROWS": self.rows, "TILE_COLUMNS": self.columns, "WAVE_ROWS": self.wave_rows,
+            "TILE_ROWS": self.rows,
+            "TILE_COLUMNS": self.columns,
+            "WAVE_ROWS": self.wave_rows,
             "WAVE_COLUMNS": self.wave_columns,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,11 @@ SCHEMA = TableSchema(
 def parse(facts: Mapping[str, Any]) -> MatrixUnit:
     """Return the unit of a valid entry of a profile. Raises ValueError for a unit that every device would have."""
     given = {
-        **facts, "dtypes": tuple(as_dtype(d) for d in facts["dtypes"]), "devices": tuple(facts.get("devices", ())),
+        **facts,
+        "dtypes": tuple(as_dtype(d) for d in facts["dtypes"]),
+        "devices": tuple(facts.get("devices", ())),
         **{size: UnitTile(*facts[size]) for size in ("large", "small")},
-    }  # fmt: skip
+    }
     unit = MatrixUnit(**given)
     if not unit.devices and not unit.extension:
         raise ValueError(f"the unit {unit.name} is on every device; expected devices or an extension")
@@ -123,9 +127,7 @@ def present(units: Collection[MatrixUnit], device: Any, features: OpenCLFeatures
     if features.cpu or not features.fp16 or not features.local_memory_is_real:
         return ()
     extensions = frozenset(device.extensions.split())
-    return tuple(
-        u for u in units if _has(device, extensions, u) and u.lanes * u.large.waves <= features.max_group_size
-    )
+    return tuple(u for u in units if _has(device, extensions, u) and u.lanes * u.large.waves <= features.max_group_size)
 
 
 def _has(device: Any, extensions: Collection[str], unit: MatrixUnit) -> bool:

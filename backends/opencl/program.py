@@ -259,5 +259,3 @@ class ProgramCache(ProgramTexts):
 
     def _error(self, label: str, text: str, flags: list[str], error: cl.Error) -> KernelBuildError:
         return build_error(self._sources, label, text, flags, str(error), self._name)
-
-

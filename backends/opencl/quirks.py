@@ -50,7 +50,7 @@ class OpenCLQuirks:
         reason="it lists a device even if its compiler refuses every kernel, because it is older than the processor or "
         "lacks headers from another package",
         evidence="PoCL 3.0-rc2 with LLVM 14 on Zen 5: \"error: unknown target CPU 'generic'\" after 5 ms; on Zen 4, at "
-        "vload_half16: \"LLVM ERROR: Do not know how to split this operator's operand!\", which ends the process, or no result "
+        'vload_half16: "LLVM ERROR: Do not know how to split this operator\'s operand!", which ends the process, or no result '
         "within a minute; PoCL 3.1 compiles a trivial kernel there in 0.15 s; Mesa 22.3 rusticl without Debian's "
         "libclang-common-15-dev: \"'opencl-c-base.h' file not found\"",
         link="https://github.com/pocl/pocl/issues/1049",

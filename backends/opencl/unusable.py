@@ -82,7 +82,10 @@ def _missing(device: Any) -> tuple[str, str] | None:
     if device.profile == "EMBEDDED_PROFILE" and "cles_khr_int64" not in device.extensions.split():
         return "it has the embedded profile, without 64-bit integers", _UPDATE.format("cles_khr_int64")
     if not device.available:
-        return "its driver reports it as not available", "check whether another program or a container's limits block it"
+        return (
+            "its driver reports it as not available",
+            "check whether another program or a container's limits block it",
+        )
     if not device.compiler_available:
         return "its driver has no compiler", _UPDATE.format("a compiler of OpenCL C")
     return None
@@ -129,7 +132,9 @@ def _compile(device: Any) -> str:
 
     try:
         # `cl.Program` would warn that its own cache is not used.
-        program = cl._cl._Program(cl.Context([device]), f"{_TRIAL} // {time.time_ns()}: a text that no driver has cached")
+        program = cl._cl._Program(
+            cl.Context([device]), f"{_TRIAL} // {time.time_ns()}: a text that no driver has cached"
+        )
     except cl.Error as error:
         return str(error)
     try:

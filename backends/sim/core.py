@@ -28,9 +28,7 @@ def device_info(profile: DeviceProfile, selector: SimSelector) -> DeviceInfo:
     memory = selector.memory_bytes or profile.memory
     text = str(selector)
     name = f"Simulated {profile.title}"
-    return DeviceInfo(
-        "sim", name, profile.type, memory, "simulator", f"sim{text and '-' + text}", text, profile.vendor
-    )
+    return DeviceInfo("sim", name, profile.type, memory, "simulator", f"sim{text and '-' + text}", text, profile.vendor)
 
 
 def _capabilities(profile: DeviceProfile, gpu: SimulatedGPU) -> Capabilities:

@@ -220,9 +220,15 @@ class PacketExecutor:
         log, header = self._gpu.log, packet.header
         if log is not None:
             log.add(
-                action, text, device=self._gpu.name, lane=engine.name, start_ns=start, end_ns=end,
-                sequence=header.sequence, **details,
-            )  # fmt: skip
+                action,
+                text,
+                device=self._gpu.name,
+                lane=engine.name,
+                start_ns=start,
+                end_ns=end,
+                sequence=header.sequence,
+                **details,
+            )
 
 
 def lost(device: str, problem: str) -> DeviceLostError:

@@ -132,7 +132,9 @@ _SCHEMA = TableSchema(
                 "name": Key(str, optional=True),
                 **dict.fromkeys(("at", "times"), Key(int, optional=True)),
                 "seed": Key(int, optional=True, zero=True),
-                "probability": Key(float, optional=True, zero=True, rule=Rule(lambda p: p <= 1, "a number from 0 to 1")),
+                "probability": Key(
+                    float, optional=True, zero=True, rule=Rule(lambda p: p <= 1, "a number from 0 to 1")
+                ),
                 **dict.fromkeys(("factor", "seconds"), _NUMBER),
             },
             many=True,

@@ -145,9 +145,7 @@ def user_kernel(
     function = kernel.sources["numpy"]
     compute = partial(members.run_function, function, dict(params))
     identity = _identity(function, inputs, outputs, params)
-    return KernelObject(
-        kernel.name, inputs, outputs, compute, elementwise_cost(inputs, outputs), identity=identity
-    )  # fmt: skip
+    return KernelObject(kernel.name, inputs, outputs, compute, elementwise_cost(inputs, outputs), identity=identity)
 
 
 def _identity(

@@ -34,9 +34,7 @@ class SimulatedMachine:
         """Switch a device on, with empty memory. Raises ValueError or OSError for invalid options."""
         faults = load_faults(selector.faults) if selector.faults else None
         name = f"sim:{selector}".removesuffix(":")
-        gpu = SimulatedGPU(
-            self.profile, name, memory=selector.memory_bytes, compute=selector.compute, faults=faults
-        )  # fmt: skip
+        gpu = SimulatedGPU(self.profile, name, memory=selector.memory_bytes, compute=selector.compute, faults=faults)
         if selector.mirror:
             gpu.mirror = OpenCLMirror()
         _switched_on(os.getpid()).add(gpu)

@@ -13,9 +13,15 @@ def profile_text(measured: Measurements) -> str:
     """Return the text of a card with the profile of the device. Raises ValueError if too few measurements are usable."""
     fitted = fit(measured)
     parts = [
-        _head(measured), _device(measured.facts, fitted), _peak(measured, fitted), _efficiency(fitted), _cache(fitted),
-        _shapes(fitted), _driver(measured, fitted), _link(measured, fitted),
-    ]  # fmt: skip
+        _head(measured),
+        _device(measured.facts, fitted),
+        _peak(measured, fitted),
+        _efficiency(fitted),
+        _cache(fitted),
+        _shapes(fitted),
+        _driver(measured, fitted),
+        _link(measured, fitted),
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 

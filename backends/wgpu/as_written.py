@@ -33,7 +33,8 @@ def as_written(log: str, name: str, rewritten: Sequence[str], written: Sequence[
                 quoted = 0
         elif quoted and (marks := _MARKS.search(line)) is not None and marks.start() >= start:
             first, last = (
-                _column(rewritten[quoted - 1], written[quoted - 1], at - start) for at in (marks.start(), marks.end() - 1)
+                _column(rewritten[quoted - 1], written[quoted - 1], at - start)
+                for at in (marks.start(), marks.end() - 1)
             )
             line = f"{line[:start]}{' ' * first}{'^' * max(last - first + 1, 1)}{line[marks.end() :]}"
         lines.append(line)

@@ -6,8 +6,13 @@ from polyhal.backends.common.codegen.expressions import RegisterClass, register_
 from polyhal.hal.dtypes import DType, bool_
 
 _TYPES: dict[RegisterClass, str] = {
-    "float": "f32", "int": "i32", "uint": "u32", "long": "i64", "ulong": "u64", "bool": "u32",
-}  # fmt: skip
+    "float": "f32",
+    "int": "i32",
+    "uint": "u32",
+    "long": "i64",
+    "ulong": "u64",
+    "bool": "u32",
+}
 _SUFFIXES: dict[RegisterClass, str] = {"float": "f", "int": "i", "uint": "u", "long": "li", "ulong": "lu", "bool": "u"}
 
 

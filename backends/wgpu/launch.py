@@ -49,8 +49,12 @@ def _float(value: Any) -> float:
 
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "int": _wrap(32, True), "uint": _wrap(32, False), "long": _wrap(64, True), "ulong": _wrap(64, False), "float": _float,
-}  # fmt: skip
+    "int": _wrap(32, True),
+    "uint": _wrap(32, False),
+    "long": _wrap(64, True),
+    "ulong": _wrap(64, False),
+    "float": _float,
+}
 
 
 class DispatchLaunch:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
 _TYPES = {"float32": "f32", "float16": "f16", "int32": "i32", "uint32": "u32"}
-_ENTRY = re.compile(r"@compute\s*@workgroup_size\s*\(([^)]*)\)\s*fn\s+main\s*\(|"
-                    r"@workgroup_size\s*\(([^)]*)\)\s*@compute\s*fn\s+main\s*\(")  # fmt: skip
+_ENTRY = re.compile(
+    r"@compute\s*@workgroup_size\s*\(([^)]*)\)\s*fn\s+main\s*\(|"
+    r"@workgroup_size\s*\(([^)]*)\)\s*@compute\s*fn\s+main\s*\("
+)
 _BINDING = re.compile(r"@(?:group|binding)\s*\([^)]*\)")
 _PARAMETER = re.compile(r"\s*@builtin\s*\(\s*(\w+)\s*\)\s*(\w+)\s*:\s*([\w<>]+)\s*")
 _BODY = "polyhal_main"

@@ -110,8 +110,16 @@ def load(
     largest = max(row.get("bytes in large tensors", 0) for row in rows.values())
     total = {key: sum(row.get(key, 0) for row in rows.values()) for key in ("launches", "exits", "forks")}
     return LoadResult(
-        total["launches"], tensors, largest, _THREADS, total["exits"], total["forks"], len(leaks), rows, (*findings, *leaks)
-    )  # fmt: skip
+        total["launches"],
+        tensors,
+        largest,
+        _THREADS,
+        total["exits"],
+        total["forks"],
+        len(leaks),
+        rows,
+        (*findings, *leaks),
+    )
 
 
 def _may_fill(name: str) -> bool:

@@ -59,8 +59,12 @@ def oclgrind(wanted: str = "contract or forward") -> OclgrindResult:
         arguments = [*_SCOPE, f"--polyhal-expectations={expectations}", f"--junit-xml={report}", "-k", wanted]
         done = subprocess.run(
             [command, "--data-races", "--log", str(log), sys.executable, *_KIT, *arguments],
-            cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if not report.exists():
             raise RuntimeError(f"the kit did not run: {(done.stdout + done.stderr)[-2000:]}")
         cases = list(ElementTree.parse(report).iter("testcase"))
@@ -78,7 +82,7 @@ def oclgrind(wanted: str = "contract or forward") -> OclgrindResult:
     findings += [f"Oclgrind: {line}" for line in found[:20]]
     return OclgrindResult(
         _version(command), len(cases), outcomes["passed"], outcomes["skipped"], len(ops), len(found), tuple(findings)
-    )  # fmt: skip
+    )
 
 
 def _version(command: str) -> str:

@@ -46,9 +46,11 @@ def pool_cost(names: Sequence[str], recipes: Sequence[str] = tuple(RECIPES)) -> 
                 step = _seconds(lambda t=training: [t.step() for _ in range(_STEPS)], _STEPS)  # type: ignore[misc]
                 kind = f"{recipe}, {'captured' if captured else 'eager'}, {name}"
                 rows[kind] = {
-                    "blocks per step": round(blocks, 1), "us per block": round(1e6 * block, 2),
-                    "us per step": round(1e6 * step), "per cent": round(100 * blocks * block / step, 2),
-                }  # fmt: skip
+                    "blocks per step": round(blocks, 1),
+                    "us per block": round(1e6 * block, 2),
+                    "us per step": round(1e6 * step),
+                    "per cent": round(100 * blocks * block / step, 2),
+                }
     findings = [f"{kind}: {row['per cent']} % of a step" for kind, row in rows.items() if row["per cent"] >= LIMIT]
     return PoolCostResult(len(rows), max(row["per cent"] for row in rows.values()), rows, tuple(findings))
 

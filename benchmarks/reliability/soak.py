@@ -109,9 +109,7 @@ def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RE
     kept = [min(course, key=lambda lap: abs(lap[0] - last * row / _ROWS)) for row in range(_ROWS + 1)]
     rows = {f"{minute:.1f} min": held._asdict() for minute, held in kept}
     about = {d.name: f"{d.info.name} ({d.info.driver})" for d in devices}
-    return SoakResult(
-        minutes, about, run.steps, run.repeated, growth, len(leaks), rows, (*run.findings, *leaks)
-    )  # fmt: skip
+    return SoakResult(minutes, about, run.steps, run.repeated, growth, len(leaks), rows, (*run.findings, *leaks))
 
 
 def _laps(run: _Soak, begin: float, recipes: Sequence[str]) -> Iterator[tuple[float, Held]]:
@@ -135,9 +133,14 @@ def held(devices: Sequence[ph.Device]) -> Held:
     stats = [d.memory_stats() for d in devices]
     tensors = sum(issubclass(type(x), ph.Tensor) for x in gc.get_objects())
     return Held(
-        _resident_bytes(), sum(s.used for s in stats), sum(s.reserved for s in stats),
-        sum(len(d.pool.live_blocks()) for d in devices), tensors, _open_files(), threading.active_count(),
-    )  # fmt: skip
+        _resident_bytes(),
+        sum(s.used for s in stats),
+        sum(s.reserved for s in stats),
+        sum(len(d.pool.live_blocks()) for d in devices),
+        tensors,
+        _open_files(),
+        threading.active_count(),
+    )
 
 
 def _resident_bytes() -> int:

@@ -46,8 +46,13 @@ def _mlp() -> nn.Module:
 
 def _cnn() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, _CLASSES)
-    )  # fmt: skip
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, _CLASSES),
+    )
 
 
 def _gpt() -> nn.Module:

@@ -30,9 +30,18 @@ from polyhal.training.metrics import MetricsRow
 INFO = DeviceInfo("opencl", "a device", DeviceType.GPU, 2**30, "driver 1", "id")
 CORPUS = Corpus("text", "text", "".join(f"{n} green bottles hanging on the wall,\n" for n in range(99, 0, -1)))
 OPTIONS: Mapping[str, Any] = {
-    "layers": 1, "heads": 1, "width": 8, "context": 8, "batch_size": 2, "steps": 30, "log_every": 2, "eval_every": 2,
-    "sample_every": 0, "dropout": 0.1, "seed": 3,
-}  # fmt: skip
+    "layers": 1,
+    "heads": 1,
+    "width": 8,
+    "context": 8,
+    "batch_size": 2,
+    "steps": 30,
+    "log_every": 2,
+    "eval_every": 2,
+    "sample_every": 0,
+    "dropout": 0.1,
+    "seed": 3,
+}
 
 
 def state(number: int) -> dict[str, Any]:

@@ -42,9 +42,11 @@ def polyhal_collective(group: Group, kind: str, dtype: str, nbytes: int) -> Call
     each = elements // group.size if kind == "all_gather" else elements
     values = [polyhal.full((each,), float(i + 1), dtype=dtype, device=d) for i, d in enumerate(group.devices)]
     call: Callable[[], Sequence[polyhal.Tensor]] = {
-        "all_reduce": lambda: group.all_reduce(values), "all_gather": lambda: group.all_gather(values),
-        "reduce_scatter": lambda: group.reduce_scatter(values), "broadcast": lambda: group.broadcast(values[0]),
-    }[kind]  # fmt: skip
+        "all_reduce": lambda: group.all_reduce(values),
+        "all_gather": lambda: group.all_gather(values),
+        "reduce_scatter": lambda: group.reduce_scatter(values),
+        "broadcast": lambda: group.broadcast(values[0]),
+    }[kind]
     expected = {"broadcast": [1.0], "all_gather": list(range(1, group.size + 1))}.get(
         kind, [sum(range(group.size + 1))]
     )
@@ -77,9 +79,11 @@ def nccl_collective(size: int, kind: str, dtype: str, nbytes: int) -> Callable[[
     inputs = [torch.ones(given, dtype=kinds[dtype], device=f"cuda:{i}") for i in range(size)]
     outputs = [torch.empty(taken, dtype=kinds[dtype], device=f"cuda:{i}") for i in range(size)]
     call: Callable[[], None] = {
-        "all_reduce": lambda: nccl.all_reduce(inputs, outputs), "all_gather": lambda: nccl.all_gather(inputs, outputs),
-        "reduce_scatter": lambda: nccl.reduce_scatter(inputs, outputs), "broadcast": lambda: nccl.broadcast(inputs),
-    }[kind]  # fmt: skip
+        "all_reduce": lambda: nccl.all_reduce(inputs, outputs),
+        "all_gather": lambda: nccl.all_gather(inputs, outputs),
+        "reduce_scatter": lambda: nccl.reduce_scatter(inputs, outputs),
+        "broadcast": lambda: nccl.broadcast(inputs),
+    }[kind]
 
     def run() -> None:
         for _ in range(_CALLS):
@@ -96,9 +100,13 @@ def measure(group: Group, kind: str, dtype: str, nbytes: int, repetitions: int) 
     if (theirs := nccl_collective(group.size, kind, dtype, nbytes)) is not None:
         competitors["NCCL"] = theirs
     row: dict[str, Any] = {
-        "kind": kind, "dtype": dtype, "nbytes": nbytes, "size": group.size, "seconds": {},
+        "kind": kind,
+        "dtype": dtype,
+        "nbytes": nbytes,
+        "size": group.size,
+        "seconds": {},
         "bus_bytes": bus_bytes(kind, nbytes, group.size),
-    }  # fmt: skip
+    }
     for who, t in alternate(competitors, repetitions, min_seconds=_SAMPLE_SECONDS).items():
         row["seconds"][who] = [x / _CALLS for x in (t.median, t.low, t.high)]
         seconds = row["seconds"][who][0]

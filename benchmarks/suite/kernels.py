@@ -92,18 +92,28 @@ def _rate(nbytes: int, flops: int, seconds: float) -> str:
 def _row(workload: OpWorkload, timings: Mapping[str, TimingSummary], left_out: Mapping[str, str]) -> dict[str, Any]:
     nbytes, flops = workload.work()
     return {
-        "name": workload.name, "op": workload.op, "shapes": [s for s in workload.shapes if s is not None],
-        "dtype": workload.dtype, "nbytes": nbytes, "flops": flops, "wall": workload.wall, "limited": workload.limited,
-        "seconds": {n: [t.median, t.low, t.high] for n, t in timings.items()}, "left_out": dict(left_out),
-    }  # fmt: skip
+        "name": workload.name,
+        "op": workload.op,
+        "shapes": [s for s in workload.shapes if s is not None],
+        "dtype": workload.dtype,
+        "nbytes": nbytes,
+        "flops": flops,
+        "wall": workload.wall,
+        "limited": workload.limited,
+        "seconds": {n: [t.median, t.low, t.high] for n, t in timings.items()},
+        "left_out": dict(left_out),
+    }
 
 
 def competitors(devices: Sequence[Device], gpu: bool) -> dict[str, Competitor]:
     """Return Polyhal on its devices, then the other frameworks that are installed."""
     return {
-        **ours.competitors(devices), **numpy_.competitors(), **pytorch.competitors(gpu), **tinygrad_.competitors(),
+        **ours.competitors(devices),
+        **numpy_.competitors(),
+        **pytorch.competitors(gpu),
+        **tinygrad_.competitors(),
         **netcl_.competitors(),
-    }  # fmt: skip
+    }
 
 
 def _emulate(device: Device, compute_capability: int) -> None:
@@ -136,11 +146,15 @@ def main(arguments: Sequence[str]) -> int:
     excluded = [name for name in args.without.split(",") if name]
     chosen = {
         n: c for n, c in competitors(devices, args.size == "gpu").items() if not any(name in n for name in excluded)
-    }  # fmt: skip
+    }
     result: dict[str, Any] = {
-        "benchmark": "kernels", "clock": args.clock, "repetitions": args.repetitions, **describe_machine(devices),
-        "limits": {n: limit._asdict() for n, limit in peaks.items()}, "rows": [],
-    }  # fmt: skip
+        "benchmark": "kernels",
+        "clock": args.clock,
+        "repetitions": args.repetitions,
+        **describe_machine(devices),
+        "limits": {n: limit._asdict() for n, limit in peaks.items()},
+        "rows": [],
+    }
     for workload in workloads(args.size):
         if not any(part in workload.name for part in args.only.split(",")):
             continue

@@ -62,9 +62,13 @@ def measure(
     for device in devices:
         device.empty_cache()
     return {
-        "name": name, "shapes": [list(s) for s in workload.shapes], "nbytes": nbytes, "flops": flops,
-        "seconds": {n: [t.median, t.low, t.high] for n, t in timings.items()}, "left_out": left_out,
-    }  # fmt: skip
+        "name": name,
+        "shapes": [list(s) for s in workload.shapes],
+        "nbytes": nbytes,
+        "flops": flops,
+        "seconds": {n: [t.median, t.low, t.high] for n, t in timings.items()},
+        "left_out": left_out,
+    }
 
 
 def _line(name: str, devices: Sequence[Device], timings: dict[str, TimingSummary]) -> str:
@@ -89,8 +93,11 @@ def main(arguments: Sequence[str]) -> int:
     devices = open_devices(args.devices)
     limits = {d.name: peak.measure(d, args.size)._asdict() for d in devices}
     result: dict[str, Any] = {
-        "benchmark": "layers", **describe_machine(devices), "limits": limits, "rows": [],
-    }  # fmt: skip
+        "benchmark": "layers",
+        **describe_machine(devices),
+        "limits": limits,
+        "rows": [],
+    }
     for workload in workloads(args.size):
         if not any(part in workload.name for part in args.only.split(",")):
             continue

@@ -81,8 +81,13 @@ def measure_pair(first: Device, second: Device, nbytes: int, *, direct: bool) ->
     rates = f"{nbytes / one / 1e9:8.2f} GB/s" + (f", both ways {2 * nbytes / two / 1e9:8.2f} GB/s" if two else "")
     print(f"  {first.name} -> {second.name}, {way:<6} {nbytes / 2**20:7.1f} MiB  {rates}", flush=True)
     return {
-        "from": first.name, "to": second.name, "way": way, "bytes": nbytes, "seconds": one, "both_seconds": two,
-    }  # fmt: skip
+        "from": first.name,
+        "to": second.name,
+        "way": way,
+        "bytes": nbytes,
+        "seconds": one,
+        "both_seconds": two,
+    }
 
 
 def main(arguments: Sequence[str]) -> int:

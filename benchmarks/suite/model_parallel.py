@@ -62,9 +62,13 @@ def training_step(
 
 
 def measure(
-    workload: TrainingWorkload, devices: Sequence[Device], ways: Sequence[str], micro_batches: int, precision: str,
+    workload: TrainingWorkload,
+    devices: Sequence[Device],
+    ways: Sequence[str],
+    micro_batches: int,
+    precision: str,
     repetitions: int,
-) -> dict[str, tuple[TimingSummary, float]]:  # fmt: skip
+) -> dict[str, tuple[TimingSummary, float]]:
     """Time all ways in alternation."""
     polyhal.set_float32_matmul_precision("high" if precision == "high" else "highest")
     prepared = {way: training_step(workload, devices, way, micro_batches, precision) for way in ways}
@@ -76,16 +80,28 @@ def measure(
 
 
 def row_of(
-    workload: TrainingWorkload, devices: Sequence[Device], way: str, precision: str, timing: TimingSummary, alone: float,
+    workload: TrainingWorkload,
+    devices: Sequence[Device],
+    way: str,
+    precision: str,
+    timing: TimingSummary,
+    alone: float,
     predicted: float,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Print and return a measurement. `alone` are the seconds of one device."""
     used = devices[:1] if way == "alone" else devices
     row = {
-        "model": workload.name, "what": workload.what, "way": way, "devices": [d.name for d in used],
-        "precision": precision, "ms": timing.median * 1e3, "low_ms": timing.low * 1e3, "high_ms": timing.high * 1e3,
-        "speedup": alone / timing.median, "predicted_ms": predicted,
-    }  # fmt: skip
+        "model": workload.name,
+        "what": workload.what,
+        "way": way,
+        "devices": [d.name for d in used],
+        "precision": precision,
+        "ms": timing.median * 1e3,
+        "low_ms": timing.low * 1e3,
+        "high_ms": timing.high * 1e3,
+        "speedup": alone / timing.median,
+        "predicted_ms": predicted,
+    }
     print(
         f"{way:<8} {len(used)} x {used[0].name:<14} {workload.name:<8} {precision:<9} {timing.text(1e3, 'ms')}  "
         f"{row['speedup']:.2f} times one device" + (f"   predicted {predicted:.2f} ms" if predicted else ""),

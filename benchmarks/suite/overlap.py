@@ -66,9 +66,14 @@ def measure(device: Device, batches: int, megabytes: int) -> dict[str, Any]:
     print(f"\n{device.info.name} ({device.name}), {batches} batches of {megabytes} MiB")
     print(f"  copies {copy_ns / 1e6:.1f} ms, kernels {kernel_ns / 1e6:.1f} ms, both at once {both_ns / 1e6:.1f} ms")
     row: dict[str, Any] = {
-        "device": device.name, "batches": batches, "megabytes": megabytes,
-        "copies": copy_ns / 1e9, "kernels": kernel_ns / 1e9, "both": both_ns / 1e9, "loops": {},
-    }  # fmt: skip
+        "device": device.name,
+        "batches": batches,
+        "megabytes": megabytes,
+        "copies": copy_ns / 1e9,
+        "kernels": kernel_ns / 1e9,
+        "both": both_ns / 1e9,
+        "loops": {},
+    }
     for name, timing in alternate({"prefetched": prefetched, "on demand": on_demand}, 7, 1).items():
         print(f"  {name:<16} {timing.text(1e3, 'ms')}", flush=True)
         row["loops"][name] = [timing.median, timing.low, timing.high]

@@ -58,9 +58,15 @@ def measure(workload: TrainingWorkload, pair: Sequence[Device], slower: int, rep
     timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS)
     alone = timings["first"].median
     row: dict[str, Any] = {
-        "model": workload.name, "what": workload.what, "batch": workload.inputs[0], "devices": [d.name for d in pair],
-        "slower": slower, "shares": [s / sum(speeds) for s in speeds], "most": 1 + alone / timings["second"].median, "who": {},
-    }  # fmt: skip
+        "model": workload.name,
+        "what": workload.what,
+        "batch": workload.inputs[0],
+        "devices": [d.name for d in pair],
+        "slower": slower,
+        "shares": [s / sum(speeds) for s in speeds],
+        "most": 1 + alone / timings["second"].median,
+        "who": {},
+    }
     print(
         f"{workload.name}, {row['batch']} rows, on {first.name} and {second.name}, at most {row['most']:.2f} times the first"
     )

@@ -146,8 +146,12 @@ def compare(steps: Iterator[MeasuredStep], predictions: Predictions, profile: st
             flush=True,
         )
         yield {
-            **step._asdict(), "what": WORKLOADS[step.model].what, "predicted_ms": ms, "speed": speed, "profile": profile,
-        }  # fmt: skip
+            **step._asdict(),
+            "what": WORKLOADS[step.model].what,
+            "predicted_ms": ms,
+            "speed": speed,
+            "profile": profile,
+        }
 
 
 def calibrated(device: Device, folder: Path, clock: Callable[[], float]) -> str:

@@ -59,9 +59,14 @@ def row_of(
     if len(devices) > 1:
         timings[f"{len(devices)} devices, one process"] = before[len(devices)]
     row: dict[str, Any] = {
-        "model": workload.name, "what": workload.what, "devices": [d.name for d in devices], "processes": processes,
-        "precision": precision, "samples": workload.inputs[0], "who": {},
-    }  # fmt: skip
+        "model": workload.name,
+        "what": workload.what,
+        "devices": [d.name for d in devices],
+        "processes": processes,
+        "precision": precision,
+        "samples": workload.inputs[0],
+        "who": {},
+    }
     print(f"{workload.name}, {precision}, {workload.inputs[0]} samples each, on {', '.join(row['devices'])}")
     for who, t in timings.items():
         row["who"][who] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3}

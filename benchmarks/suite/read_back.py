@@ -94,9 +94,11 @@ def measure(device: Device, turns: int) -> dict[str, Any]:
     print(f"\n{device.info.name} ({device.name}), per turn of {turns}")
     row: dict[str, Any] = {"device": device.name, "turns": turns, "loops": {}}
     competitors = {
-        "device alone": loop.device_only, "host alone": loop.host_only,
-        "numpy": loop.blocking, "numpy_async": loop.asynchronous,
-    }  # fmt: skip
+        "device alone": loop.device_only,
+        "host alone": loop.host_only,
+        "numpy": loop.blocking,
+        "numpy_async": loop.asynchronous,
+    }
     for name, timing in alternate(competitors, 7, 1).items():
         times = [t / turns for t in (timing.median, timing.low, timing.high)]
         print(f"  {name:<16} {times[0] * 1e3:.2f} ms [{times[1] * 1e3:.2f}, {times[2] * 1e3:.2f}]", flush=True)

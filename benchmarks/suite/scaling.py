@@ -99,10 +99,17 @@ def row_of(
     """Print and return a measurement with its forecast. `alone` are the seconds of one device."""
     count = len(devices)
     row = {
-        "model": workload.name, "what": workload.what, "devices": [d.name for d in devices], "precision": precision,
-        "samples": workload.inputs[0], "ms": timing.median * 1e3, "low_ms": timing.low * 1e3, "high_ms": timing.high * 1e3,
-        "speedup": count * alone / timing.median, "forecast_ms": forecast * 1e3,
-    }  # fmt: skip
+        "model": workload.name,
+        "what": workload.what,
+        "devices": [d.name for d in devices],
+        "precision": precision,
+        "samples": workload.inputs[0],
+        "ms": timing.median * 1e3,
+        "low_ms": timing.low * 1e3,
+        "high_ms": timing.high * 1e3,
+        "speedup": count * alone / timing.median,
+        "forecast_ms": forecast * 1e3,
+    }
     print(
         f"{count} x {devices[0].name:<14} {workload.name:<8} {precision:<9} {timing.text(1e3, 'ms')}  "
         f"{row['speedup']:.2f} times one device   forecast {forecast * 1e3:9.2f} ms   {forecast / timing.median:.2f}",
@@ -127,9 +134,12 @@ def main(arguments: Sequence[str]) -> int:
     counts = [n for n in (1, 2, 4, 8, 16) if n <= len(devices)]
     cluster = parse_cluster(f"1x{len(devices)}x{args.profile or devices[0].name}", args.link)
     result: dict[str, Any] = {
-        "benchmark": "scaling", **describe_machine(devices), "forecast_from": cluster.device, "link": str(cluster.inside),
+        "benchmark": "scaling",
+        **describe_machine(devices),
+        "forecast_from": cluster.device,
+        "link": str(cluster.inside),
         "rows": [],
-    }  # fmt: skip
+    }
     for model in args.models:
         for precision in args.precisions:
             workload = with_samples(WORKLOADS[model], args.samples)

@@ -51,9 +51,13 @@ class StartupCompetitor:
         command = [sys.executable, "-m", "benchmarks.first_step", self.framework, self.device, str(data)]
         begin = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=_ROOT, env=os.environ | cache_variables(caches), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            command,
+            cwd=_ROOT,
+            env=os.environ | cache_variables(caches),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         assert process.stdout is not None
         timer = threading.Timer(_TIMEOUT, process.kill)
         timer.start()
@@ -70,9 +74,12 @@ class StartupCompetitor:
 def cache_variables(caches: Path) -> dict[str, str]:
     """Return environment variables that move every cache of compiled kernels to the folder `caches`."""
     folders = {
-        "HOME": caches, "XDG_CACHE_HOME": caches / "xdg", "POLYHAL_CACHE_DIR": caches / "polyhal",
-        "POCL_CACHE_DIR": caches / "pocl", "CUDA_CACHE_PATH": caches / "nv",
-    }  # fmt: skip
+        "HOME": caches,
+        "XDG_CACHE_HOME": caches / "xdg",
+        "POLYHAL_CACHE_DIR": caches / "polyhal",
+        "POCL_CACHE_DIR": caches / "pocl",
+        "CUDA_CACHE_PATH": caches / "nv",
+    }
     (caches / "xdg").mkdir(parents=True, exist_ok=True)
     return {**{k: str(v) for k, v in folders.items()}, "DEV": "CL"}  # DEV selects tinygrad's OpenCL
 
@@ -143,8 +150,11 @@ def main(arguments: Sequence[str]) -> int:
     for name, error in errors.items():
         print(f"{name:<24} {error}")
     result = {
-        "benchmark": "startup", "repetitions": args.repetitions, **describe_machine(devices), "rows": rows,
+        "benchmark": "startup",
+        "repetitions": args.repetitions,
+        **describe_machine(devices),
+        "rows": rows,
         "left_out": errors,
-    }  # fmt: skip
+    }
     write(args.json, result)
     return 0

@@ -124,10 +124,17 @@ def measure(
         timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
     difference = _difference({w: x for w, x in losses.items() if w not in (OWN, INDUCTOR)}, losses.get(PEER))
     row: dict[str, Any] = {
-        "model": workload.name, "what": workload.what, "device": device.name, "place": place, "precision": precision,
-        "items": workload.items, "tokens": bool(workload.vocabulary), "difference": difference,
-        "agrees": difference <= _TOLERANCE[precision], "who": {},
-    }  # fmt: skip
+        "model": workload.name,
+        "what": workload.what,
+        "device": device.name,
+        "place": place,
+        "precision": precision,
+        "items": workload.items,
+        "tokens": bool(workload.vocabulary),
+        "difference": difference,
+        "agrees": difference <= _TOLERANCE[precision],
+        "who": {},
+    }
     for w, t in timings.items():
         row["who"][w] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3, "losses": losses[w]}
         if first:
@@ -154,9 +161,13 @@ def _first_steps(size: str, model: str, who: str, device: Device, place: str, pr
     with tempfile.TemporaryDirectory() as caches:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.torch_first_steps", size, model, who, device.name, place, precision],
-            cwd=_ROOT, env=os.environ | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches},
-            capture_output=True, text=True, timeout=_TIMEOUT, check=False,
-        )  # fmt: skip
+            cwd=_ROOT,
+            env=os.environ | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
     if done.returncode:
         raise RuntimeError(f"the first steps of {who} failed: {done.stderr.strip().splitlines()[-1]}")
     seconds: list[float] = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]

@@ -32,9 +32,22 @@ def train(device: str, steps: int, options: list[str]) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="polyhal-train-command-") as folder:
         run = Path(folder) / "run"
         command = [
-            sys.executable, "-m", "polyhal", "train", "--device", device, "--steps", str(steps), "--log-every", "1",
-            "--eval-every", str(steps), "--save-dir", str(run), *options,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "polyhal",
+            "train",
+            "--device",
+            device,
+            "--steps",
+            str(steps),
+            "--log-every",
+            "1",
+            "--eval-every",
+            str(steps),
+            "--save-dir",
+            str(run),
+            *options,
+        ]
         begin = time.perf_counter()
         process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert process.stdout is not None

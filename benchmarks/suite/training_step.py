@@ -80,9 +80,14 @@ def measure(workload: TrainingWorkload, device: Device, precision: str, repetiti
         steps[who], facts[who] = prepare()
     timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS)
     row: dict[str, Any] = {
-        "model": workload.name, "what": workload.what, "device": device.name, "precision": precision, "items": workload.items,
-        "tokens": workload.config is not None, "who": {},
-    }  # fmt: skip
+        "model": workload.name,
+        "what": workload.what,
+        "device": device.name,
+        "precision": precision,
+        "items": workload.items,
+        "tokens": workload.config is not None,
+        "who": {},
+    }
     for who, t in timings.items():
         row["who"][who] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3, **facts[who]}
         title = f"{device.name:<12} {workload.name:<8} {precision:<9} {who:<20}"

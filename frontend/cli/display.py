@@ -97,5 +97,14 @@ def kernel_time(seconds: float) -> str:
 
 
 __all__ = [
-    "count", "duration", "is_live", "kernel_time", "memory", "plain_table", "print_json", "say", "say_wrapped", "status_line",
-]  # fmt: skip
+    "count",
+    "duration",
+    "is_live",
+    "kernel_time",
+    "memory",
+    "plain_table",
+    "print_json",
+    "say",
+    "say_wrapped",
+    "status_line",
+]

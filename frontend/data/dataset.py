@@ -179,7 +179,10 @@ def collate(batch: Sequence[Any]) -> Any:
     if arrays[0].dtype == object:
         raise TypeError(
             message(
-                "collate", f"samples have the type {type(first).__name__}", expected="arrays or numbers", fix="pass collate_fn"
+                "collate",
+                f"samples have the type {type(first).__name__}",
+                expected="arrays or numbers",
+                fix="pass collate_fn",
             )
         )
     if any(a.shape != arrays[0].shape for a in arrays):

@@ -202,9 +202,14 @@ class DataLoader:
         pool = self._pool
         if pool is None:
             pool = LoaderWorkers(
-                self.num_workers, self._reader(), self.worker_init_fn, seed, self.timeout, self.prefetch_factor,
+                self.num_workers,
+                self._reader(),
+                self.worker_init_fn,
+                seed,
+                self.timeout,
+                self.prefetch_factor,
                 self.multiprocessing_context,
-            )  # fmt: skip
+            )
             self._pool = pool
             self._end_pool = weakref.finalize(self, pool.close)
         return pool.batches(pending, seed)

@@ -18,7 +18,9 @@ def check_counts(
     if batch_size is not None and batch_size < 1:
         problem, expected = f"batch_size is {batch_size}", "1 or more"
     elif prefetch < 0 or num_workers < 0 or timeout < 0 or (prefetch_factor is not None and prefetch_factor < 1):
-        problem = f"prefetch is {prefetch}, num_workers {num_workers}, timeout {timeout}, prefetch_factor {prefetch_factor}"
+        problem = (
+            f"prefetch is {prefetch}, num_workers {num_workers}, timeout {timeout}, prefetch_factor {prefetch_factor}"
+        )
         expected = "nothing below 0, and a prefetch_factor of 1 or more"
     elif not num_workers and (prefetch_factor is not None or persistent_workers or timeout):
         problem, fix = "prefetch_factor, persistent_workers and timeout require workers", "pass num_workers"

@@ -286,7 +286,9 @@ class LoaderWorkers:
             if self._timeout and time.monotonic() - started > self._timeout:
                 raise TimeoutError(
                     message(
-                        "DataLoader", f"worker {worker} sent no batch within {self._timeout} seconds", fix="raise timeout"
+                        "DataLoader",
+                        f"worker {worker} sent no batch within {self._timeout} seconds",
+                        fix="raise timeout",
                     )
                 )
 
@@ -335,6 +337,8 @@ def _raise(report: tuple[bytes | None, str]) -> None:
     try:
         error = pickle.loads(pickled)(text)
     except Exception as reason:
-        raise RuntimeError(f"{text}\nIts class cannot be constructed from a text: {type(reason).__name__}: {reason}") from None
+        raise RuntimeError(
+            f"{text}\nIts class cannot be constructed from a text: {type(reason).__name__}: {reason}"
+        ) from None
     # StopIteration would end a generator silently.
     raise error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(text)

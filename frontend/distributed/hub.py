@@ -155,7 +155,9 @@ class Hub:
     def _register(self, connection: socket.socket, hello: Mapping[str, Any]) -> int | None:
         """Register a rank from its first message, and send it earlier losses. Returns None for an invalid rank."""
         rank = hello.get("rank")
-        accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
+        accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(
+            hello["token"].encode(), self.token.encode()
+        )
         if not accepted or type(rank) is not int or not 0 <= rank < self.size:
             return None
         connection.settimeout(None)
@@ -232,7 +234,9 @@ class Hub:
             silent = left()
         if not silent:
             how = "has waited too long for the other ranks, which all answer"
-            advice = "expected the same calls in the same order on all ranks; POLYHAL_COLLECTIVE_TIMEOUT raises the limit"
+            advice = (
+                "expected the same calls in the same order on all ranks; POLYHAL_COLLECTIVE_TIMEOUT raises the limit"
+            )
             self._lost(waiting, f"{how}: {complaint}; {advice}", None)
             return
         others = f", nor do the ranks {silent[1:]}" if silent[1:] else ""

@@ -101,9 +101,15 @@ def _once(launch: JobPlan, attempt: int, stopping: Callable[[], bool]) -> JobOut
     command = mpiexec.command(launch.ranks, launch.hosts, program)
     # In a session of its own, so that Ctrl-C reaches the ranks through the hub, which lets them save their state.
     job = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-        env=_environment(launch, hub, attempt), start_new_session=True,
-    )  # fmt: skip
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=_environment(launch, hub, attempt),
+        start_new_session=True,
+    )
     assert job.stdout is not None
     assert job.stderr is not None
     outputs = [mpiexec.Output(job.stdout, sys.stdout), mpiexec.Output(job.stderr, sys.stderr)]

@@ -244,7 +244,9 @@ class MovingGroup(ABC):
         if size is not None and array.size != size:
             raise ValueError(message(name, f"an array of {array.size} elements", expected=f"{size}, the sum of counts"))
         if dtype is not None and array.dtype != dtype:
-            raise ValueError(message(name, f"an array of {array.dtype}", expected=f"{dtype}, the dtype of the other array"))
+            raise ValueError(
+                message(name, f"an array of {array.dtype}", expected=f"{dtype}, the dtype of the other array")
+            )
         reduction_of(reduction, name)
         if not 0 <= root < self.size:
             raise ValueError(message(name, f"rank {root} does not exist", expected=f"0 to {self.size - 1}"))

@@ -33,7 +33,9 @@ def find() -> Path:
     found = shutil.which("mpiexec")
     if found is None:
         fix = "run pip install 'polyhal[distributed]'"
-        raise ProcessGroupError(message("launch", "mpiexec is neither in this Python environment nor on the path", fix=fix))
+        raise ProcessGroupError(
+            message("launch", "mpiexec is neither in this Python environment nor on the path", fix=fix)
+        )
     return Path(found)
 
 

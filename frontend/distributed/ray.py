@@ -94,7 +94,9 @@ def connect() -> RayGroup:
     if not _MEMBERS:
         raise ProcessGroupError(
             message(
-                "init", "this process is not a rank of a Ray job", fix="start the ranks with polyhal.distributed.ray.run"
+                "init",
+                "this process is not a rank of a Ray job",
+                fix="start the ranks with polyhal.distributed.ray.run",
             )
         )
     return RayGroup(_MEMBERS[-1])

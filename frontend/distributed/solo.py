@@ -29,10 +29,14 @@ class SoloGroup(MovingGroup):
         return _done
 
     def _start_send(self, array: np.ndarray, to: int) -> Wait:
-        raise ProcessGroupError(message("send", "this job has only one rank", fix="start several with `polyhal launch`"))
+        raise ProcessGroupError(
+            message("send", "this job has only one rank", fix="start several with `polyhal launch`")
+        )
 
     def _start_receive(self, array: np.ndarray, source: int) -> Wait:
-        raise ProcessGroupError(message("receive", "this job has only one rank", fix="start several with `polyhal launch`"))
+        raise ProcessGroupError(
+            message("receive", "this job has only one rank", fix="start several with `polyhal launch`")
+        )
 
     def abort(self, reason: str) -> None:
         """No-op: there are no other ranks."""

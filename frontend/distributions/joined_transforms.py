@@ -48,9 +48,7 @@ class ReshapeTransform(Transform):
 def _replaced(shape: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     cut = len(shape) - len(old)
     if cut < 0 or tuple(shape[cut:]) != old:
-        raise ValueError(
-            message("ReshapeTransform", f"a value of shape {shape}", expected=f"last axes of shape {old}")
-        )
+        raise ValueError(message("ReshapeTransform", f"a value of shape {shape}", expected=f"last axes of shape {old}"))
     return (*shape[:cut], *new)
 
 

@@ -326,4 +326,4 @@ __all__ = [
     "functional",
     "init",
     "utils",
-]  # fmt: skip
+]

@@ -106,9 +106,18 @@ class MultiheadAttention(Module):
         projections = separate if self.in_proj_weight is None else self.in_proj_weight
         q, k, v = project(query, key, value, projections, self.in_proj_bias, self.num_heads)
         heads, weights = attend(
-            q, k, v, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout if self.training else 0.0,
-            key_padding_mask, need_weights, attn_mask, is_causal,
-        )  # fmt: skip
+            q,
+            k,
+            v,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout if self.training else 0.0,
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            is_causal,
+        )
         out = self.out_proj(merge_heads(heads))
         if weights is not None and average_attn_weights:
             weights = ops.mean(weights, 1)

@@ -172,9 +172,19 @@ class _ConvTranspose(_Convolution):
         dtype: object = None,
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias, padding_mode,
-            device, dtype,
-        )  # fmt: skip
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""

@@ -91,9 +91,18 @@ class Embedding(EmbeddingTable):
         dtype: object = None,
     ) -> None:
         super().__init__(
-            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device,
-            dtype, _freeze,
-        )  # fmt: skip
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight,
+            device,
+            dtype,
+            _freeze,
+        )
 
     @classmethod
     def from_pretrained(
@@ -133,9 +142,17 @@ class EmbeddingBag(EmbeddingTable):
         dtype: object = None,
     ) -> None:
         super().__init__(
-            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device,
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight,
+            device,
             dtype,
-        )  # fmt: skip
+        )
         self.mode: Literal["sum", "mean", "max"] = mode
         self.include_last_offset = include_last_offset
 

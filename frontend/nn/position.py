@@ -88,7 +88,9 @@ class RotaryEmbedding(Module):
         self.base = base
         self.interleaved = interleaved
         kind = dtype or dtypes.float32
-        empty((max_length, dim // 2), dtype=kind, device=device)  # raises for a length beyond all memory, before the host tries
+        empty(
+            (max_length, dim // 2), dtype=kind, device=device
+        )  # raises for a length beyond all memory, before the host tries
         plain = base ** (-np.arange(0, dim, 2) / dim)
         frequencies, factor = (plain, 1.0) if scaling is None else scaling.frequencies(dim, base)
         angles = np.arange(max_length)[:, None] * frequencies

@@ -104,9 +104,14 @@ def _converted(norm: BatchNorm) -> SyncBatchNorm:
     """Return a SyncBatchNorm with the parameters, buffers and mode of another batch norm."""
     place = next((x.device for x in (*norm.parameters(), *norm.buffers())), None)
     new = SyncBatchNorm(
-        norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats, device=place,
+        norm.num_features,
+        norm.eps,
+        norm.momentum,
+        norm.affine,
+        norm.track_running_stats,
+        device=place,
         bias=norm.bias is not None,
-    )  # fmt: skip
+    )
     new.weight, new.bias = norm.weight, norm.bias
     new.running_mean, new.running_var = norm.running_mean, norm.running_var
     new.num_batches_tracked = norm.num_batches_tracked

@@ -200,9 +200,15 @@ class TransformerDecoder(Module):
         x = tgt
         for layer in self.layers:
             x = layer(
-                x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, bool(tgt_is_causal),
+                x,
+                memory,
+                tgt_mask,
+                memory_mask,
+                tgt_key_padding_mask,
+                memory_key_padding_mask,
+                bool(tgt_is_causal),
                 memory_is_causal,
-            )  # fmt: skip
+            )
         return x if self.norm is None else self.norm(x)
 
 
@@ -229,9 +235,18 @@ class Transformer(Module):
     ) -> None:
         super().__init__()
         settings = (
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+            device,
             dtype,
-        )  # fmt: skip
+        )
 
         def norm() -> LayerNorm:
             return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
@@ -273,9 +288,15 @@ class Transformer(Module):
             raise ShapeError(message("Transformer", problem, expected=f"as many axes, and {self.d_model} features"))
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         out: Tensor = self.decoder(
-            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+            tgt,
+            memory,
+            tgt_mask,
+            memory_mask,
+            tgt_key_padding_mask,
+            memory_key_padding_mask,
+            tgt_is_causal,
             memory_is_causal,
-        )  # fmt: skip
+        )
         return out
 
     @staticmethod

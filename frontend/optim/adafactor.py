@@ -46,8 +46,13 @@ class Adafactor(Optimizer):
             problem = f"beta2_decay is {beta2_decay} and d {d}"
             raise ValueError(message("Adafactor", problem, expected="beta2_decay <= 0 and d >= 1"))
         settings = {
-            "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "maximize": maximize,
-        }  # fmt: skip
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
         self._inverses: dict[Any, list[Tensor]] = {}
         """The inverse number of elements of each parameter, on the device, by their shapes."""
         super().__init__(params, settings)
@@ -89,8 +94,10 @@ class Adafactor(Optimizer):
             updates += new
         numbers = {
             "kept": 1 - setting(group, "lr") * setting(group, "weight_decay"),
-            "smallest": group["eps"][1], "rho": rho, "d": group["d"],
-        }  # fmt: skip
+            "smallest": group["eps"][1],
+            "rho": rho,
+            "d": group["d"],
+        }
         ordered = [*matrices, *vectors]
         _LIMITED((ordered, updates, *squares, self._inverse_sizes(ordered)), numbers, (ordered,))
 

@@ -38,9 +38,14 @@ class Adam(RuleOptimizer):
     ) -> None:
         check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
         settings = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay or self.decoupled,
-        }  # fmt: skip
+        }
         super().__init__(params, settings, differentiable=differentiable)
 
     def states(self, group: Group) -> tuple[str, ...]:

@@ -64,9 +64,13 @@ class RAdam(RuleOptimizer):
     ) -> None:
         check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
         settings = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
-        }  # fmt: skip
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+        }
         super().__init__(params, settings, differentiable=differentiable)
 
     def states(self, group: Group) -> tuple[str, ...]:
@@ -101,9 +105,14 @@ class NAdam(RuleOptimizer):
     ) -> None:
         check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay, betas=betas)
         settings = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
-        }  # fmt: skip
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+        }
         super().__init__(params, settings, differentiable=differentiable)
 
     def states(self, group: Group) -> tuple[str, ...]:
@@ -202,9 +211,15 @@ class LAMB(RuleOptimizer):
         return ("exp_avg", "exp_avg_sq")
 
     def run(
-        self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[Tensor],
-        numbers: tuple[Any, ...], *, counted: bool,
-    ) -> None:  # fmt: skip
+        self,
+        group: Group,
+        params: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        states: Sequence[Tensor],
+        numbers: tuple[Any, ...],
+        *,
+        counted: bool,
+    ) -> None:
         count = len(params)
         updates = [empty_like(x) for x in states[:count]]
         super().run(group, params, grads, (*states, *updates), numbers, counted=counted)

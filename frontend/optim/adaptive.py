@@ -35,9 +35,12 @@ class Adagrad(RuleOptimizer):
         fused: bool | None = None,
     ) -> None:
         settings: dict[str, Any] = {
-            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "eps": eps,
-        }  # fmt: skip
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "eps": eps,
+        }
         check_settings(self, **settings)
         super().__init__(params, {**settings, "maximize": maximize}, differentiable=differentiable)
 
@@ -103,8 +106,12 @@ class RMSprop(RuleOptimizer):
         differentiable: bool = False,
     ) -> None:
         settings: dict[str, Any] = {
-            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-        }  # fmt: skip
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+        }
         check_settings(self, **settings)
         defaults = {**settings, "centered": centered, "maximize": maximize}
         super().__init__(params, defaults, differentiable=differentiable)

@@ -74,8 +74,13 @@ class ASGD(RuleOptimizer):
     ) -> None:
         check_settings(self, lr=lr, weight_decay=weight_decay)
         settings = {
-            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "maximize": maximize,
-        }  # fmt: skip
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
         super().__init__(params, settings, differentiable=differentiable)
 
     def states(self, group: Group) -> tuple[str, ...]:

@@ -44,10 +44,14 @@ class LBFGS(Optimizer):
             problem = f"line_search_fn is {line_search_fn!r}"
             raise ValueError(message("LBFGS", problem, expected="None or 'strong_wolfe'"))
         settings = {
-            "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
             "line_search_fn": line_search_fn,
-        }  # fmt: skip
+        }
         super().__init__(params, settings)
         if len(self.param_groups) != 1:
             problem = f"{len(self.param_groups)} parameter groups"

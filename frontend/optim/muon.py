@@ -48,9 +48,15 @@ class Muon(Optimizer):
             expected = "None, 'original' or 'match_rms_adamw'"
             raise ValueError(message("Muon", f"adjust_lr_fn is {adjust_lr_fn!r}", expected=expected))
         settings = {
-            "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-        }  # fmt: skip
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
         super().__init__(params, settings)
 
     def add_param_group(self, group: Group) -> None:
@@ -84,7 +90,9 @@ class Muon(Optimizer):
         factor = _rate_factor(params[0].shape, group["adjust_lr_fn"])
         rate, decay = setting(group, "lr") * factor, setting(group, "weight_decay") * (1 / factor)
         numbers = (1, rate, 0.0, 0.0, decay)
-        dispatch.apply_into(OPS["sgd_step"], (*params, *updates, *numbers), (len(params), False, False, False), tuple(params))
+        dispatch.apply_into(
+            OPS["sgd_step"], (*params, *updates, *numbers), (len(params), False, False, False), tuple(params)
+        )
 
 
 def _rate_factor(shape: Sequence[int], function: str | None) -> float:

@@ -76,9 +76,15 @@ class RuleOptimizer(Optimizer):
                 raise
 
     def run(
-        self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[Tensor],
-        numbers: tuple[Any, ...], *, counted: bool,
-    ) -> None:  # fmt: skip
+        self,
+        group: Group,
+        params: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        states: Sequence[Tensor],
+        numbers: tuple[Any, ...],
+        *,
+        counted: bool,
+    ) -> None:
         """Run the op on parameters of one dtype and step count. `counted` means that the step is a tensor."""
         bound = (len(params), *self.flags(group), counted)
         dispatch.apply_into(OPS[self.op], (*params, *grads, *states, *numbers), bound, (*params, *states))

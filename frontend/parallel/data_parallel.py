@@ -83,9 +83,7 @@ class DataParallel(Module):
         self._shares = self._checked(shares)
         named = dict(module.named_parameters())
         temporary = shard == "parameters"
-        self._replication = Replication(
-            named, self.group, self._shares, bucket_bytes, processes, temporary=temporary
-        )
+        self._replication = Replication(named, self.group, self._shares, bucket_bytes, processes, temporary=temporary)
         for buffer in module.buffers():
             relocate(buffer, self.devices[0], None)
         if processes is not None:

@@ -55,9 +55,16 @@ class ParallelMultiheadAttention(ShardedModule):
             q, k, v = (everywhere[id(x)][i] for x in (query, key, value))
             projected = _projected(q, k, v, weight, bias, self.heads[i])
             out, _ = attend(
-                *projected, None, None, False, self.dropout if self.training else 0.0, padding[i], False, masks[i],
+                *projected,
+                None,
+                None,
+                False,
+                self.dropout if self.training else 0.0,
+                padding[i],
+                False,
+                masks[i],
                 is_causal,
-            )  # fmt: skip
+            )
             parts.append(merge_heads(out))
         result: Tensor = self.out_proj(parts)
         return result if self.batch_first else result.transpose(0, 1), None

@@ -85,9 +85,16 @@ class ColumnParallelLinear(ShardedModule):
     ) -> ColumnParallelLinear:
         """Divide the weights of an ordinary layer."""
         return cls(
-            linear.in_features, linear.out_features, group, linear.bias is not None, gather=gather, sizes=sizes,
-            blocks=blocks, weight=linear.weight, offset=linear.bias,
-        )  # fmt: skip
+            linear.in_features,
+            linear.out_features,
+            group,
+            linear.bias is not None,
+            gather=gather,
+            sizes=sizes,
+            blocks=blocks,
+            weight=linear.weight,
+            offset=linear.bias,
+        )
 
     def forward(self, input: Tensor | Sequence[Tensor], activation: str | None = None) -> list[Tensor] | Tensor:
         """`activation` names a function that is applied to the outputs (see `nn.functional.linear`)."""

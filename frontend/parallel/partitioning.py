@@ -148,10 +148,16 @@ def partition(
         ahead = in_flight(schedule, number, len(choice.stages), len(sizes))
         stages.append(
             StagePlan(
-                opened[d], names[i], names[j - 1], float(search.times[d][i, j]), int(search.crossing[i]),
-                int(search.parameters[i, j]), int(search.needed(ahead)[i, j]), known[d].memory,
+                opened[d],
+                names[i],
+                names[j - 1],
+                float(search.times[d][i, j]),
+                int(search.crossing[i]),
+                int(search.parameters[i, j]),
+                int(search.needed(ahead)[i, j]),
+                known[d].memory,
             )
-        )  # fmt: skip
+        )
     begins = [i for i, _, _ in choice.stages]
     placement = {
         name: int(np.searchsorted(begins, readers[0] if readers else 0, side="right")) - 1

@@ -30,7 +30,9 @@ class Bucket(NamedTuple):
     names: tuple[tuple[str, ...], ...]
 
 
-def assign_owners(sizes: Mapping[str, int], shares: Sequence[float], buckets: Sequence[Sequence[str]]) -> dict[str, int]:
+def assign_owners(
+    sizes: Mapping[str, int], shares: Sequence[float], buckets: Sequence[Sequence[str]]
+) -> dict[str, int]:
     """Assign parameters to devices, bucket by bucket, so that all devices own about their share of each.
 
     Within a bucket, the largest parameter is first. Each is assigned to the device with the least load relative to `shares`.

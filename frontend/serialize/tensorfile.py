@@ -27,11 +27,20 @@ from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.tensor import Tensor
 
 _NAMES: dict[DType, str] = {
-    dtypes.bool_: "BOOL", dtypes.uint8: "U8", dtypes.uint16: "U16", dtypes.uint32: "U32", dtypes.uint64: "U64",
+    dtypes.bool_: "BOOL",
+    dtypes.uint8: "U8",
+    dtypes.uint16: "U16",
+    dtypes.uint32: "U32",
+    dtypes.uint64: "U64",
     dtypes.int8: "I8",
-    dtypes.int16: "I16", dtypes.int32: "I32", dtypes.int64: "I64", dtypes.float16: "F16", dtypes.bfloat16: "BF16",
-    dtypes.float32: "F32", dtypes.float64: "F64",
-}  # fmt: skip
+    dtypes.int16: "I16",
+    dtypes.int32: "I32",
+    dtypes.int64: "I64",
+    dtypes.float16: "F16",
+    dtypes.bfloat16: "BF16",
+    dtypes.float32: "F32",
+    dtypes.float64: "F64",
+}
 _BLANK = "0" * 64
 """Placeholder for a hash, of equal length."""
 HASHES = "polyhal.sha256"

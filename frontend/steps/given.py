@@ -40,7 +40,13 @@ class GivenTensor:
     def find(self, arguments: Sequence[Tensor], leaves: Sequence[Tensor] = ()) -> Tensor:
         """Return the result of a run with these arguments and new leaves."""
         source = self.source
-        x = source if isinstance(source, Tensor) else arguments[source] if isinstance(source, int) else leaves[source.index]
+        x = (
+            source
+            if isinstance(source, Tensor)
+            else arguments[source]
+            if isinstance(source, int)
+            else leaves[source.index]
+        )
         if self.is_source:
             return x
         if self.views:

@@ -96,7 +96,9 @@ class Function:
         return rule
 
 
-def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Rule, *, fresh: bool = False) -> GradNode:
+def attach(
+    op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Rule, *, fresh: bool = False
+) -> GradNode:
     """Put a node with a rule of its own on the tape for `outs`; `op` is a declaration made by `opaque`.
 
     `fresh` says that the rule returns memory that nobody else keeps.

@@ -113,10 +113,12 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None], parents: Parents) ->
     try:
         if rule.joint is not None:
             return _tuple(_call(rule.joint, node, grads, parents, params))
-        return tuple([
-            None if part is None or parent is None else _call(part, node, grads, parents, params)
-            for part, parent in zip(rule.parts, parents, strict=True)
-        ])
+        return tuple(
+            [
+                None if part is None or parent is None else _call(part, node, grads, parents, params)
+                for part, parent in zip(rule.parts, parents, strict=True)
+            ]
+        )
     finally:
         thread.indices_checked = before
 

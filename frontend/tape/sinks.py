@@ -154,4 +154,3 @@ class GradientCollector:
         if key in self.chosen:
             share(g)
             self._totals[key] = g if key not in self._totals else _add(self._totals[key], g)
-

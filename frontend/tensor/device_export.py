@@ -54,9 +54,17 @@ class _Owner:
         self.shape = (ctypes.c_int64 * spec.ndim)(*spec.shape)
         self.strides = (ctypes.c_int64 * spec.ndim)(*spec.strides)
         tensor = _DLTensor(
-            place.address, place.kind, place.number, spec.ndim, _code(spec.dtype), spec.dtype.itemsize * 8, 1,
-            self.shape, self.strides, export.ref.offset * spec.dtype.itemsize,
-        )  # fmt: skip
+            place.address,
+            place.kind,
+            place.number,
+            spec.ndim,
+            _code(spec.dtype),
+            spec.dtype.itemsize * 8,
+            1,
+            self.shape,
+            self.strides,
+            export.ref.offset * spec.dtype.itemsize,
+        )
         self.managed = _DLManagedTensor(tensor, id(self), ctypes.cast(_DELETE, ctypes.c_void_p).value)
 
 

@@ -191,10 +191,12 @@ def _check_kind(method: str, result: DType, target: DType) -> None:
     if _KINDS.index(result.kind) > _KINDS.index(target.kind):
         raise ShapeError(
             message(
-                method, f"the result is {result.name}", expected=f"the target's {target.name} or a dtype that fits it",
+                method,
+                f"the result is {result.name}",
+                expected=f"the target's {target.name} or a dtype that fits it",
                 fix="use an op that returns a new tensor",
             )
-        )  # fmt: skip
+        )
 
 
 def _on_tape(x: Tensor, values: tuple[Any, ...]) -> bool:

@@ -38,9 +38,16 @@ def _grouped(
 
 
 def choose(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> int:  # fmt: skip
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> int:
     """Return the kernel for PyTorch to use: Polyhal's, or PyTorch's composition of products and a softmax."""
     backend = torch.nn.attention.SDPBackend
     fused = not enable_gqa and is_fused(query, key, value, attn_mask, dropout_p, is_causal)
@@ -48,9 +55,16 @@ def choose(
 
 
 def scaled_dot_product_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> torch.Tensor:  # fmt: skip
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
     """Compute attention with Polyhal's op where it applies, through PyTorch's overrideable op, which has its gradient."""
     shape = (*query.shape[:-1], value.shape[-1])
     if enable_gqa and key.ndim >= 3 and key.shape[-3] != query.shape[-3]:

@@ -19,13 +19,24 @@ from polyhal.torch.device import NAME
 from polyhal.torch.failures import as_pytorch
 
 _UNARY = {
-    "abs": "abs", "exp": "exp", "neg": "negative", "reciprocal": "reciprocal", "rsqrt": "rsqrt",
-    "sign": "sign", "sqrt": "sqrt",
-}  # fmt: skip
+    "abs": "abs",
+    "exp": "exp",
+    "neg": "negative",
+    "reciprocal": "reciprocal",
+    "rsqrt": "rsqrt",
+    "sign": "sign",
+    "sqrt": "sqrt",
+}
 _BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "maximum": "maximum", "minimum": "minimum",
-    "clamp_min": "maximum", "clamp_max": "minimum",
-}  # fmt: skip
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "clamp_min": "maximum",
+    "clamp_max": "minimum",
+}
 _SCALED = ("add", "sub")
 """Ops whose second operand is multiplied by `alpha`."""
 _FEWEST = 2

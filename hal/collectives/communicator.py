@@ -29,7 +29,9 @@ class SupportsCommunicator(Protocol):
     it.
     """
 
-    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+    def open_communicator(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None
+    ) -> Communicator | None:
         """Return a communicator among `devices`, of any backends; None if the library does not support all of them.
 
         With `processes`, every process makes this call with its own devices, and the devices of all processes are members: the

@@ -199,7 +199,9 @@ class GradientRule:
         read = {n for i, names in enumerate(self._reads) if mask >> i & 1 for n in names}
         others = [(DECOMPOSED + name, i) for i, name in enumerate(schema.inputs) if name not in read]
         saved = Saved(
-            _positions(schema.inputs, read), _positions(schema.outputs, read), tuple(others if self.unnamed_outputs else ())
+            _positions(schema.inputs, read),
+            _positions(schema.outputs, read),
+            tuple(others if self.unnamed_outputs else ()),
         )
         return saved if any(saved) else NOTHING
 
@@ -235,7 +237,9 @@ def _argument(name: str, schema: Schema) -> RuleArgument:
     base = name.removesuffix("_specs").removesuffix("_spec")
     if base not in schema.inputs:
         raise ValueError(f"a gradient rule takes {name!r}; expected g, needs, or a name made of {schema.inputs}")
-    return RuleArgument(RuleArgumentKind.SPECS if schema.variadic else RuleArgumentKind.SPEC, name, schema.inputs.index(base))
+    return RuleArgument(
+        RuleArgumentKind.SPECS if schema.variadic else RuleArgumentKind.SPEC, name, schema.inputs.index(base)
+    )
 
 
 def _positions(names: Sequence[str], read: set[str]) -> tuple[tuple[str, int], ...]:

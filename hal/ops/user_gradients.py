@@ -29,9 +29,13 @@ def checked(name: str, gradient: Any, schema: Schema) -> Any:
 def _checked(name: str, gradient: Callable[..., Any], schema: Schema, inputs: tuple[str, ...]) -> Callable[..., Any]:
     """Wrap a function that returns the gradients of `inputs`."""
     known = {
-        "g", "needs", *(f"g_{n}" for n in schema.outputs), *schema.inputs, *schema.outputs,
+        "g",
+        "needs",
+        *(f"g_{n}" for n in schema.outputs),
+        *schema.inputs,
+        *schema.outputs,
         *(f"{n}_spec" for n in schema.inputs),
-    }  # fmt: skip
+    }
     positional, keyword_only, _, _ = arguments(gradient)
     unknown = [n for n in positional if n not in known] + [n for n in keyword_only if n not in schema.params]
     if unknown:

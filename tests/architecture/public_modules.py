@@ -20,10 +20,19 @@ APPLICATIONS = ("polyhal.calibration", "polyhal.models", "polyhal.text", "polyha
 CONTRACT = tuple(
     f"polyhal.hal.{name}"
     for name in (
-        "capabilities", "command_buffers", "device", "dtypes", "errors", "hookspecs", "layout", "ops", "peer_memory",
-        "protocol", "testing",
+        "capabilities",
+        "command_buffers",
+        "device",
+        "dtypes",
+        "errors",
+        "hookspecs",
+        "layout",
+        "ops",
+        "peer_memory",
+        "protocol",
+        "testing",
     )
-)  # fmt: skip
+)
 """Modules for plug-ins: the contract, op declarations and the conformance kit.
 
 Without `__all__`, all names without an underscore are public.

@@ -35,7 +35,9 @@ def test_every_file_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
             if package not in declared["packages"] or not any(file.match(p) for p in patterns):
                 missing.append(str(file.relative_to(ROOT)))
     assert missing == []
-    assert {"polyhal", "polyhal.hal.ops.nn", "polyhal.shaders.wgsl.lib", "polyhal_autoload"} <= set(declared["packages"])
+    assert {"polyhal", "polyhal.hal.ops.nn", "polyhal.shaders.wgsl.lib", "polyhal_autoload"} <= set(
+        declared["packages"]
+    )
 
 
 def test_the_library_imports_no_folder_of_the_checkout() -> None:

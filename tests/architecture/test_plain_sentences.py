@@ -14,9 +14,18 @@ LIBRARY = " ".join(
     " ".join(p.text.split()) for p in TEXTS if p.path.relative_to(ROOT).parts[0] in ("hal", "backends", "frontend")
 )
 FIELD_WORDS = (
-    "compute stream", "consumer", "critical path", "deadlock", "double-buffer", "hoist", "no-op", "rendezvous", "reshard",
-    "sentinel", "thread pool",
-)  # fmt: skip
+    "compute stream",
+    "consumer",
+    "critical path",
+    "deadlock",
+    "double-buffer",
+    "hoist",
+    "no-op",
+    "rendezvous",
+    "reshard",
+    "sentinel",
+    "thread pool",
+)
 """Words that readers of other projects search for."""
 
 
@@ -42,9 +51,16 @@ def test_habits_are_counted_in_docstrings_comments_and_pages(tmp_path) -> None: 
     texts = [p for name in ("a.py", "b.md", "c.cl") for p in of_file(tmp_path / name)]
     counts = {habit: sum(1 for _ in places(habit, texts)) for habit in HABITS}
     assert counts == {
-        "nominal what": 2, "opens with what": 2, "of which": 1, "anew, beside": 1, "from ... on": 1, "is there": 0,
-        "gives, gets, knows": 1, "lies, stands": 1, "alike, alone, apart": 0,
-    }  # fmt: skip
+        "nominal what": 2,
+        "opens with what": 2,
+        "of which": 1,
+        "anew, beside": 1,
+        "from ... on": 1,
+        "is there": 0,
+        "gives, gets, knows": 1,
+        "lies, stands": 1,
+        "alike, alone, apart": 0,
+    }
 
 
 def test_genuine_questions_are_allowed(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -14,9 +14,16 @@ import polyhal
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 WITH_HELPERS = {
-    "polyhal", "polyhal.cli.chosen_devices", "polyhal.cli.display", "polyhal.cli.reporting", "polyhal.cli.stop_request",
-    "polyhal.fft", "polyhal.nn.init", "polyhal.profiler", "polyhal.random",
-}  # fmt: skip
+    "polyhal",
+    "polyhal.cli.chosen_devices",
+    "polyhal.cli.display",
+    "polyhal.cli.reporting",
+    "polyhal.cli.stop_request",
+    "polyhal.fft",
+    "polyhal.nn.init",
+    "polyhal.profiler",
+    "polyhal.random",
+}
 """Modules that define functions, whose helpers are not listed."""
 HELPERS = {"Any", "TYPE_CHECKING", "annotations"}
 BUILTINS = {"bool", "float", "int"}
@@ -60,9 +67,10 @@ def test_packages_list_their_public_names(package: str) -> None:
     module = importlib.import_module(package)
     listed = set(module.__all__)
     offered = {
-        n for n in dir(module)
+        n
+        for n in dir(module)
         if not n.startswith("_") and n not in HELPERS and not isinstance(getattr(module, n), types.ModuleType)
-    }  # fmt: skip
+    }
     assert offered - listed == set()
     for name in listed:
         getattr(module, name)

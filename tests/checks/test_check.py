@@ -216,7 +216,9 @@ def test_checks_that_are_off_cost_nothing(numpy_device: Device) -> None:
 def test_other_modes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^\[check\] got 'inf'; expected nan, bounds, reference, gradients or all$"):
         ph.check("nan,inf")
-    with pytest.raises(ValueError, match=r"^\[check\] got no check; expected nan, bounds, reference, gradients or all$"):
+    with pytest.raises(
+        ValueError, match=r"^\[check\] got no check; expected nan, bounds, reference, gradients or all$"
+    ):
         ph.check()
 
 
@@ -247,7 +249,10 @@ def test_a_whole_program_is_checked_by_the_environment(monkeypatch: pytest.Monke
     assert f"its inputs are finite; at {script}:6: x.log()" in result.stderr
     monkeypatch.setenv("POLYHAL_CHECK", "nans")
     result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-    assert "POLYHAL_CHECK is 'nans'; expected nan, bounds, reference, gradients, separated by commas, or all" in result.stderr
+    assert (
+        "POLYHAL_CHECK is 'nans'; expected nan, bounds, reference, gradients, separated by commas, or all"
+        in result.stderr
+    )
 
 
 def test_uninitialized_memory_is_not_checked(device: Device) -> None:

@@ -154,8 +154,10 @@ def test_doctor_points_to_sections_that_exist(monkeypatch: pytest.MonkeyPatch) -
     broken = replace(report.devices[0], problem="it does not open")
     pages = dict(replace(report, devices=(no_doubles, broken)).pages)
     assert set(pages) == {
-        "no OpenCL device was found", "a device cannot be opened, or computes wrong results", "a device has no float64"
-    }  # fmt: skip
+        "no OpenCL device was found",
+        "a device cannot be opened, or computes wrong results",
+        "a device has no float64",
+    }
     for place in pages.values():
         path, _, anchor = place.partition("#")
         titles = re.findall(r"^## (.*)$", (Path(__file__).parents[2] / path).read_text(encoding="utf-8"), re.MULTILINE)

@@ -176,9 +176,15 @@ def test_tuning_continues_after_a_crash_and_its_choices_are_stored(
     def result(shape: str, values: dict[str, int]) -> pool.Message:
         found = {"family": "rows", "shape_class": shape, "values": values, "speedup": 1.5, "date": "2026-01-02"}
         return event(
-            event="result", found=found, default={"group": 64}, default_seconds=3e-5, seconds=2e-5, tried=2, refused=1,
+            event="result",
+            found=found,
+            default={"group": 64},
+            default_seconds=3e-5,
+            seconds=2e-5,
+            tried=2,
+            refused=1,
             left=3,
-        )  # fmt: skip
+        )
 
     crashing, slow = [["rows", "b"], {"group": 8}], [["rows", "b"], {"group": 16}]
     ScriptedPool.requests = []

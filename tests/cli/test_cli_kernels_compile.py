@@ -16,7 +16,9 @@ def test_kernels_compile_for_a_described_device(polyhal: Command, monkeypatch: p
     def statistics(self: NotedPrograms, name: str) -> list[dict[str, object]]:
         figures = [{"registers": 10, "waves": 8}, {"registers": 30, "waves": 4}]
         rows = [launch for launch in self.launches if launch.file == name]
-        return [{"kernel": r.kernel, "definitions": dict(r.definitions), **f} for r, f in zip(rows, figures, strict=False)]
+        return [
+            {"kernel": r.kernel, "definitions": dict(r.definitions), **f} for r, f in zip(rows, figures, strict=False)
+        ]
 
     monkeypatch.setattr(NotedPrograms, "statistics", statistics)
     worst = polyhal("kernels", "compile", "--for", "rx6800", "--workloads", "mlp").out
@@ -36,7 +38,10 @@ def test_kernels_compile_reports_wrong_arguments(polyhal: Command) -> None:
 
 def test_kernels_compile_for_an_adapter_of_wgpu(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert "polyhal-shader-translator is not installed" in polyhal("kernels", "compile", "softmax", "--for", "m1-metal").err
+    assert (
+        "polyhal-shader-translator is not installed"
+        in polyhal("kernels", "compile", "softmax", "--for", "m1-metal").err
+    )
     monkeypatch.setattr(noted_shaders, "translate_all", lambda shaders, *_: {s: {"msl_bytes": 1234} for s in shaders})
     found = polyhal("kernels", "compile", "rowwise/softmax", "--for", "m1-metal").out
     assert re.search(r"^rowwise_softmax +128 +\d+ +1234 ", found, re.MULTILINE)

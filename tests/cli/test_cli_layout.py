@@ -68,8 +68,15 @@ def test_registering_commands_imports_none_of_their_work() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     ours = {m for m in done.stdout.split() if m.startswith("polyhal.")}
     assert ours <= {
-        "polyhal.cli", "polyhal.cli.app", "polyhal.cli.applications", "polyhal.cli.commands", "polyhal.cli.display",
-        "polyhal.cli.reporting", "polyhal.hal.byte_sizes", "polyhal.hal.core.settings.env",
+        "polyhal.cli",
+        "polyhal.cli.app",
+        "polyhal.cli.applications",
+        "polyhal.cli.commands",
+        "polyhal.cli.display",
+        "polyhal.cli.reporting",
+        "polyhal.hal.byte_sizes",
+        "polyhal.hal.core.settings.env",
         *(f"polyhal.cli.commands.{name}" for name in OWN_COMMANDS),
-        "polyhal.commands", *(f"polyhal.commands.{name}" for name in ("train", "generate", "plan", "calibrate")),
-    }  # fmt: skip
+        "polyhal.commands",
+        *(f"polyhal.commands.{name}" for name in ("train", "generate", "plan", "calibrate")),
+    }

@@ -93,13 +93,19 @@ def test_a_missing_matplotlib_costs_only_the_curve(polyhal: Command, monkeypatch
         (["--devices", "8"], "invalid devices '8'; expected NUMBERxDEVICE"),
         (["--devices", "0xh200"], "invalid devices '0xh200'"),
         (["--devices", "12xh200"], "12 devices in nodes of 8; expected whole nodes, as in 2x8xh200"),
-        (["--link", "string"], "invalid link 'string'; expected GB/s with microseconds, such as 50@5, or one of nvlink4"),
+        (
+            ["--link", "string"],
+            "invalid link 'string'; expected GB/s with microseconds, such as 50@5, or one of nvlink4",
+        ),
         (["--link", "nvlink4,0xpcie4"], "'0xpcie4' has no ports"),
         (["--link", "a,b,c"], "3 links in 'a,b,c'"),
         (["--batch", "many"], "invalid batch 'many'; expected a number such as 512, or 16/device"),
         (["--dtype", "int8"], "training in 'int8'; expected float32, bfloat16, float16"),
         (["--strategy", "magic"], "invalid constraint 'magic'; expected data=NUMBER"),
-        (["--strategy", "tensor=3"], "no strategy for 2 devices and a batch of 4 satisfies the constraints; expected data"),
+        (
+            ["--strategy", "tensor=3"],
+            "no strategy for 2 devices and a batch of 4 satisfies the constraints; expected data",
+        ),
         (["--strategy", "pipeline=2,micro=3"], "no strategy for 2 devices"),
         (["--top", "0"], "--top"),
     ],
@@ -108,8 +114,11 @@ def test_errors_for_bad_input_list_known_names(
     polyhal: Command, tmp_path: Path, options: list[str], expected: str
 ) -> None:
     for name, text in {
-        "bad": "{", "odd": "{}", "list": "[]", "wrong": json.dumps({**_SMALL, "n_layer": "four"})
-    }.items():  # fmt: skip
+        "bad": "{",
+        "odd": "{}",
+        "list": "[]",
+        "wrong": json.dumps({**_SMALL, "n_layer": "four"}),
+    }.items():
         (tmp_path / f"{name}.json").write_text(text)
     outcome = polyhal("plan", *_QUICK, *options)
     assert outcome.code == 2, outcome

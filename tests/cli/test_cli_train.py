@@ -61,9 +61,7 @@ def test_output_to_a_pipe_is_plain_lines(polyhal: Command, text: Path) -> None:
     assert "tok/s  ETA " in out
 
 
-def test_runs_are_determined_by_their_seed(
-    polyhal: Command, text: Path, tmp_path: Path
-) -> None:
+def test_runs_are_determined_by_their_seed(polyhal: Command, text: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         polyhal("train", text, *TINY, "--steps", 5, "--device", "numpy", "--save-dir", name, "--seed", seed)
     assert rows(tmp_path / "a") == rows(tmp_path / "b")
@@ -171,9 +169,7 @@ def test_default_folders_are_named_after_the_text_and_numbered(polyhal: Command,
     assert rows(tmp_path / "runs" / "rhyme-2")[-1]["step"] == 2
 
 
-def test_the_command_line_overrides_a_configuration_file(
-    polyhal: Command, text: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_overrides_a_configuration_file(polyhal: Command, text: Path, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         f'text = "{text}"\ndevice = "numpy"\nsave-dir = "run"\nsteps = 9\n[train]\nlayers = 1\nwidth = 8\nheads = 2\n'
         "context = 8\nbatch_size = 2\nlr = 1\nsample_every = 0\n"

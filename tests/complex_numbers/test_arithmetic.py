@@ -49,15 +49,34 @@ def test_arithmetic_is_numpys_on_every_device(device: ph.Device) -> None:
     a, b, r = numbers(3, 4), numbers(4, seed=1), np.linspace(1, 2, 4, dtype=np.float32)
     x, y, s = (ph.tensor(v, device=device) for v in (a, b, r))
     pairs = [
-        (x + y, a + b), (x - y, a - b), (x * y, a * b), (x / y, a / b), (x * s, a * r), (s / x, r / a), (s - x, r - a),
-        (x + 2, a + 2), (2j * x, 2j * a), (1 / x, 1 / a), (x**2, a**2), (s * 1j, r * 1j), (x == x, a == a), (x != y, a != b),
-        (x.sum(0), a.sum(0)), (x.mean(), a.mean()), (x @ y, a @ b), (x.mH, a.T.conj()), (x.prod(1), a.prod(1)),
+        (x + y, a + b),
+        (x - y, a - b),
+        (x * y, a * b),
+        (x / y, a / b),
+        (x * s, a * r),
+        (s / x, r / a),
+        (s - x, r - a),
+        (x + 2, a + 2),
+        (2j * x, 2j * a),
+        (1 / x, 1 / a),
+        (x**2, a**2),
+        (s * 1j, r * 1j),
+        (x == x, a == a),
+        (x != y, a != b),
+        (x.sum(0), a.sum(0)),
+        (x.mean(), a.mean()),
+        (x @ y, a @ b),
+        (x.mH, a.T.conj()),
+        (x.prod(1), a.prod(1)),
         (x[1:, ::2], a[1:, ::2]),
         (ph.where(x.real > 0, x, y), np.where(a.real > 0, a, b)),
         (ph.where(x - x * (x.real > 0), x, y.real), np.where(a - a * (a.real > 0), a, b.real)),
         (ph.concat([x, y.reshape(1, 4)]), np.concatenate([a, b[None]])),
-        (x.reshape(2, 6).T, a.reshape(2, 6).T), (x.cumsum(1), a.cumsum(1)), (x.var(1), a.var(1)), (x.std(), a.std()),
-    ]  # fmt: skip
+        (x.reshape(2, 6).T, a.reshape(2, 6).T),
+        (x.cumsum(1), a.cumsum(1)),
+        (x.var(1), a.var(1)),
+        (x.std(), a.std()),
+    ]
     for got, expected in pairs:
         assert got.shape == expected.shape
         assert got.dtype == ph.as_tensor(expected, device=device).dtype

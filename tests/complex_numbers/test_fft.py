@@ -131,7 +131,9 @@ def test_short_time_transforms_are_pytorchs(options: dict[str, Any], device: ph.
     expected = torch.stft(torch.tensor(x), window=torch.tensor(window), return_complex=True, **options)
     np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
     options = {k: v for k, v in options.items() if k != "pad_mode"}
-    if options.get("hop_length", 1) > size // 2:  # a window of the signal's end is needed for signals that PyTorch accepts
+    if (
+        options.get("hop_length", 1) > size // 2
+    ):  # a window of the signal's end is needed for signals that PyTorch accepts
         options["length"] = 48
     back = got.istft(window=ph.tensor(window, device=device), **options)
     theirs = torch.istft(expected, window=torch.tensor(window), **options)

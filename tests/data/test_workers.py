@@ -74,7 +74,9 @@ def test_a_worker_that_dies_is_reported() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGABRT"])
 def test_a_worker_that_is_ended_by_a_signal_is_reported_by_its_name(name: str) -> None:
-    with pytest.raises(RuntimeError, match=rf"worker process 0 \(process \d+\) was ended by signal \d+ \({name}") as caught:
+    with pytest.raises(
+        RuntimeError, match=rf"worker process 0 \(process \d+\) was ended by signal \d+ \({name}"
+    ) as caught:
         list(DataLoader(cases.Killed(signal.Signals[name]), 2, num_workers=1, device="numpy"))
     assert "__main__" not in str(caught.value)
 

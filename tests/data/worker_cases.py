@@ -26,9 +26,11 @@ class Squares:
     def __getitem__(self, index: int) -> dict[str, Any]:
         info = get_worker_info()
         return {
-            "x": np.full((3,), index, np.float32), "y": index**2, "process": os.getpid(),
+            "x": np.full((3,), index, np.float32),
+            "y": index**2,
+            "process": os.getpid(),
             "worker": -1 if info is None else info.id,
-        }  # fmt: skip
+        }
 
 
 class Failing(Squares):

@@ -30,9 +30,12 @@ def run_launch(*arguments: object, timeout: float = 120, **environment: str) -> 
     """Run `polyhal launch` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "polyhal", "launch", *map(str, arguments)],
-        capture_output=True, text=True, timeout=timeout, check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
         env={**os.environ, "POLYHAL_DEVICE": "numpy", **environment},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")

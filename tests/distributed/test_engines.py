@@ -116,7 +116,9 @@ def test_a_rank_that_does_something_else_is_named(monkeypatch: pytest.MonkeyPatc
         (lambda g: g.scatter(None, np.zeros(4), [4]), "the root passed no array"),
     ],
 )
-def test_arguments_that_would_leave_others_waiting_are_refused(call: Callable[[ProcessGroup], Any], expected: str) -> None:
+def test_arguments_that_would_leave_others_waiting_are_refused(
+    call: Callable[[ProcessGroup], Any], expected: str
+) -> None:
     with pytest.raises(ValueError, match=expected):
         call(SoloGroup())
 

@@ -29,7 +29,9 @@ from polyhal.hal.core.settings.processes import signal_text
         ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0"}, Place(1, 2, 0, 1)),
         (
             {
-                "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+                "OMPI_COMM_WORLD_RANK": "2",
+                "OMPI_COMM_WORLD_SIZE": "3",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "2",
                 "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
             },
             Place(2, 3, 2, 3),
@@ -38,7 +40,7 @@ from polyhal.hal.core.settings.processes import signal_text
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, None),
         ({"PMI_RANK": "", "PMI_SIZE": "many"}, None),
     ],
-)  # fmt: skip
+)
 def test_ranks_in_a_job(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], place: Place | None) -> None:
     for name in [n for n in os.environ if n.startswith(("PMI", "MPI_", "OMPI_", "SLURM_"))]:
         monkeypatch.delenv(name)
@@ -52,10 +54,17 @@ def test_tasks_that_mpi_does_not_connect_are_noticed() -> None:
     """Run in a separate process, because MPI can only be finalized once per process."""
     done = subprocess.run(
         [sys.executable, "-c", "import polyhal; polyhal.distributed.init()"],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "SLURM_STEP_NUM_TASKS": "4"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "SLURM_STEP_NUM_TASKS": "4"},
+    )
     assert done.returncode == 1
-    assert "4 processes were started, but MPI in this process reports 1; expected an MPI library that belongs" in done.stderr
+    assert (
+        "4 processes were started, but MPI in this process reports 1; expected an MPI library that belongs"
+        in done.stderr
+    )
     assert "srun --mpi=pmi2" in done.stderr
 
 

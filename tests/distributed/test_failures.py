@@ -32,13 +32,28 @@ TINY = ["--layers", "1", "--heads", "2", "--width", "16", "--context", "16", "--
 @pytest.mark.parametrize(
     ("way", "ranks", "status", "expected"),
     [
-        ("killed", 3, 1, r"error: rank 1 \(process \d+ on .*\) was ended by signal 9 \(SIGKILL: .*\); the other 2 ranks"),
-        ("aborts", 3, 1, r"error: rank 1 \(process \d+ on .*\) was ended by signal 6 \(SIGABRT: .*\), at File .*failing.py"),
+        (
+            "killed",
+            3,
+            1,
+            r"error: rank 1 \(process \d+ on .*\) was ended by signal 9 \(SIGKILL: .*\); the other 2 ranks",
+        ),
+        (
+            "aborts",
+            3,
+            1,
+            r"error: rank 1 \(process \d+ on .*\) was ended by signal 6 \(SIGABRT: .*\), at File .*failing.py",
+        ),
         ("raises", 2, 1, r"error: rank 1 \(process \d+ on .*\) failed: ValueError: the data are bad; the other rank"),
         ("exits", 2, 7, r"error: rank 1 \(process \d+ on .*\) ended with exit status 7"),
-        ("done", 3, 1, r"error: rank 1 \(process \d+ on .*\) has ended, and rank [02] waits for it in all_reduce; expected"),
+        (
+            "done",
+            3,
+            1,
+            r"error: rank 1 \(process \d+ on .*\) has ended, and rank [02] waits for it in all_reduce; expected",
+        ),
     ],
-)  # fmt: skip
+)
 def test_all_ranks_end_when_one_is_gone(launch: Launch, way: str, ranks: int, status: int, expected: str) -> None:
     done = launch("-n", ranks, PROGRAMS / "failing.py", way)
     assert done.returncode == status
@@ -57,7 +72,9 @@ def test_a_stopped_rank_is_named_and_ended(launch: Launch) -> None:
     begun = time.monotonic()
     done = launch("-n", 3, PROGRAMS / "failing.py", "stopped", POLYHAL_COLLECTIVE_TIMEOUT="3")
     assert done.returncode == 1
-    expected = r"error: rank 1 \(process \d+ on .*\) does not answer: it is stopped or hangs in a call; rank [02] has waited 3"
+    expected = (
+        r"error: rank 1 \(process \d+ on .*\) does not answer: it is stopped or hangs in a call; rank [02] has waited 3"
+    )
     assert len(re.findall(expected, done.stderr)) == 1, done.stderr
     assert len(done.stderr.splitlines()) < 4, done.stderr
     processes = [int(p) for p in re.findall(r"process (\d+)$", done.stdout, re.MULTILINE)]

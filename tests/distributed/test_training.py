@@ -212,8 +212,10 @@ def test_ranks_read_every_sample_of_a_batch_once(ranks: int) -> None:
     parts = [[batch.tolist() for batch in loader] for loader in loaders]
     assert [[x for p in parts for x in p[i]] for i in range(len(whole))] == whole
     assert sorted(x for batch in whole for x in batch) == [float(x) for x in data]
-    assert [round(sum(loader.weight(len(batch)) for loader, batch in zip(loaders, batches, strict=True)), 12)
-            for batches in zip(*loaders, strict=True)] == [1.0] * len(whole)  # fmt: skip
+    assert [
+        round(sum(loader.weight(len(batch)) for loader, batch in zip(loaders, batches, strict=True)), 12)
+        for batches in zip(*loaders, strict=True)
+    ] == [1.0] * len(whole)
     assert max(len(p[0]) for p in parts) - min(len(p[0]) for p in parts) <= 1
 
 

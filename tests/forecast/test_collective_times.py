@@ -20,7 +20,9 @@ from polyhal.forecast.collective_times import (
 from polyhal.hal.core.hardware.links import Link
 
 
-def cluster(devices: int = 64, inside: float = 100e9, between: float = 10e9, ports: int = 8, us: float = 0.0) -> Cluster:
+def cluster(
+    devices: int = 64, inside: float = 100e9, between: float = 10e9, ports: int = 8, us: float = 0.0
+) -> Cluster:
     latency = us * 1e-6
     links = Link("inside", inside, latency), Link("between", between, latency)
     return Cluster("h200", devices, 8, 1 << 30, {"float32": 1e12}, *links, ports)
@@ -60,9 +62,14 @@ def test_neighbours_in_a_node_use_its_link() -> None:
 
 
 @given(
-    st.integers(1, 8), st.integers(1, 128), st.floats(0, 1e12), st.floats(1e8, 1e12), st.floats(1e8, 1e12),
-    st.floats(0, 100), st.floats(1, 10),
-)  # fmt: skip
+    st.integers(1, 8),
+    st.integers(1, 128),
+    st.floats(0, 1e12),
+    st.floats(1e8, 1e12),
+    st.floats(1e8, 1e12),
+    st.floats(0, 100),
+    st.floats(1, 10),
+)
 @settings(max_examples=50)
 def test_more_bandwidth_and_fewer_bytes_are_never_slower(
     local: int, nodes: int, nbytes: float, inside: float, between: float, us: float, factor: float

@@ -43,11 +43,14 @@ def test_a_layer_waits_for_its_parameters() -> None:
 _SPANS = st.lists(
     st.builds(
         lambda seconds, nbytes, at, parameters: span(seconds, (at * seconds, nbytes), parameters=parameters),
-        st.floats(0, 10), st.integers(0, 50), st.floats(0, 1), st.integers(0, 50),
+        st.floats(0, 10),
+        st.integers(0, 50),
+        st.floats(0, 1),
+        st.integers(0, 50),
     ),
     min_size=1,
     max_size=8,
-)  # fmt: skip
+)
 
 
 @given(_SPANS, st.floats(0, 2), st.integers(1, 60), st.sampled_from([None, 0, 1, 2]))

@@ -23,9 +23,7 @@ _SMALL_GPT = small_gpt(layers=5)
     ],
     ids=["device", "host", "processor", "two layers", "no layers"],
 )
-def test_time_and_memory_equal_the_whole_step(
-    recipe: ModelRecipe, profile: str, samples: int, dtype: str
-) -> None:
+def test_time_and_memory_equal_the_whole_step(recipe: ModelRecipe, profile: str, samples: int, dtype: str) -> None:
     seconds, nbytes = whole_step(recipe, profile, samples, dtype)
     predicted = forecaster(recipe, f"1x{profile}", dtype=dtype).predict(Strategy(micro_batch=samples))
     # The captured step also waits for the device at its end, some tens of microseconds.

@@ -34,9 +34,7 @@ def test_a_pipeline_takes_at_least_its_slowest_stage(times: list[tuple[float, fl
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=12), st.data())
-def test_layers_are_divided_so_that_the_slowest_stage_is_fastest(
-    costs: list[float], data: st.DataObject
-) -> None:
+def test_layers_are_divided_so_that_the_slowest_stage_is_fastest(costs: list[float], data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, len(costs)))
     ranges = _balanced(costs, parts)
     assert len(ranges) == parts

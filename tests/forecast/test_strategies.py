@@ -102,9 +102,13 @@ def test_stages_hold_a_part_of_the_model_and_several_micro_batches(small: Foreca
 
 
 @given(
-    st.sampled_from([(64, 1, 1), (16, 4, 1), (8, 2, 4), (4, 4, 4), (32, 1, 2)]), st.sampled_from(SHARDINGS),
-    st.floats(1e8, 1e12), st.floats(1e8, 1e12), st.floats(0, 50), st.floats(1, 20),
-)  # fmt: skip
+    st.sampled_from([(64, 1, 1), (16, 4, 1), (8, 2, 4), (4, 4, 4), (32, 1, 2)]),
+    st.sampled_from(SHARDINGS),
+    st.floats(1e8, 1e12),
+    st.floats(1e8, 1e12),
+    st.floats(0, 50),
+    st.floats(1, 20),
+)
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_better_links_are_never_slower(
     small: Forecaster,
@@ -116,9 +120,7 @@ def test_better_links_are_never_slower(
     factor: float,
 ) -> None:
     strategy = Strategy(*degrees, micro_batch=2, passes=4, shard=shard)
-    slow = replace(
-        small.cluster, inside=Link("inside", inside, us * 1e-6), between=Link("between", between, us * 1e-6)
-    )
+    slow = replace(small.cluster, inside=Link("inside", inside, us * 1e-6), between=Link("between", between, us * 1e-6))
     for better in (
         replace(slow, inside=replace(slow.inside, bandwidth=inside * factor)),
         replace(slow, between=replace(slow.between, bandwidth=between * factor)),

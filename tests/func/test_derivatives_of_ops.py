@@ -122,7 +122,9 @@ def test_the_gradient_of_logcumsumexp_is_right_far_from_zero(device: Device) -> 
     assert mine.grad.tolist()[:2] == [0, 0]
 
 
-@pytest.mark.parametrize(("size", "dtype", "rtol"), [(1e8, "float32", 1e-5), (-3e38, "float32", 1e-5), (6e4, "float16", 2e-3)])
+@pytest.mark.parametrize(
+    ("size", "dtype", "rtol"), [(1e8, "float32", 1e-5), (-3e38, "float32", 1e-5), (6e4, "float16", 2e-3)]
+)
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 def test_the_gradient_of_logcumsumexp_of_equal_numbers_is_that_of_a_mean(
     size: float, dtype: str, rtol: float, captured: bool, device: Device

@@ -77,9 +77,15 @@ def test_a_limit_is_that_of_its_op_and_of_its_library(text: str, ours: float, th
     assert not at_a_limit(program, _wrong("v1", ours, theirs))
 
 
-@pytest.mark.parametrize(("name", "ours", "theirs", "known"), [
-    ("v1", NAN, 1.5, True), ("v1", 1.5, NAN, False), ("v2", NAN, 1.5, False), ("x1.grad", NAN, 1.5, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs", "known"),
+    [
+        ("v1", NAN, 1.5, True),
+        ("v1", 1.5, NAN, False),
+        ("v2", NAN, 1.5, False),
+        ("x1.grad", NAN, 1.5, True),
+    ],
+)
 def test_zeros_around_an_image_are_multiplied_by_the_weight(name: str, ours: float, theirs: float, known: bool) -> None:
     text = "v1 = F.conv_transpose2d(x1, x2)\nv2 = F.conv2d(x1, x2)\nv2.sum().backward()"
     image = leaf([[[[1.0, 1.0], [1.0, 1.0]]]], "float32", requires_grad=True)

@@ -134,7 +134,9 @@ CASES = [
     _importing("interrupts-at-import", "raise KeyboardInterrupt", "RuntimeError: it raised KeyboardInterrupt()"),
     _importing("hangs-at-import", "import time; time.sleep(600)", "loading it gave no answer within 2 s", LATE),
     _importing("crashes-at-import", SEGFAULT, f"loading it ended the process by SIGSEGV {PACKAGE}", CRASHED),
-    _importing("leaves-at-import", "import os; os._exit(0)", f"loading it ended the process with code 0 {PACKAGE}", CRASHED),
+    _importing(
+        "leaves-at-import", "import os; os._exit(0)", f"loading it ended the process with code 0 {PACKAGE}", CRASHED
+    ),
     _importing("hangs-uninterruptibly", STUCK, f"loading it gave no answer within 2 s {PACKAGE}", CRASHED),
     _importing("raises-a-riddle", RIDDLE, "Riddle (a message that raises RuntimeError)"),
     _importing("raises-controls", "raise OSError('\\x1b[2J')", "OSError: \ufffd[2J"),
@@ -206,9 +208,16 @@ CASES = [
         f"probing for devices ended the process by SIGABRT: assertion failed: licence {PACKAGE}",
         CRASHED,
     ),
-    _probe("probe-leaves", "import os; os._exit(7)", f"probing for devices ended the process with code 7 {PACKAGE}", CRASHED),
+    _probe(
+        "probe-leaves",
+        "import os; os._exit(7)",
+        f"probing for devices ended the process with code 7 {PACKAGE}",
+        CRASHED,
+    ),
     _probe("probe-riddle", f"exec({RIDDLE!r})", "Riddle (a message that raises RuntimeError)"),
-    _probe("probe-base", "class Stop(BaseException): pass\n    raise Stop('now')", "RuntimeError: it raised Stop('now')"),
+    _probe(
+        "probe-base", "class Stop(BaseException): pass\n    raise Stop('now')", "RuntimeError: it raised Stop('now')"
+    ),
     _probe(
         "probe-mute",
         "class Mute:\n        def __repr__(self): raise OSError\n    return [Mute()]",
@@ -230,7 +239,9 @@ CASES = [
     _create("create-riddle", f"exec({RIDDLE!r})", "Riddle (a message that raises RuntimeError)"),
     _create("create-base", "class Stop(BaseException): pass\n    raise Stop('now')", "Stop: now"),
     _create("create-exits", "raise SystemExit(3)", "SystemExit: 3"),
-    _function("create-wrong", "def create(): ...", DEVICE, "TypeError: create() takes 0 positional arguments", UNINSTALL),
+    _function(
+        "create-wrong", "def create(): ...", DEVICE, "TypeError: create() takes 0 positional arguments", UNINSTALL
+    ),
     _create(
         "create-nothing",
         "return None",

@@ -273,10 +273,24 @@ def _foreign(file: Path) -> None:
         lambda f: (f.unlink(), f.mkdir()),
     ],
     ids=[
-        "cut", "empty", "binary", "list", "null", "bare", "nan", "negative", "text", "zero", "date", "no date",
-        "no time zone", "unknown field", "foreign", "folder",
+        "cut",
+        "empty",
+        "binary",
+        "list",
+        "null",
+        "bare",
+        "nan",
+        "negative",
+        "text",
+        "zero",
+        "date",
+        "no date",
+        "no time zone",
+        "unknown field",
+        "foreign",
+        "folder",
     ],
-)  # fmt: skip
+)
 def test_an_unusable_file_is_measured_again(damage: Callable[[Path], object], tmp_path: Path) -> None:
     seconds = {"intel": 2.0, "pocl": 1.0, "numpy": 3.0, "wgpu": 4.0}
     with_backends(*CPUS.values(), run_benchmark=Clock(**seconds)).open(None)

@@ -99,7 +99,9 @@ def test_as_dtype(name: object, expected: DType) -> None:
     assert as_dtype(name) is expected
 
 
-@pytest.mark.parametrize("name", ["float31", np.clongdouble, "complex32", object(), np.dtype("U3"), None, "9" * 5000, "(", ""])
+@pytest.mark.parametrize(
+    "name", ["float31", np.clongdouble, "complex32", object(), np.dtype("U3"), None, "9" * 5000, "(", ""]
+)
 def test_as_dtype_refuses(name: object) -> None:
     with pytest.raises(TypeError, match="names no dtype of Polyhal; expected one of bool_"):
         as_dtype(name)

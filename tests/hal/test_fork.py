@@ -106,7 +106,9 @@ def test_devices_of_the_parent_raise_in_a_forked_child(device: ph.Device, tmp_pa
         assert again.startswith("DeviceUnavailableError: device ")
         assert "forked; use multiprocessing's start method" in again
     for name, problem in said.items():
-        if device.info.backend == "sim" and problem.startswith("BackendError: the device was opened before this process"):
+        if device.info.backend == "sim" and problem.startswith(
+            "BackendError: the device was opened before this process"
+        ):
             continue  # the simulated GPU detects the fork itself, in previously recorded work
         expected = (
             "DeviceLostError: the device was opened before the process was forked; use multiprocessing's start method"

@@ -87,7 +87,9 @@ def test_one_warning_per_op_with_the_bytes(
 def test_it_can_be_forbidden_also_after_the_op_was_planned(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     x = matrix(other)
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
-    with pytest.raises(FallbackRefusedError, match=rf"\[cholesky_factor\] .* would run on the host and move {BYTES} bytes"):
+    with pytest.raises(
+        FallbackRefusedError, match=rf"\[cholesky_factor\] .* would run on the host and move {BYTES} bytes"
+    ):
         ph.linalg.cholesky(x)
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     captured = ph.jit(lambda x: ph.fft.fft(x), warm_up=False)

@@ -99,4 +99,7 @@ def test_the_kit_finds_a_wrong_offered_name_on_a_device_without_kernels() -> Non
 
 def test_the_kit_reports_an_offered_name_that_the_framework_does_not_call() -> None:
     report = verify(Device.opened("typo", Offering(unary=frozenset({"tanhh"}))), only="contract/optional_names")
-    assert "Capabilities.unary has 'tanhh', which the framework does not call; did you mean tanh?" in report.failed[0].problem
+    assert (
+        "Capabilities.unary has 'tanhh', which the framework does not call; did you mean tanh?"
+        in report.failed[0].problem
+    )

@@ -8,7 +8,9 @@ import pytest
 
 from polyhal.hal.system.discovery import processor
 
-DESCRIPTION = "processor\t: 0\nmodel name\t: A processor\nflags\t\t: fpu avx2  avx512f\n\nprocessor\t: 1\nmodel name\t: B\n"
+DESCRIPTION = (
+    "processor\t: 0\nmodel name\t: A processor\nflags\t\t: fpu avx2  avx512f\n\nprocessor\t: 1\nmodel name\t: B\n"
+)
 
 
 def test_the_first_processor_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,9 @@ def test_an_error_of_a_backward_pass_is_raised_by_the_backward_pass() -> None:
 
 def test_a_saved_step_returns_its_argument_and_views_of_it(tmp_path: Path) -> None:
     w = ph.tensor(START, device="numpy")
-    step = ph.jit(lambda h: {"given": h, "turned": h.T[1:], "made": h * w, "kept": w, "leaf": h.detach().requires_grad_()})
+    step = ph.jit(
+        lambda h: {"given": h, "turned": h.T[1:], "made": h * w, "kept": w, "leaf": h.detach().requires_grad_()}
+    )
     for _ in range(2):
         step(ph.tensor(START, device="numpy"))
     loaded = ph.load_graph(ph.save_graph(step, tmp_path / "step.safetensors"), "numpy")

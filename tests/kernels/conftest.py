@@ -17,7 +17,9 @@ _IDS = [f"{device.backend}-{device.id}" for device in _DEVICES]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kernels_of(*ops): run the test on backends with kernels for all of these ops")
-    config.addinivalue_line("markers", "only_on(backend): run the case on one backend: others decline it or compile long")
+    config.addinivalue_line(
+        "markers", "only_on(backend): run the case on one backend: others decline it or compile long"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

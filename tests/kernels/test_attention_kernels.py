@@ -16,8 +16,12 @@ from polyhal.hal.core.settings.precision import float32_matmul_precision
 from polyhal.hal.ops import OPS
 
 SHAPES = [
-    ((), 3, 4, 5, 5), ((2, 3), 70, 70, 32, 32), ((2,), 1, 130, 64, 64), ((3,), 65, 33, 16, 40), ((2,), 100, 257, 80, 130),
-]  # fmt: skip
+    ((), 3, 4, 5, 5),
+    ((2, 3), 70, 70, 32, 32),
+    ((2,), 1, 130, 64, 64),
+    ((3,), 65, 33, 16, 40),
+    ((2,), 100, 257, 80, 130),
+]
 OPENCL_CASES = [
     *((shape, causal, "none") for shape in SHAPES for causal in (False, True)),
     *((shape, causal, kind) for shape in SHAPES[1:4:2] for causal, kind in ((False, "bool"), (True, "float"))),

@@ -24,7 +24,7 @@ CASES: list[tuple[Shape, Shape, dict[str, Any]]] = [
     ((2, 8, 8, 8), (70, 8, 1, 1), {"stride": (2, 2)}),
     ((2, 6, 5, 5), (8, 6, 5, 5), {"padding": (4, 4)}),
     ((1, 40, 12, 12), (80, 40, 3, 3), {"padding": (1, 1)}),
-]  # fmt: skip
+]
 
 
 def _result(x: Shape, weight: Shape, params: dict[str, Any]) -> Shape:
@@ -101,6 +101,9 @@ def test_input_gradients_use_every_tap_once(stride: tuple[int, int], dilation: t
     every = sum(
         (y + params["padding"][0] - r * dilation[0]) % stride[0] == 0
         and (z + params["padding"][1] - s * dilation[1]) % stride[1] == 0
-        for y in range(23) for z in range(19) for r in range(4) for s in range(3)
-    )  # fmt: skip
+        for y in range(23)
+        for z in range(19)
+        for r in range(4)
+        for s in range(3)
+    )
     assert taps == every

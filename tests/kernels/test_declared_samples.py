@@ -21,7 +21,9 @@ from polyhal.hal.system.reference.tolerances import check_close
 from polyhal.hal.testing.kit.sample_calls import sample_calls
 from polyhal.hal.testing.kit.scope import primary
 
-NAMES = sorted({name for native in (*opencl_devices(), *wgpu_devices()) for name in native.ops or ()} & set(OPS.names()))
+NAMES = sorted(
+    {name for native in (*opencl_devices(), *wgpu_devices()) for name in native.ops or ()} & set(OPS.names())
+)
 CALLS = {
     n: [call for call in sample_calls(OPS[n], primary(OPS[n])) if call.computes and call.sample.note]
     for n in NAMES

@@ -62,7 +62,7 @@ UNARY: list[tuple[str, Callable[..., Any], float, float, float, float]] = [
     ("softplus", lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), -80, 80, 6, 0),
     # x/sqrt(2) is rounded, which moves the tail of the distribution by x * x times that relative error.
     ("gelu", _gelu, -5.5, 9, 13, 0.02),
-]  # fmt: skip
+]
 
 BINARY: list[tuple[str, Callable[..., Any], float]] = [
     ("add", np.add, 0.5),
@@ -283,13 +283,17 @@ def test_clip_and_where(device: Any) -> None:
         np.testing.assert_array_equal(actual, np.where(cond, a, b))
 
 
-@pytest.mark.parametrize(("op", "slope"), [
-    ("relu_grad", lambda y: y > 0),
-    ("tanh_grad", lambda y: 1 - y * y),
-    ("sigmoid_grad", lambda y: y * (1 - y)),
-    ("silu_grad", lambda y: _sigmoid(y) * (1 + y * (1 - _sigmoid(y)))),
-    ("gelu_grad", lambda y: 0.5 * (1 + _ERF(y / math.sqrt(2))) + y * np.exp(-y * y / 2) / math.sqrt(2 * math.pi)),
-], ids=lambda v: v if isinstance(v, str) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "slope"),
+    [
+        ("relu_grad", lambda y: y > 0),
+        ("tanh_grad", lambda y: 1 - y * y),
+        ("sigmoid_grad", lambda y: y * (1 - y)),
+        ("silu_grad", lambda y: _sigmoid(y) * (1 + y * (1 - _sigmoid(y)))),
+        ("gelu_grad", lambda y: 0.5 * (1 + _ERF(y / math.sqrt(2))) + y * np.exp(-y * y / 2) / math.sqrt(2 * math.pi)),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
 def test_gradients(device: Any, rng: Any, op: str, slope: Any) -> None:
     g, y = rng.standard_normal(500).astype(np.float32), rng.uniform(-4, 4, 500).astype(np.float32)
     params = {"approximate": "none"} if op == "gelu_grad" else {}

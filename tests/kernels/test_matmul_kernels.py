@@ -55,9 +55,16 @@ def test_integers_wrap(device: Any, rng: Any, shape: tuple[int, int, int], dtype
 
 @pytest.mark.parametrize(
     ("x", "y"),
-    [((5, 20, 64), (64, 50)), ((2, 3, 40, 50), (50, 60)), ((2, 1, 40, 50), (3, 50, 60)), ((40, 50), (3, 50, 60)),
-     ((7, 1, 30), (30, 40)), ((3, 2, 4, 5), (3, 2, 5, 4)), ((2, 1, 40, 50), (1, 5, 50, 60))],
-)  # fmt: skip
+    [
+        ((5, 20, 64), (64, 50)),
+        ((2, 3, 40, 50), (50, 60)),
+        ((2, 1, 40, 50), (3, 50, 60)),
+        ((40, 50), (3, 50, 60)),
+        ((7, 1, 30), (30, 40)),
+        ((3, 2, 4, 5), (3, 2, 5, 4)),
+        ((2, 1, 40, 50), (1, 5, 50, 60)),
+    ],
+)
 def test_batches(device: Any, rng: Any, x: tuple[int, ...], y: tuple[int, ...]) -> None:
     check(device, "matmul", [_draw(rng, *x), _draw(rng, *y)], ulps=16)
 
@@ -99,9 +106,15 @@ def test_the_bias_gradient_is_fused(device: Any, rng: Any, rows: int, outer: int
 @pytest.mark.kernels_of("fused_linear")
 @pytest.mark.parametrize(
     ("lead", "inner", "outer", "dtype"),
-    [((), 300, 70, dtypes.float32), ((5, 10), 300, 2, dtypes.float32), ((6,), 20, 30, dtypes.float32),
-     ((2, 35), 65, 50, dtypes.float32), ((130,), 700, 90, dtypes.float32), ((130,), 700, 90, dtypes.bfloat16)],
-)  # fmt: skip
+    [
+        ((), 300, 70, dtypes.float32),
+        ((5, 10), 300, 2, dtypes.float32),
+        ((6,), 20, 30, dtypes.float32),
+        ((2, 35), 65, 50, dtypes.float32),
+        ((130,), 700, 90, dtypes.float32),
+        ((130,), 700, 90, dtypes.bfloat16),
+    ],
+)
 def test_epilogue(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer: int, dtype: dtypes.DType) -> None:
     inputs = [_draw(rng, *lead, inner), _draw(rng, outer, inner), _draw(rng, outer), _draw(rng, *lead, outer)]
     chosen = {"activation": "gelu_tanh", "scale": 0.125}
@@ -117,10 +130,14 @@ def test_epilogue_with_only_a_residual(device: Any, rng: Any) -> None:
 @pytest.mark.only_on("opencl")
 @pytest.mark.parametrize(
     ("dtype", "out", "shape"),
-    [(dtypes.int8, dtypes.int32, (70, 90, 700)), (dtypes.uint8, dtypes.int32, (1, 33, 700)),
-     (dtypes.float16, dtypes.float32, (70, 90, 700)), (dtypes.bfloat16, dtypes.float32, (40, 3, 700)),
-     (dtypes.float32, dtypes.float64, (70, 90, 700))],
-)  # fmt: skip
+    [
+        (dtypes.int8, dtypes.int32, (70, 90, 700)),
+        (dtypes.uint8, dtypes.int32, (1, 33, 700)),
+        (dtypes.float16, dtypes.float32, (70, 90, 700)),
+        (dtypes.bfloat16, dtypes.float32, (40, 3, 700)),
+        (dtypes.float32, dtypes.float64, (70, 90, 700)),
+    ],
+)
 def test_results_wider_than_operands(
     device: Any, rng: Any, dtype: dtypes.DType, out: dtypes.DType, shape: tuple[int, int, int]
 ) -> None:
@@ -158,4 +175,6 @@ def test_contract_matmul(device: Any, rng: Any, b: int, m: int, n: int, k: int, 
     x, y = rng.integers(-4, 5, (b, m, k)).astype(dtype.numpy), rng.integers(-4, 5, (b, k, n)).astype(dtype.numpy)
     out = device.empty(dtype, (b, m, n))
     device.backend.matmul(device.upload(x), device.upload(y), out)
-    np.testing.assert_array_equal(device.download(out), (x.astype(np.float64) @ y.astype(np.float64)).astype(dtype.numpy))
+    np.testing.assert_array_equal(
+        device.download(out), (x.astype(np.float64) @ y.astype(np.float64)).astype(dtype.numpy)
+    )

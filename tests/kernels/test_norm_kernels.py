@@ -14,10 +14,13 @@ from polyhal.hal.ops import OPS
 KINDS = [
     pytest.param(dtype, affine, marks=[] if (dtype, affine) == (dtypes.float32, True) else pytest.mark.slow)
     for dtype, affine in (
-        (dtypes.float32, True), (dtypes.float32, False), (dtypes.float16, True), (dtypes.bfloat16, False),
+        (dtypes.float32, True),
+        (dtypes.float32, False),
+        (dtypes.float16, True),
+        (dtypes.bfloat16, False),
         (dtypes.float64, True),
     )
-]  # fmt: skip
+]
 """Dtypes, each with or without weights. Each case is a compilation; the conformance kit has the others."""
 
 

@@ -55,7 +55,11 @@ def test_sgd_with_momentum(device: Any, rng: Any, nesterov: bool) -> None:
     check(device, "sgd_step", xs, count=COUNT, has_momentum=True, nesterov=nesterov, counted=False)
 
 
-_SQUARE_AND_DOUBLE: dict[str, Any] = {"lists": 2, "steps": (("multiply", (0, 1), ()), ("add", (0, 2), ())), "sums": (3, 0)}
+_SQUARE_AND_DOUBLE: dict[str, Any] = {
+    "lists": 2,
+    "steps": (("multiply", (0, 1), ()), ("add", (0, 2), ())),
+    "sums": (3, 0),
+}
 
 
 @pytest.mark.kernels_of("foreach_elementwise")
@@ -114,7 +118,5 @@ def test_gradient_scaling(device: Any, rng: Any) -> None:
 
 def test_the_reference_is_adam_as_published() -> None:
     p, g, zero = np.array([1.0]), np.array([0.5]), np.array([0.0])
-    new, *_ = OPS["adam_step"].reference(
-        p, g, zero, zero, 1, 0.1, 0.9, 0.999, 0.0, 0.0, **{**FLAGS, "count": 1}
-    )
+    new, *_ = OPS["adam_step"].reference(p, g, zero, zero, 1, 0.1, 0.9, 0.999, 0.0, 0.0, **{**FLAGS, "count": 1})
     np.testing.assert_allclose(new, 0.9)

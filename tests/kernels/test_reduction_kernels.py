@@ -47,8 +47,14 @@ def test_floats(device: Any, rng: Any, shape: tuple[int, ...], axes: tuple[int, 
 
 
 INTEGERS = [
-    dtypes.int8, dtypes.int32, dtypes.uint8, dtypes.uint32, dtypes.uint64, dtypes.int64, dtypes.bool_,
-]  # fmt: skip
+    dtypes.int8,
+    dtypes.int32,
+    dtypes.uint8,
+    dtypes.uint32,
+    dtypes.uint64,
+    dtypes.int64,
+    dtypes.bool_,
+]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
@@ -106,7 +112,9 @@ def test_views(device: Any, rng: Any, axes: tuple[int, ...]) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int64, dtypes.float16], ids=lambda d: d.name)
-def test_argmax_returns_the_first(device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType) -> None:
+def test_argmax_returns_the_first(
+    device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType
+) -> None:
     if not device.stores(dtypes.int64):
         pytest.skip("positions are 64-bit integers")
     x = rng.integers(-5, 5, shape).astype(dtype.numpy)

@@ -48,7 +48,10 @@ def test_long_sums_are_as_exact_as_short_ones(device: Any, shape: tuple[int, ...
     x = np.full(shape, 0.1, np.float32)
     (got,) = run(device, "cumsum", [x], axis=axis)
     count = np.arange(1, shape[axis] + 1).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    got, expected = np.moveaxis(got, axis, 0), np.moveaxis(np.broadcast_to(count * np.float64(x.flat[0]), shape), axis, 0)
+    got, expected = (
+        np.moveaxis(got, axis, 0),
+        np.moveaxis(np.broadcast_to(count * np.float64(x.flat[0]), shape), axis, 0),
+    )
     np.testing.assert_allclose(got[1 << 13 :], expected[1 << 13 :], rtol=1e-6)
 
 

@@ -129,7 +129,10 @@ def test_determinants_of_matrices_with_nan_have_gradients_of_nan(device: Device)
     torch = pytest.importorskip("torch")
     values = np.array([[[1, np.nan], [2, 3]], [[1, 2], [3, 4]]], np.float32)
     for function in (lambda la, x: la.det(x), lambda la, x: la.slogdet(x)[1], lambda la, x: la.inv(x)):
-        ours, theirs = polyhal.tensor(values, device=device, requires_grad=True), torch.tensor(values, requires_grad=True)
+        ours, theirs = (
+            polyhal.tensor(values, device=device, requires_grad=True),
+            torch.tensor(values, requires_grad=True),
+        )
         function(linalg, ours).sum().backward()
         function(torch.linalg, theirs).sum().backward()
         assert ours.grad is not None
@@ -149,10 +152,15 @@ def test_results_that_ignore_an_operand_have_a_gradient_of_zeros(device: Device)
         "power 0 of matrices": lambda lib, x: lib.linalg.matrix_power(x, 0),
         "power 0 of elements": lambda lib, x: x**0,
         "addmm without a sum": lambda lib, x: lib.addmm(x, lib.ones_like(x), lib.ones_like(x), beta=0),
-        "baddbmm without a sum": lambda lib, x: lib.baddbmm(x[None], lib.ones_like(x)[None], lib.ones_like(x)[None], beta=0),
+        "baddbmm without a sum": lambda lib, x: lib.baddbmm(
+            x[None], lib.ones_like(x)[None], lib.ones_like(x)[None], beta=0
+        ),
     }
     for name, function in functions.items():
-        ours, theirs = polyhal.tensor(values, device=device, requires_grad=True), torch.tensor(values, requires_grad=True)
+        ours, theirs = (
+            polyhal.tensor(values, device=device, requires_grad=True),
+            torch.tensor(values, requires_grad=True),
+        )
         results = function(polyhal, ours), function(torch, theirs)
         np.testing.assert_allclose(results[0].detach().numpy(), results[1].detach().numpy(), err_msg=name)
         for result in results:

@@ -19,9 +19,12 @@ BASE: dict[str, Any] = {
     "attention_dropout": 0.0, "use_cache": True, "pretraining_tp": 1, "transformers_version": "5.0.0",
 }  # fmt: skip
 LLAMA3 = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
-}  # fmt: skip
+}
 SETTINGS: dict[str, dict[str, Any]] = {
     "theta": {"rope_theta": 500000.0},
     "theta of transformers 5": {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
@@ -31,12 +34,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}},
     "yarn of transformers 5": {
         "rope_parameters": {
-            "rope_type": "yarn", "factor": 2.0, "rope_theta": 1000.0, "original_max_position_embeddings": 32,
-            "beta_fast": 8, "beta_slow": 2, "attention_factor": 1.3,
+            "rope_type": "yarn",
+            "factor": 2.0,
+            "rope_theta": 1000.0,
+            "original_max_position_embeddings": 32,
+            "beta_fast": 8,
+            "beta_slow": 2,
+            "attention_factor": 1.3,
         }
     },
     "window as long as the context": {"model_type": "mistral", "sliding_window": 64},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

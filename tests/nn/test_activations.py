@@ -19,9 +19,17 @@ VALUES = np.linspace(-4, 4, 17, dtype=np.float32)
 
 @pytest.mark.parametrize(
     ("name", "args"),
-    [("relu_", ()), ("leaky_relu_", (0.2,)), ("rrelu_", ()), ("elu_", (0.5,)), ("celu_", (0.5,)), ("selu_", ()),
-     ("hardtanh_", (-0.5, 2.0)), ("threshold_", (0.5, -2.0))],
-)  # fmt: skip
+    [
+        ("relu_", ()),
+        ("leaky_relu_", (0.2,)),
+        ("rrelu_", ()),
+        ("elu_", (0.5,)),
+        ("celu_", (0.5,)),
+        ("selu_", ()),
+        ("hardtanh_", (-0.5, 2.0)),
+        ("threshold_", (0.5, -2.0)),
+    ],
+)
 def test_an_underscore_overwrites_the_input(name: str, args: tuple[Any, ...]) -> None:
     x = ph.tensor(VALUES, device="numpy")
     assert getattr(F, name)(x, *args) is x

@@ -58,10 +58,15 @@ def test_layers_start_as_in_pytorch(
 
 
 NAMES = [
-    ("uniform_", (-1.0, 2.0)), ("normal_", (1.0, 0.5)), ("xavier_uniform_", (1.5,)), ("xavier_normal_", ()),
-    ("kaiming_uniform_", (0.2,)), ("kaiming_normal_", (0.0, "fan_out", "relu")),
-    ("trunc_normal_", (0.5, 2.0, -1.0, 1.0)), ("trunc_normal_", (0.0, 1.0, 2.0, 4.0)),
-]  # fmt: skip
+    ("uniform_", (-1.0, 2.0)),
+    ("normal_", (1.0, 0.5)),
+    ("xavier_uniform_", (1.5,)),
+    ("xavier_normal_", ()),
+    ("kaiming_uniform_", (0.2,)),
+    ("kaiming_normal_", (0.0, "fan_out", "relu")),
+    ("trunc_normal_", (0.5, 2.0, -1.0, 1.0)),
+    ("trunc_normal_", (0.0, 1.0, 2.0, 4.0)),
+]
 
 
 @pytest.mark.parametrize(("name", "arguments"), NAMES)

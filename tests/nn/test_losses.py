@@ -95,10 +95,12 @@ def test_multihead_attention_with_other_keys(device: ph.Device, extra: dict[str,
     check_layer(
         nn.MultiheadAttention(8, 2, device=device, **extra),
         torch.nn.MultiheadAttention(8, 2, **extra),
-        array(4, 2, 8), key, value,
+        array(4, 2, 8),
+        key,
+        value,
         device=device,
         call=lambda layer, xs: layer(*xs)[0],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")

@@ -32,10 +32,19 @@ class Net(nn.Module):
 
 
 KEYS = [
-    "gain", "first.weight", "first.bias", "blocks.0.weight", "blocks.0.bias", "blocks.1.weight", "blocks.1.bias",
-    "blocks.1.running_mean", "blocks.1.running_var", "blocks.1.num_batches_tracked", "table.out.weight",
+    "gain",
+    "first.weight",
+    "first.bias",
+    "blocks.0.weight",
+    "blocks.0.bias",
+    "blocks.1.weight",
+    "blocks.1.bias",
+    "blocks.1.running_mean",
+    "blocks.1.running_var",
+    "blocks.1.num_batches_tracked",
+    "table.out.weight",
     "table.out.bias",
-]  # fmt: skip
+]
 
 
 def test_names(device: ph.Device) -> None:

@@ -61,9 +61,7 @@ def test_packed_sequences_run_as_in_pytorch(device: ph.Device, kind: str, bidire
     expected, expected_states = theirs(reference)
     assert isinstance(out, nn.utils.rnn.PackedSequence)
     assert out.batch_sizes.tolist() == expected.batch_sizes.tolist()
-    _check_gradients(
-        ours, theirs, [out.data, *_flat(states)], [expected.data, *_flat(expected_states)], x, y
-    )  # fmt: skip
+    _check_gradients(ours, theirs, [out.data, *_flat(states)], [expected.data, *_flat(expected_states)], x, y)
 
 
 @pytest.mark.parametrize("kind", KINDS)

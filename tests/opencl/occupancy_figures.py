@@ -23,14 +23,23 @@ BEFORE = PATH.with_name("occupancy_before.json")
 PAGE = Path(__file__).parents[2] / "docs/kernels.md"
 _BEGIN, _END = "<!-- python tests/opencl/occupancy_figures.py writes this table -->\n", "<!-- end of the table -->"
 _COLUMNS = {
-    "rx480": "RX 480: waves of 10", "rx6800": "RX 6800: waves of 16", "uhd630": "UHD 630: lanes", "a770": "Arc A770: lanes"
-}  # fmt: skip
+    "rx480": "RX 480: waves of 10",
+    "rx6800": "RX 6800: waves of 16",
+    "uhd630": "UHD 630: lanes",
+    "a770": "Arc A770: lanes",
+}
 DEVICES = ("rx480", "rx6800", "uhd630", "a770")
 """One device of each architecture that the installed compilers support: GCN, RDNA, Gen9, Xe."""
 FILES = (
-    "gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad", "attention/tiles",
-    "attention/tiles_grad", "attention/sliced_tiles_grad", "attention/decode",
-)  # fmt: skip
+    "gemm/tiles",
+    "gemm/sliced_k",
+    "conv/implicit_gemm",
+    "conv/implicit_gemm_weight_grad",
+    "attention/tiles",
+    "attention/tiles_grad",
+    "attention/sliced_tiles_grad",
+    "attention/decode",
+)
 _SHAPE = (
     "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "ITEM_WIDTH", "DEPTH", "TERMS", "ITEM_ROWS",
     "ITEM_COLUMNS", "FEATURES", "SLICE", "ROWS_ARE_KEYS", "FEATURE_LANES", "KEY_VECTORS",
@@ -38,12 +47,23 @@ _SHAPE = (
 """Definitions that identify a tile. The worst figures of programs with equal values are kept."""
 _MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")
 _LEAST = ("waves", "lanes")
-_PRODUCTS = ((1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 1024), (4096, 64, 1024), (256, 256, 256), (2048, 512, 512))
+_PRODUCTS = (
+    (1024, 1024, 1024),
+    (4096, 4096, 4096),
+    (64, 4096, 1024),
+    (4096, 64, 1024),
+    (256, 256, 256),
+    (2048, 512, 512),
+)
 _CONVOLUTIONS = (
     # images, channels, height and width, filters, kernel, stride
-    (8, 64, 56, 64, 3, 1), (8, 128, 28, 128, 3, 1), (8, 256, 14, 256, 3, 2), (8, 3, 224, 32, 3, 2), (8, 16, 32, 16, 3, 1),
+    (8, 64, 56, 64, 3, 1),
+    (8, 128, 28, 128, 3, 1),
+    (8, 256, 14, 256, 3, 2),
+    (8, 3, 224, 32, 3, 2),
+    (8, 16, 32, 16, 3, 1),
     (8, 64, 56, 128, 1, 1),
-)  # fmt: skip
+)
 
 
 _HEADS = (32, 64, 128)
@@ -81,7 +101,9 @@ def _convolutions(device: Device, dtype: str) -> Iterator[Any]:
 
 def _attention(device: Device, dtype: str) -> Iterator[Any]:
     for head in _HEADS:
-        yield F.scaled_dot_product_attention(*(_operand(device, dtype, 2, 4, 512, head) for _ in range(3)), is_causal=True)
+        yield F.scaled_dot_product_attention(
+            *(_operand(device, dtype, 2, 4, 512, head) for _ in range(3)), is_causal=True
+        )
 
 
 def _decoding(device: Device, dtype: str) -> None:

@@ -66,7 +66,11 @@ def elf(section: str, content: bytes) -> bytes:
     """Return a 64-bit ELF file with that section and a section for names."""
     names = b"\0.names\0" + section.encode() + b"\0"
     at = 64 + len(names) + len(content)
-    headers = [(0,) * 10, (1, 3, 0, 0, 64, len(names), 0, 0, 1, 0), (8, 1, 0, 0, 64 + len(names), len(content), 0, 0, 1, 0)]
+    headers = [
+        (0,) * 10,
+        (1, 3, 0, 0, 64, len(names), 0, 0, 1, 0),
+        (8, 1, 0, 0, 64 + len(names), len(content), 0, 0, 1, 0),
+    ]
     begin = b"\x7fELF\x02\x01\x01".ljust(40, b"\0") + struct.pack("<Q", at) + bytes(10) + struct.pack("<HHH", 64, 3, 1)
     return begin + names + content + b"".join(struct.pack("<IIQQQQIIQQ", *h) for h in headers)
 
@@ -121,7 +125,9 @@ def test_instructions_of_matrix_units_are_counted(softmax: Any, tmp_path: Path) 
         assert {row.get("matrix_instructions") for row in softmax("a770").kernels.statistics(FILE)} == expected
 
 
-@pytest.mark.parametrize("private", ["private_space", "single_space"])  # Gen9 has a single space for all memory of a thread
+@pytest.mark.parametrize(
+    "private", ["private_space", "single_space"]
+)  # Gen9 has a single space for all memory of a thread
 def test_figures_of_ocloc(softmax: Any, tmp_path: Path, private: str) -> None:
     binary = base64.b64encode(elf(".ze_info", INFO.replace("private_space", private).encode())).decode()
     script(

@@ -56,7 +56,17 @@ EXPECTED = {
     "bare12": (False, False),
 }
 ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
-WAVES = {"rx480": 64, "vega20": 64, "mi250": 64, "rx6800": 32, "rx7900": 32, "rx9070": 32, "malig78": 16, "m1": 1, "bare12": 1}
+WAVES = {
+    "rx480": 64,
+    "vega20": 64,
+    "mi250": 64,
+    "rx6800": 32,
+    "rx7900": 32,
+    "rx9070": 32,
+    "malig78": 16,
+    "m1": 1,
+    "bare12": 1,
+}
 """Wave sizes of hardware with a single width; drivers of OpenCL 1.2 do not report it."""
 TRAINING = tuple(name for name in all_workloads() if name != "used")
 
@@ -132,8 +142,15 @@ def test_training_steps_lower_within_the_limits(key: str) -> None:
         for name in TRAINING:
             all_workloads()[name](device)
     assert {launch.file.partition("/")[0] for launch in backend.kernels.launches} >= {
-        "gemm", "conv", "attention", "reduction", "rowwise", "pointwise", "gather", "optim",
-    }  # fmt: skip
+        "gemm",
+        "conv",
+        "attention",
+        "reduction",
+        "rowwise",
+        "pointwise",
+        "gather",
+        "optim",
+    }
     check_launches(backend)
 
 
@@ -153,7 +170,11 @@ def test_a_launch_beyond_the_limits_is_refused() -> None:
     for op in ("matmul", "softmax", "sum"):
         lower_samples(Device.opened("described:rx480", launches), OPS[op])
     found = [v for launch in launches.kernels.launches for v in launch.violations(limited(small.device, **limits))]
-    for expected in ("a group of 256 work-items, where the device takes 128", "local memory, where", "arguments, where"):
+    for expected in (
+        "a group of 256 work-items, where the device takes 128",
+        "local memory, where",
+        "arguments, where",
+    ):
         assert any(expected in v for v in found), expected
     axes = limited(small.device, max_work_item_sizes=(64, 1, 1))
     assert any("per axis" in v for launch in launches.kernels.launches for v in launch.violations(axes))
@@ -163,7 +184,9 @@ def test_a_launch_beyond_the_limits_is_refused() -> None:
     with pytest.raises(KernelBuildError, match="bytes of arguments, where the device takes 16"):
         polyhal.zeros((4,), device=Device.opened("described:rx480", backend))
     # A fallback kernel may replace it, but tests of limits must see it nevertheless.
-    assert any("arguments, where" in v for noted in backend.kernels.launches for v in noted.violations(backend.runtime.device))
+    assert any(
+        "arguments, where" in v for noted in backend.kernels.launches for v in noted.violations(backend.runtime.device)
+    )
 
 
 def test_values_are_zeros_with_one_warning() -> None:
@@ -213,7 +236,9 @@ def test_a_users_card_is_opened_by_its_path(tmp_path: Path) -> None:
         Device(f"described:{bare}")
     with pytest.raises(DeviceUnavailableError, match="unknown option 'unit' of a described device; expected units"):
         Device(f"described:{path},unit")
-    with pytest.raises(DeviceUnavailableError, match=r"the card h200 has no section \[driver\]; expected a card with it: a770"):
+    with pytest.raises(
+        DeviceUnavailableError, match=r"the card h200 has no section \[driver\]; expected a card with it: a770"
+    ):
         Device("described:h200")
 
 

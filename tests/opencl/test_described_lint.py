@@ -41,7 +41,12 @@ CONSTANT = ["-Wno-constant-logical-operand", "-Wno-ignored-pragmas"]
 def tool(name: str) -> str:
     """Return a program, or its newest version, such as clang-19. Skips the test without it, unless all tests must run."""
     versions = sorted(
-        (f.name for path in os.get_exec_path() for f in Path(path).glob(f"{name}-*") if re.fullmatch(rf"{name}-\d+", f.name)),
+        (
+            f.name
+            for path in os.get_exec_path()
+            for f in Path(path).glob(f"{name}-*")
+            if re.fullmatch(rf"{name}-\d+", f.name)
+        ),
         key=lambda n: -int(n.rpartition("-")[2]),
     )
     for found in (name, *versions):
@@ -98,9 +103,20 @@ def test_clang_accepts_programs_without_warnings(key: str) -> None:
     def check(launch: NotedLaunch) -> None:
         own = [o for o in launch.options if o != "-w"]
         run(
-            clang, "-x", "cl", *own, "--target=spir64-unknown-unknown", "-Xclang", extensions, "-Xclang",
-            "-finclude-default-header", *options, "-fsyntax-only", "-", text=launch.text,
-        )  # fmt: skip
+            clang,
+            "-x",
+            "cl",
+            *own,
+            "--target=spir64-unknown-unknown",
+            "-Xclang",
+            extensions,
+            "-Xclang",
+            "-finclude-default-header",
+            *options,
+            "-fsyntax-only",
+            "-",
+            text=launch.text,
+        )
 
     assert len(launches) > 40
     assert list(problems(launches, check)) == []
@@ -112,9 +128,18 @@ def test_extensions_and_warnings_are_found() -> None:
     for text in ("kernel void k(global double *x) { *x *= 2; }", "kernel void k(global int *x) { *x == 1; }"):
         with pytest.raises(AssertionError, match="error:"):
             run(
-                clang, "-x", "cl", "-cl-std=CL1.2", "--target=spir64-unknown-unknown", "-Xclang", extensions,
-                *STRICT, "-fsyntax-only", "-", text=text,
-            )  # fmt: skip
+                clang,
+                "-x",
+                "cl",
+                "-cl-std=CL1.2",
+                "--target=spir64-unknown-unknown",
+                "-Xclang",
+                extensions,
+                *STRICT,
+                "-fsyntax-only",
+                "-",
+                text=text,
+            )
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -130,9 +155,23 @@ def test_programs_are_valid_spirv(key: str, tmp_path: Path) -> None:
     def check(launch: NotedLaunch) -> None:
         # Without optimizations, as in drivers: SPIR-V cannot express some optimized programs.
         made = run(
-            clang, "-x", "cl", *launch.options, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header", "-O1",
-            "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "-o", "-", "-", text=launch.text,
-        )  # fmt: skip
+            clang,
+            "-x",
+            "cl",
+            *launch.options,
+            "--target=spir64-unknown-unknown",
+            "-Xclang",
+            "-finclude-default-header",
+            "-O1",
+            "-Xclang",
+            "-disable-llvm-passes",
+            "-emit-llvm",
+            "-c",
+            "-o",
+            "-",
+            "-",
+            text=launch.text,
+        )
         run(translate, "--spirv-max-version=1.2", "-", "-o", str(places[launch]), text=made)
         run(validate, "--target-env", "opencl1.2", str(places[launch]))
 
@@ -150,7 +189,9 @@ def test_compilers_of_vendors_accept_training_steps(key: str) -> None:
         for name, workload in all_workloads().items():
             if name != "used":
                 workload(device)
-    rows = [row for file in {b.kernel for b in backend.kernels.program_builds} for row in backend.kernels.statistics(file)]
+    rows = [
+        row for file in {b.kernel for b in backend.kernels.program_builds} for row in backend.kernels.statistics(file)
+    ]
     assert len(rows) > 150
     most = backend.features.local_memory
     assert [row["kernel"] for row in rows if row["local_bytes"] > most] == []

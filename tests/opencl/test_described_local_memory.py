@@ -71,9 +71,24 @@ def _as_clang_counts(text: str, kernel: str) -> int:
     """Return the kernel's local memory in clang's code for a GPU. Clang's promotion of private arrays is disabled."""
     assert CLANG is not None
     command = [
-        CLANG, "-x", "cl", "-cl-std=CL1.2", "-w", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx906", "-nogpulib", "-O1",
-        "-Xclang", "-finclude-default-header", "-mllvm", "-disable-promote-alloca-to-lds", "-S", "-o", "-", "-",
-    ]  # fmt: skip
+        CLANG,
+        "-x",
+        "cl",
+        "-cl-std=CL1.2",
+        "-w",
+        "--target=amdgcn-amd-amdhsa",
+        "-mcpu=gfx906",
+        "-nogpulib",
+        "-O1",
+        "-Xclang",
+        "-finclude-default-header",
+        "-mllvm",
+        "-disable-promote-alloca-to-lds",
+        "-S",
+        "-o",
+        "-",
+        "-",
+    ]
     code = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=120).stdout
     figures = re.findall(r"\.group_segment_fixed_size: (\d+).*?\.symbol:\s+'?(\w+)\.kd", code, re.DOTALL)
     return next(int(size) for size, name in figures if name == kernel)

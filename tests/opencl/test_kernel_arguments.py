@@ -35,9 +35,15 @@ __kernel void f(__global float *out, const ulong out_offset, const Geometry geom
 
 
 _ARGUMENTS: Arguments = {
-    "out": Tensor(0), "base": -(1 << 40), "step": (1 << 33, -3), "rows": 4, "columns": 16, "scale": 0.5, "extra": Scalar(1),
+    "out": Tensor(0),
+    "base": -(1 << 40),
+    "step": (1 << 33, -3),
+    "rows": 4,
+    "columns": 16,
+    "scale": 0.5,
+    "extra": Scalar(1),
     "last": 9,
-}  # fmt: skip
+}
 
 
 def _launch(runtime: Any, program: Any, args: Arguments) -> KernelLaunch:
@@ -67,7 +73,9 @@ def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
 
 
 @pytest.mark.parametrize("wanted", [36, 40])
-def test_a_struct_has_the_size_that_the_driver_accepts(wanted: int, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_struct_has_the_size_that_the_driver_accepts(
+    wanted: int, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Mesa before 23.2 omits the tail padding and refuses the C type's size; later versions refuse the shorter size."""
     layout = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {}).structs["geometry"]
     assert layout.itemsize == 40

@@ -40,10 +40,19 @@ def kinds(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1 + 2 * 3", 7), ("(1 + 2) * 3", 9), ("!0 == 1", 1), ("1 || 0 && 0", 1), ("8 >> 2 << 1", 4), ("0x10u", 16),
-        ("NAME", 0), ("2 > 1 ? 5 : 6", 5), ("-3 % 2 != 0", 1), ("~0 & 6", 6), ("__has_builtin ( f ) || 0", 0),
+        ("1 + 2 * 3", 7),
+        ("(1 + 2) * 3", 9),
+        ("!0 == 1", 1),
+        ("1 || 0 && 0", 1),
+        ("8 >> 2 << 1", 4),
+        ("0x10u", 16),
+        ("NAME", 0),
+        ("2 > 1 ? 5 : 6", 5),
+        ("-3 % 2 != 0", 1),
+        ("~0 & 6", 6),
+        ("__has_builtin ( f ) || 0", 0),
     ],
-)  # fmt: skip
+)
 def test_expressions_of_conditionals(text: str, value: int) -> None:
     assert evaluate(tuple(re.findall(r"\w+|\|\||&&|<<|>>|[=!]=|\S", text))) == value
 
@@ -66,8 +75,10 @@ __kernel void f(__global const float *restrict x, const ulong x_offset, volatile
     assert kinds(text) == ["global", "ulong", "global", "local", "global", "uint", "float", "struct"]
     (*_, geometry) = read(text).parameters
     assert [(m.name, m.type, m.length) for m in geometry.members] == [
-        ("step", "long", 3), ("rows", "uint", 0), ("columns", "uint", 0),
-    ]  # fmt: skip
+        ("step", "long", 3),
+        ("rows", "uint", 0),
+        ("columns", "uint", 0),
+    ]
     assert read(text).structs["geometry"].itemsize == 32
 
 
@@ -89,8 +100,10 @@ KERNEL f(const __grid_constant__ Table table, const real scale, const uint32 cou
     signature = KernelSignatures({"f.cu": text}.__getitem__, "KERNEL").of("f.cu", "f", {"REAL": "float64"})
     assert [p.type or p.kind for p in signature.parameters] == ["struct", "double", "uint", "global"]
     assert [(m.name, m.type, m.length) for m in signature.parameters[0].members] == [
-        ("steps", "long", 6), ("first", "long", 0), ("sizes", "uint", 3),
-    ]  # fmt: skip
+        ("steps", "long", 6),
+        ("first", "long", 0),
+        ("sizes", "uint", 3),
+    ]
 
 
 def test_macros_expand_as_in_c() -> None:
@@ -182,7 +195,7 @@ def test_definitions_may_be_macros_with_parameters_and_lists() -> None:
         ("#define P(a, b) int a\n__kernel void f(P(x)) {}", "P has 2 parameters, but the call has 1"),
         ("__kernel void f(\n#if 0\nint a) {\n#else\nint b) {\n#endif\n}", "must end outside of #if"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_an_error(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read(text)
@@ -221,9 +234,17 @@ __kernel void f(__global const float *a, const ulong a_offset, __global float *s
 
 def arguments(**changed: object) -> Arguments:
     args: dict[str, object] = {
-        "geometry": None, "eps": 1, "a": Tensor(0), "a_row": -5, "sums": Workspace(2), "count": Scalar(1),
-        "shared": LocalMemory(64), "rows": 7, "a_batch": (1, 2, 3), "scale": 0.5,
-    }  # fmt: skip
+        "geometry": None,
+        "eps": 1,
+        "a": Tensor(0),
+        "a_row": -5,
+        "sums": Workspace(2),
+        "count": Scalar(1),
+        "shared": LocalMemory(64),
+        "rows": 7,
+        "a_batch": (1, 2, 3),
+        "scale": 0.5,
+    }
     args |= changed
     return {name: value for name, value in args.items() if value is not None}  # type: ignore[misc]
 
@@ -231,8 +252,13 @@ def arguments(**changed: object) -> Arguments:
 def test_arguments_come_into_the_order_of_the_kernel() -> None:
     *bound, struct = bind(read(KERNEL), arguments(), offsets=True)
     assert bound == [
-        Tensor(0), Workspace(2), Constant(-5, "long"), Number(1, "int"), Constant(1.0, "float"), LocalMemory(64),
-    ]  # fmt: skip
+        Tensor(0),
+        Workspace(2),
+        Constant(-5, "long"),
+        Number(1, "int"),
+        Constant(1.0, "float"),
+        LocalMemory(64),
+    ]
     assert isinstance(struct, Struct)
     (record,) = np.frombuffer(struct.data, read(KERNEL).structs["geometry"])
     assert (*record["a_batch"], record["scale"], record["rows"]) == (1, 2, 3, 0.5, 7)
@@ -264,10 +290,13 @@ def test_memory_that_is_no_tensor_begins_at_its_start() -> None:
         ({"rows": -1}, "'rows' is -1; expected a number of the type uint"),
         ({"count": 1 << 31}, "'count' is 2147483648; expected a number of the type int"),
         ({"eps": Tensor(0)}, "'eps' is .*; expected a number of the type float"),
-        ({"rows": Scalar(1)}, "'rows' changes between calls; expected a constant, or a parameter outside of the struct"),
+        (
+            {"rows": Scalar(1)},
+            "'rows' changes between calls; expected a constant, or a parameter outside of the struct",
+        ),
         ({"a_batch": (1, 2)}, r"'a_batch' is \(1, 2\); expected 3 numbers of the type long"),
     ],
-)  # fmt: skip
+)
 def test_arguments_that_do_not_fit_are_errors(changed: dict[str, object], words: str) -> None:
     with pytest.raises(KernelArgumentError, match=rf"^\[f\] the argument {words}; see the kernel's parameters in f.cl"):
         bind(read(KERNEL), arguments(**changed), offsets=True)

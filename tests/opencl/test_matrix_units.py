@@ -40,7 +40,9 @@ from polyhal.hal.testing.certification.certify_units import check_unit
 pytestmark = pytest.mark.slow
 
 FIGURES: dict[str, dict[str, dict[str, int]]] = json.loads(matrix_unit_figures.PATH.read_text(encoding="utf-8"))
-emulated = pytest.mark.skipif(emulated_units.host() is None, reason="needs Intel's runtime, whose sub-groups have any size")
+emulated = pytest.mark.skipif(
+    emulated_units.host() is None, reason="needs Intel's runtime, whose sub-groups have any size"
+)
 
 
 def opened(unit: str, wrong: int = 0, **facts: Any) -> Device:
@@ -68,12 +70,23 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "units"),
     [
-        ("rx480", {}), ("vega20", {"dot2": 64}), ("rx6800", {"dot2": 32}), ("rx7900", {"wmma": 32, "dot2": 32}),
-        ("strix", {"wmma": 32, "dot2": 32}), ("rx9070", {"wmma_rdna4": 32, "dot2": 32}),
-        ("mi250", {"mfma": 64, "dot2": 64}), ("uhd630", {}), ("irisxe", {}), ("a770", {"xmx": 8}),
-        ("lunarlake", {"xmx": 16}), ("m1", {}), ("malig78", {}), ("adreno730", {}), ("bare12", {}),
+        ("rx480", {}),
+        ("vega20", {"dot2": 64}),
+        ("rx6800", {"dot2": 32}),
+        ("rx7900", {"wmma": 32, "dot2": 32}),
+        ("strix", {"wmma": 32, "dot2": 32}),
+        ("rx9070", {"wmma_rdna4": 32, "dot2": 32}),
+        ("mi250", {"mfma": 64, "dot2": 64}),
+        ("uhd630", {}),
+        ("irisxe", {}),
+        ("a770", {"xmx": 8}),
+        ("lunarlake", {"xmx": 16}),
+        ("m1", {}),
+        ("malig78", {}),
+        ("adreno730", {}),
+        ("bare12", {}),
     ],
-)  # fmt: skip
+)
 def test_devices_have_their_units_and_use_none_without_a_certificate(key: str, units: dict[str, int]) -> None:
     backend = OpenCLDescribedBackend(description.load(key))
     assert list(backend.units.available) == list(units)
@@ -93,14 +106,26 @@ def test_a_processor_and_a_device_without_half_have_none() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("lanes", None), ("rooms", "3"), ("large", "[128, 100, 64, 32]"), ("small", "[64, 64, 0, 32]"), ("devices", "[]"),
-     ("dtypes", "['float15']")],
-)  # fmt: skip
+    [
+        ("lanes", None),
+        ("rooms", "3"),
+        ("large", "[128, 100, 64, 32]"),
+        ("small", "[64, 64, 0, 32]"),
+        ("devices", "[]"),
+        ("dtypes", "['float15']"),
+    ],
+)
 def test_an_invalid_unit_is_refused(field: str, value: str | None) -> None:
     given: dict[str, str | None] = {
-        "name": "'mine'", "description": "''", "source": "''", "lanes": "32", "dtypes": "['float16']", "devices": "['x']",
-        "large": "[128, 128, 64, 32]", "small": "[64, 64, 32, 32]",
-    }  # fmt: skip
+        "name": "'mine'",
+        "description": "''",
+        "source": "''",
+        "lanes": "32",
+        "dtypes": "['float16']",
+        "devices": "['x']",
+        "large": "[128, 128, 64, 32]",
+        "small": "[64, 64, 32, 32]",
+    }
 
     def text(fields: dict[str, str | None]) -> str:
         lines = "\n".join(f"{k} = {v}" for k, v in fields.items() if v is not None)
@@ -154,7 +179,9 @@ def test_a_unit_whose_kernel_the_driver_refuses_is_not_certified() -> None:
     """Otherwise a fallback kernel would compute correct results."""
     device = opened("dot232")
     text = device.backend.runtime.programs.text
-    device.backend.runtime.programs.text = lambda *args: text(*args).replace("#define __builtin_amdgcn_fdot2", "#define other")
+    device.backend.runtime.programs.text = lambda *args: text(*args).replace(
+        "#define __builtin_amdgcn_fdot2", "#define other"
+    )
     found = check_unit(device, "dot2")
     assert not found.correct
     assert "the driver refused the kernel" in found.problem
@@ -217,7 +244,9 @@ def test_the_command_refuses_a_wrong_unit() -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Return the command line for a separate process."""
     code = "import sys; from polyhal.cli.app import run; sys.exit(run(sys.argv[1:]))"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @emulated
@@ -260,7 +289,12 @@ def test_certificates_are_for_the_kernels_that_were_checked(monkeypatch: pytest.
     backend = OpenCLDescribedBackend(description.load("rx7900"))
     certified_units.store(backend.info, [certificate("wmma", backend.units.texts)])
     shipped = SourceFolder.shipped
-    for changed, used in (("softmax.cl", ["wmma"]), ("lib/unit_wmma.h", []), ("gemm/matrix_unit.cl", []), ("", ["wmma"])):
+    for changed, used in (
+        ("softmax.cl", ["wmma"]),
+        ("lib/unit_wmma.h", []),
+        ("gemm/matrix_unit.cl", []),
+        ("", ["wmma"]),
+    ):
 
         def edited(folder: SourceFolder, name: str, changed: str = changed) -> str:
             return shipped(folder, name) + ("// edited" if name == changed else "")

@@ -107,9 +107,7 @@ def test_tiles_in_local_memory(
     device: Any, rng: Any, tile: LocalTile, lengths: Any, dtype: Any, causal: bool, masked: str
 ) -> None:
     whole = replace(tile, slice=0)
-    builds = (
-        partial(local_tiles.forward, candidates=(whole,)), partial(local_tiles.backward, candidates=(tile,))
-    )  # fmt: skip
+    builds = (partial(local_tiles.forward, candidates=(whole,)), partial(local_tiles.backward, candidates=(tile,)))
     _compare(device, rng, builds, lengths, dtype, causal, masked)
 
 

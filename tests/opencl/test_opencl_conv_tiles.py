@@ -41,7 +41,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 64, 7, 8), (6, 32, 3, 3), {"groups": 2, "padding": (1, 0), "stride": (2, 3)}),
     ((1, 32, 9, 9), (3, 32, 1, 1), {"stride": (2, 2)}),
     ((1, 32, 6, 7), (3, 32, 5, 2), {"padding": (3, 1), "stride": (1, 2)}),
-]  # fmt: skip
+]
 
 
 def _use(device: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, *, asynchronous: bool = True) -> None:
@@ -130,7 +130,9 @@ def test_numbers_that_cannot_be_split(device: Any, rng: Any, bf16x3: None) -> No
     np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("tile", [*TILES, NARROW_TILE, HALF_TILE], ids=lambda t: f"{t.terms} terms, width {t.item_width}")
+@pytest.mark.parametrize(
+    "tile", [*TILES, NARROW_TILE, HALF_TILE], ids=lambda t: f"{t.terms} terms, width {t.item_width}"
+)
 @pytest.mark.parametrize("case", [1, 4, 6, 7, 8, 9, 10, 11, 13])
 def test_infinite_gradients_only_reach_pixels_under_their_windows(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, case: int
@@ -146,7 +148,9 @@ def test_partial_input_gradients_have_infinities_under_their_windows_alone(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int
 ) -> None:
     _use(device, monkeypatch, TILES[0])
-    monkeypatch.setattr(implicit_gemm, "split_tile", lambda _, tile, tiles, k: (2, ceil_div(k, 2 * tile.depth) * tile.depth))
+    monkeypatch.setattr(
+        implicit_gemm, "split_tile", lambda _, tile, tiles, k: (2, ceil_div(k, 2 * tile.depth) * tile.depth)
+    )
     x, weight, more = CASES[case]
     check_infinities(device, rng, x, weight, DEFAULTS | more, np.float32)
 

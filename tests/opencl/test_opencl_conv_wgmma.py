@@ -28,7 +28,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 8, 13, 11), (10, 8, 3, 2), {"dilation": (2, 3), "padding": (1, 2)}),
     ((3, 72, 5, 5), (8, 72, 1, 1), {}),
     ((1, 13, 6, 6), (20, 13, 5, 5), {"padding": (4, 4)}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 30, 30), (8, 3, 7, 7), {"stride": (2, 2), "padding": (3, 3)}),
     ((2, 6, 5, 5), (8, 6, 5, 5), {"padding": (4, 4)}),
     ((1, 2, 1, 4), (6, 2, 1, 2), {"stride": (3, 1), "padding": (1, 0)}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ IMPLICIT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 33, 10, 13), (30, 33, 4, 4), {"stride": (2, 2), "padding": (1, 1)}),
     ((1, 9, 31, 30), (26, 9, 1, 1), {"stride": (2, 3)}),
     ((3, 4, 16, 40), (60, 2, 3, 3), {"groups": 2, "stride": (1, 2), "padding": (1, 1)}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.usefixtures("by_image")
@@ -133,7 +133,7 @@ COLUMNS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 4, 16, 16), (6, 2, 3, 3), {"groups": 2, "stride": (2, 2), "padding": (1, 1)}),
     ((2, 3, 10, 33), (5, 3, 3, 2), {"stride": (1, 2), "padding": (1, 0)}),
     ((1, 4, 6, 6), (3, 4, 2, 2), {"padding": (3, 3), "dilation": (2, 2)}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
@@ -205,7 +205,7 @@ CACHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((9, 4, 5, 7), (10, 4, 3, 2), {"padding": (2, 1), "dilation": (1, 2)}),
     ((9, 4, 6, 9), (12, 2, 3, 3), {"groups": 2, "stride": (2, 1), "padding": (0, 1)}),
     ((9, 3, 9, 9), (8, 3, 2, 3), {"stride": (2, 2), "padding": (1, 1)}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.usefixtures("by_image")

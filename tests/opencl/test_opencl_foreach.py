@@ -29,11 +29,15 @@ def test_as_single_tensors(either: Any, rng: Any) -> None:
     """Every second tensor is unaligned for vectors, and all results are bitwise equal to individual ops."""
     steps = (("multiply", (0, 2), ()), ("add", (4, 1), ()), ("divide", (5, 3), ()), ("cast", (6,), (dtypes.float16,)))
     count = len(_SIZES)
-    lists = [[rng.uniform(-2, 2, n + i % 2).astype(np.float32)[i % 2 :] for i, n in enumerate(_SIZES)] for _ in range(2)]
+    lists = [
+        [rng.uniform(-2, 2, n + i % 2).astype(np.float32)[i % 2 :] for i, n in enumerate(_SIZES)] for _ in range(2)
+    ]
     shared = [np.float32(0.3)[None].reshape(()), np.float32(0.7)[None].reshape(())]
     params = {"lists": 2, "count": count, "steps": steps, "results": (6, 7)}
     found = run(either, "foreach_elementwise", [*lists[0], *lists[1], *shared], **params)
-    launch, _ = lower(either, "foreach_elementwise", [upload(either, x) for x in (*lists[0], *lists[1], *shared)], params)
+    launch, _ = lower(
+        either, "foreach_elementwise", [upload(either, x) for x in (*lists[0], *lists[1], *shared)], params
+    )
     assert launch.name == "pointwise_foreach"
     group = {"steps": steps, "results": (6, 7), "reduction": None}
     for i, (a, b) in enumerate(zip(*lists, strict=True)):
@@ -74,7 +78,9 @@ def test_one_number_for_each_position(either: Any, rng: Any) -> None:
     params = {"lists": 2, "count": len(refs), "steps": steps, "results": (4,)}
     outs = [either.empty(dtypes.float32, x.shape) for x in arrays]
     inputs = (*refs, *singles)
-    launch = either.backend.lower("foreach_elementwise", tuple(r.spec for r in inputs), tuple(r.spec for r in outs), params)
+    launch = either.backend.lower(
+        "foreach_elementwise", tuple(r.spec for r in inputs), tuple(r.spec for r in outs), params
+    )
     assert not isinstance(launch, Declined), launch.reason
     launch(*inputs, *outs)
     for out, x, number in zip(outs, arrays, numbers, strict=True):

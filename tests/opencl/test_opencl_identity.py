@@ -18,10 +18,18 @@ _AMD_QUERY = "cl_amd_device_attribute_query"
 def card(name: str, **attributes: Any) -> Any:
     """Return a graphics card as its driver lists it."""
     facts = {
-        "name": name, "version": "OpenCL 1.2 ", "driver_version": "1.2", "available": True, "profile": "FULL_PROFILE",
-        "extensions": "", "compiler_available": True, "type": cl.device_type.GPU, "global_mem_size": 6 << 30,
-        "host_unified_memory": False, "vendor": "AMD",
-    }  # fmt: skip
+        "name": name,
+        "version": "OpenCL 1.2 ",
+        "driver_version": "1.2",
+        "available": True,
+        "profile": "FULL_PROFILE",
+        "extensions": "",
+        "compiler_available": True,
+        "type": cl.device_type.GPU,
+        "global_mem_size": 6 << 30,
+        "host_unified_memory": False,
+        "vendor": "AMD",
+    }
     return SimpleNamespace(**{**facts, **attributes})
 
 
@@ -54,7 +62,10 @@ def test_two_cards_with_equal_ids_are_two_devices(found: Any) -> None:
 def test_a_card_that_two_drivers_list_is_one(found: Any) -> None:
     other = SimpleNamespace(name="Another driver")
     assert len(found((_MAC, card("FirePro")), (other, card("FirePro")))) == 1
-    assert len(found((_MAC, card("FirePro")), (_MAC, card("FirePro")), (other, card("FirePro")), (other, card("FirePro")))) == 2
+    assert (
+        len(found((_MAC, card("FirePro")), (_MAC, card("FirePro")), (other, card("FirePro")), (other, card("FirePro"))))
+        == 2
+    )
 
 
 def test_cards_of_amd_have_the_names_of_products(found: Any) -> None:
@@ -78,7 +89,10 @@ def test_the_domain_of_a_card_comes_from_linux(found: Any, tmp_path: Path, monke
     for address, vendor in (("0001:03:00.0", "0x1002"), ("0000:03:00.0", "0x8086"), ("0002:83:00.0", "0x1002")):
         (tmp_path / address).mkdir()
         (tmp_path / address / "vendor").write_text(f"{vendor}\n")
-    assert [d.id for d in found((_AMD, radeon(3)), (_AMD, radeon(0x83 - 256)))] == ["pci/0001:03:00.0", "pci/0002:83:00.0"]
+    assert [d.id for d in found((_AMD, radeon(3)), (_AMD, radeon(0x83 - 256)))] == [
+        "pci/0001:03:00.0",
+        "pci/0002:83:00.0",
+    ]
     assert [d.id for d in found((_AMD, radeon(9)))] == ["pci/0000:09:00.0"]
     # Two cards at one address in different domains: the driver does not report domains.
     (tmp_path / "0003:03:00.0").mkdir()

@@ -102,7 +102,9 @@ def test_sub_groups_are_compiled_in_their_language(grouped: Any, rng: Any, monke
     assert exchange(runtime, 4, 64, 64) == runtime.features.subgroups
 
 
-def test_a_kernel_without_sub_groups_that_does_not_build_is_an_error(grouped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_sub_groups_that_does_not_build_is_an_error(
+    grouped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(label: str, *given: Any) -> Any:
         raise KernelBuildError(f"{label} is refused")
 
@@ -125,7 +127,9 @@ def test_rows_are_added_atomically_in_either_way(
     flags: list[str] = []
     launch = runtime._launch
     monkeypatch.setattr(
-        runtime, "_launch", lambda request, *rest: flags.extend(language.flags(request.options)) or launch(request, *rest)
+        runtime,
+        "_launch",
+        lambda request, *rest: flags.extend(language.flags(request.options)) or launch(request, *rest),
     )
     rows, index = rng.integers(-99, 99, (3000, 7)), rng.integers(0, 5, 3000)
     exact = np.zeros((5, 7), np.int64)

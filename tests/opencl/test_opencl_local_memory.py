@@ -59,7 +59,9 @@ def test_convolutions(gpu: Any, rng: Any) -> None:
     expected = {"conv/direct", "conv/direct_weight_grad", "conv/direct_input_grad"}
     if gpu.backend.features.local_memory_is_real:
         expected = {"conv/implicit_gemm", "conv/implicit_gemm_weight_grad"}
-    assert {k for k in gpu.launched if k.startswith(("conv/direct", "conv/implicit"))} - {"conv/implicit_gemm_pack"} == expected
+    assert {k for k in gpu.launched if k.startswith(("conv/direct", "conv/implicit"))} - {
+        "conv/implicit_gemm_pack"
+    } == expected
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,8 @@ def test_attention_of_few_scores_is_not_staged(gpu: Any, rng: Any, monkeypatch: 
     backward = [q, q, k, v, None, q, upload(gpu, np.zeros((2, 33, 2), np.float32))]
     for op, refs in (("attention", [q, k, v, None]), ("attention_grad", backward)):
         monkeypatch.setattr(dispatch, "_MAX_SCORES", 2 * 33 * 33 * 4)
-        assert isinstance(lower(gpu, op, refs, {"scale": 0.25})[0], Declined) != gpu.backend.features.local_memory_is_real
+        assert (
+            isinstance(lower(gpu, op, refs, {"scale": 0.25})[0], Declined) != gpu.backend.features.local_memory_is_real
+        )
         monkeypatch.setattr(dispatch, "_MAX_SCORES", 2 * 33 * 33 * 4 - 1)
         assert not isinstance(lower(gpu, op, refs, {"scale": 0.25})[0], Declined)

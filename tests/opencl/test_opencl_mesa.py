@@ -42,10 +42,15 @@ def clover(*devices: Any) -> _Platform:
 def radeon(**attributes: Any) -> Any:
     """Return a card as clover lists it."""
     device = {
-        "name": "AMD Radeon RX 580 (polaris10, LLVM 15.0.6)", "version": "OpenCL 1.1 Mesa 22.3.6", "driver_version": "22.3.6",
-        "profile": "FULL_PROFILE", "extensions": "", "available": True, "compiler_available": True,
+        "name": "AMD Radeon RX 580 (polaris10, LLVM 15.0.6)",
+        "version": "OpenCL 1.1 Mesa 22.3.6",
+        "driver_version": "22.3.6",
+        "profile": "FULL_PROFILE",
+        "extensions": "",
+        "available": True,
+        "compiler_available": True,
         "type": cl.device_type.GPU,
-    }  # fmt: skip
+    }
     return SimpleNamespace(**{**device, **attributes})
 
 
@@ -75,7 +80,9 @@ def test_opening_the_device_names_the_variable(machine: Callable[..., list[Unusa
     with pytest.raises(RuntimeError, match=r"no OpenCL device can be used: .*RUSTICL_ENABLE is not set") as raised:
         discovery.devices()
     assert "radeonsi" in raised.value.__notes__[0]
-    with pytest.raises(DeviceUnavailableError, match="RUSTICL_ENABLE is not set; if your GPU has no other OpenCL driver"):
+    with pytest.raises(
+        DeviceUnavailableError, match="RUSTICL_ENABLE is not set; if your GPU has no other OpenCL driver"
+    ):
         discovery.select("rusticl")
 
 

@@ -51,7 +51,21 @@ def architecture(key: str) -> Architecture:
 
 @pytest.mark.parametrize(
     ("registers", "waves"),
-    [(24, 10), (28, 9), (32, 8), (36, 7), (40, 6), (48, 5), (64, 4), (84, 3), (85, 2), (128, 2), (129, 1), (256, 1), (257, 0)],
+    [
+        (24, 10),
+        (28, 9),
+        (32, 8),
+        (36, 7),
+        (40, 6),
+        (48, 5),
+        (64, 4),
+        (84, 3),
+        (85, 2),
+        (128, 2),
+        (129, 1),
+        (256, 1),
+        (257, 0),
+    ],
 )
 def test_waves_of_gcn_by_registers(registers: int, waves: int) -> None:
     """Compare with the table of registers and wavefronts in AMD's OpenCL optimization guide."""
@@ -72,11 +86,23 @@ def test_local_memory_limits_waves() -> None:
 @pytest.mark.parametrize(
     ("key", "name"),
     [
-        ("mi250", "gcn"), ("rx480", "gcn"), ("vega20", "gcn"), ("rx6800", "rdna"), ("rx7900", "rdna"), ("rx9070", "rdna"),
-        ("strix", "rdna"), ("uhd630", "gen"), ("irisxe", "gen"), ("a770", "gen"), ("lunarlake", "gen"), ("m1", None),
-        ("malig78", None), ("adreno730", None), ("bare12", None),
+        ("mi250", "gcn"),
+        ("rx480", "gcn"),
+        ("vega20", "gcn"),
+        ("rx6800", "rdna"),
+        ("rx7900", "rdna"),
+        ("rx9070", "rdna"),
+        ("strix", "rdna"),
+        ("uhd630", "gen"),
+        ("irisxe", "gen"),
+        ("a770", "gen"),
+        ("lunarlake", "gen"),
+        ("m1", None),
+        ("malig78", None),
+        ("adreno730", None),
+        ("bare12", None),
     ],
-)  # fmt: skip
+)
 def test_devices_have_their_architecture(key: str, name: str | None) -> None:
     found = OpenCLDescribedBackend(description.load(key)).features.architecture
     assert (found and found.name) == name
@@ -85,7 +111,8 @@ def test_devices_have_their_architecture(key: str, name: str | None) -> None:
 def test_the_first_candidate_with_enough_waves_is_chosen() -> None:
     usages = {"large": 200, "medium": 120, "small": 60}
     chosen = [
-        occupancy.choose(a, UNIT, list(usages), lambda name: Usage(usages[name], 256, 8 << 10)) for a in (None, GCN, RDNA, GEN)
+        occupancy.choose(a, UNIT, list(usages), lambda name: Usage(usages[name], 256, 8 << 10))
+        for a in (None, GCN, RDNA, GEN)
     ]
     # No candidate reaches Intel's four waves: the one without spills has the most.
     assert chosen == ["large", "medium", "medium", "small"]
@@ -184,7 +211,9 @@ def test_stored_occupancy_figures_agree_with_the_compilers(key: str) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_results_with_the_tiles_of_an_architecture(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_results_with_the_tiles_of_an_architecture(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     runtime = device.backend.runtime
     facts = as_gpu(runtime.features, architecture=ARCHITECTURES[name])
     monkeypatch.setattr(runtime, "features", replace(facts, compute_capability=0))

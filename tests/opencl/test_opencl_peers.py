@@ -57,7 +57,6 @@ class FakeImport:
             os.close(properties[1])
         return ffi.cast("void *", buffer.int_ptr)
 
-
     def acquire(self, queue: Any, count: int, objects: Any, waits: int, wait_list: Any, event: Any) -> int:
         assert count == 1
         self.acquired.append((int(ffi.cast("intptr_t", queue)), int(ffi.cast("intptr_t", objects[0]))))
@@ -91,9 +90,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return fake
 
 
-def as_card(
-    backend: OpenCLBackend, number: int, address: str = "", *, owns_descriptors: bool = False
-) -> FakeImport:
+def as_card(backend: OpenCLBackend, number: int, address: str = "", *, owns_descriptors: bool = False) -> FakeImport:
     """Register a device as the card with this CUDA number or address, and import memory from that card."""
     backend.runtime.info = replace(backend.info, id=f"pci/{address or ADDRESSES[number]}")
     imports = FakeImport(backend.runtime.context, owns_descriptors=owns_descriptors)
@@ -246,7 +243,9 @@ def test_acquired_memory_is_released(pocl: discovery.OpenCLDevice, cuda: FakeCud
     imports = [as_card(backend, number) for number, backend in enumerate(backends)]
     first, second = backends
     assert first.can_copy_from(second)
-    assert [len(i.acquired) for i in imports] == [2, 2], "its own window and the other's; windows of trials are released"
+    assert [len(i.acquired) for i in imports] == [2, 2], (
+        "its own window and the other's; windows of trials are released"
+    )
     kept = first.allocate_addressable(GRANULARITY)
     given_back = first.allocate(GRANULARITY)
     assert len(imports[0].acquired) == 4

@@ -44,12 +44,24 @@ def record(name: str) -> tuple[Any, DeviceType]:
     vendor, platform, kind, group, local, on_chip, width = DEVICES[name]
     types = cl.device_local_mem_type
     device = SimpleNamespace(
-        vendor=vendor, name=name, platform=SimpleNamespace(name=platform), version="OpenCL 1.2 made up", extensions="",
-        driver_version="1.0", opencl_c_version="OpenCL C 1.2 made up", parent_device=None,
-        double_fp_config=0, single_fp_config=0, host_unified_memory=kind is not GPU, max_work_group_size=group,
-        local_mem_size=local * 1024, local_mem_type=types.LOCAL if on_chip else types.GLOBAL, max_compute_units=4,
-        native_vector_width_float=width, preferred_vector_width_float=width,
-    )  # fmt: skip
+        vendor=vendor,
+        name=name,
+        platform=SimpleNamespace(name=platform),
+        version="OpenCL 1.2 made up",
+        extensions="",
+        driver_version="1.0",
+        opencl_c_version="OpenCL C 1.2 made up",
+        parent_device=None,
+        double_fp_config=0,
+        single_fp_config=0,
+        host_unified_memory=kind is not GPU,
+        max_work_group_size=group,
+        local_mem_size=local * 1024,
+        local_mem_type=types.LOCAL if on_chip else types.GLOBAL,
+        max_compute_units=4,
+        native_vector_width_float=width,
+        preferred_vector_width_float=width,
+    )
     return device, kind
 
 
@@ -161,9 +173,12 @@ def test_all_faults_of_a_profile_are_reported_at_once() -> None:
     with pytest.raises(FaultyFileError) as error:
         profiles.parse("mine", text)
     assert [(fault.section, fault.key) for fault in error.value.faults] == [
-        ("match", "kinds"), ("features", "group_size"), ("choices.matmul", "depth"), ("matrix_units.1", "lanes"),
+        ("match", "kinds"),
+        ("features", "group_size"),
+        ("choices.matmul", "depth"),
+        ("matrix_units.1", "lanes"),
         ("matrix_units.1", "large"),
-    ]  # fmt: skip
+    ]
 
 
 def test_an_unknown_vendor_has_the_general_profile() -> None:

@@ -46,14 +46,25 @@ def test_drivers_are_distinguished() -> None:
     llvmpipe = match("rusticl", "22.3.6", "llvmpipe (LLVM 15.0.6, 256 bits)", cpu=True)
     radeon = match("rusticl", "24.1.0", "AMD Radeon RX 6800 (radeonsi, navi21)", cpu=False)
     assert set(active(_POCL)) == {
-        "try_compiler", "skip_binary_cache", "polynomial_exp", "operators_for_builtins", "target_clwb", "scalar_fmod",
-        "pin_workers", "builtin_prefetch", "aligned_half_conversion", "scalar_pow",
-    }  # fmt: skip
+        "try_compiler",
+        "skip_binary_cache",
+        "polynomial_exp",
+        "operators_for_builtins",
+        "target_clwb",
+        "scalar_fmod",
+        "pin_workers",
+        "builtin_prefetch",
+        "aligned_half_conversion",
+        "scalar_pow",
+    }
     assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory"}
     assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries", "builtin_prefetch"}
     assert set(active(llvmpipe)) == {
-        "try_compiler", "devices_on_request", "many_work_items", "group_limit_is_advice",
-    }  # fmt: skip
+        "try_compiler",
+        "devices_on_request",
+        "many_work_items",
+        "group_limit_is_advice",
+    }
     assert set(active(radeon)) == {"try_compiler", "devices_on_request"}
     assert set(active(match("Clover", "22.3.6", "AMD Radeon RX 480", cpu=False))) == {"replaced"}
     assert set(active(nvidia)) == {"ptx_half_conversion", "group_limit_is_advice"}
@@ -137,10 +148,17 @@ def test_kernels_are_compiled_for_the_features_of_the_lowering(device: Any, monk
 @pytest.mark.parametrize(
     ("version", "older"),
     [
-        ("22.3", False), ("22.2.9", True), ("Mesa 22.3.6 (LLVM 15.0.6)", False), ("Mesa 21.4", True), ("580.95.05", False),
-        ("3.0-rc2", True), ("22.3-rc1", False), ("22", True), ("23", False),
+        ("22.3", False),
+        ("22.2.9", True),
+        ("Mesa 22.3.6 (LLVM 15.0.6)", False),
+        ("Mesa 21.4", True),
+        ("580.95.05", False),
+        ("3.0-rc2", True),
+        ("22.3-rc1", False),
+        ("22", True),
+        ("23", False),
     ],
-)  # fmt: skip
+)
 def test_versions_are_compared_by_their_first_two_numbers(version: str, older: bool) -> None:
     assert DriverId("FooCL", version, "a device", cpu=False).before(22, 3) is older
 

@@ -79,9 +79,7 @@ def test_weight_in_registers(
     check_layers(gpu, rng, 3, batch, size, reverse)
 
 
-def test_groups_that_wait_for_each_other_are_all_resident(
-    gpu: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_that_wait_for_each_other_are_all_resident(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = gpu.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, compute_capability=90, compute_units=132))
     for batch, size in [(32, 256), (1, 512), (64, 200), (5, 97), (128, 96), (4, 400)]:

@@ -14,9 +14,14 @@ from native_ops import check
 @pytest.mark.parametrize("taps", [(1, 1), (2, 2), (4, 3)])
 @pytest.mark.parametrize(("shape", "result"), [((2, 3, 9, 8), (20, 16)), ((5, 12), (3, 301)), ((2, 7, 40), (150, 5))])
 def test_planes(
-    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, kind: str, taps: tuple[int, int],
-    shape: tuple[int, ...], result: tuple[int, int],
-) -> None:  # fmt: skip
+    device: Any,
+    rng: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    taps: tuple[int, int],
+    shape: tuple[int, ...],
+    result: tuple[int, int],
+) -> None:
     """Lines are sorted, as in real resampling, or in any other order."""
     runtime = device.backend.runtime
     if runtime.features.cpu:

@@ -21,9 +21,15 @@ _OLD_COMPILER = "error: unknown target CPU 'generic'"
 def listed(**attributes: Any) -> Any:
     """Return a device as a driver of OpenCL 3.0 lists it."""
     device = {
-        "name": "pthread-a processor", "version": "OpenCL 3.0 a-target", "driver_version": "3.0-rc2", "available": True,
-        "profile": "FULL_PROFILE", "extensions": "", "compiler_available": True, "type": cl.device_type.CPU,
-    }  # fmt: skip
+        "name": "pthread-a processor",
+        "version": "OpenCL 3.0 a-target",
+        "driver_version": "3.0-rc2",
+        "available": True,
+        "profile": "FULL_PROFILE",
+        "extensions": "",
+        "compiler_available": True,
+        "type": cl.device_type.CPU,
+    }
     return SimpleNamespace(**{**device, **attributes})
 
 
@@ -52,7 +58,9 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({"name": "pthread-a new processor"}, f"older than this processor: {_OLD_COMPILER}"),
     ],
 )
-def test_devices_that_cannot_run_kernels_are_excluded(attributes: dict[str, Any], reason: str, compiled: list[str]) -> None:
+def test_devices_that_cannot_run_kernels_are_excluded(
+    attributes: dict[str, Any], reason: str, compiled: list[str]
+) -> None:
     found = unusable.examine(_PLATFORM, listed(**attributes))
     assert found is not None
     assert reason in found.reason
@@ -70,7 +78,9 @@ def test_devices_that_can_run_kernels_are_not(attributes: dict[str, Any], compil
 ZEN_3 = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-znver3"
 
 
-def test_a_compiler_that_takes_zen_4_for_zen_3_is_left_out(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_takes_zen_4_for_zen_3_is_left_out(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processor, "instruction_sets", lambda: frozenset({"avx2", "avx512f"}))
     found = unusable.examine(_PLATFORM, listed(version=ZEN_3))
     assert found is not None
@@ -138,7 +148,9 @@ class TestOnlyABrokenDevice:
             discovery.select(selector)
 
 
-def test_other_devices_stay(found: discovery.OpenCLDevice, compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_devices_stay(
+    found: discovery.OpenCLDevice, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their indices have no gap, and names that match both select the usable one."""
     broken = listed(name=f"{found.info.name} new")
     devices = [(_PLATFORM, broken), (found.cl.platform, found.cl)]

@@ -83,7 +83,9 @@ def test_batch_norm_of_short_planes(gpu: Any, rng: Any) -> None:
     weight, bias = rng.uniform(-1, 1, 5).astype(np.float32), rng.uniform(-1, 1, 5).astype(np.float32)
     normed = run(gpu, "batch_norm", [x, weight, bias], eps=1e-5)[0]
     shape = (1, 5, 1, 1)
-    exact = (x - mean.reshape(shape)) / np.sqrt(variance + 1e-5).reshape(shape) * weight.reshape(shape) + bias.reshape(shape)
+    exact = (x - mean.reshape(shape)) / np.sqrt(variance + 1e-5).reshape(shape) * weight.reshape(shape) + bias.reshape(
+        shape
+    )
     # A few roundings of numbers below 8: the inverse standard deviation of uniform numbers is 1.7.
     np.testing.assert_allclose(normed, exact, rtol=0, atol=64 * np.finfo(np.float32).eps)
     assert min(min(g) for g in gpu.groups.values()) >= 64

@@ -29,9 +29,14 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize(("x", "weight", "more"), CASES)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_weight_gradient(
-    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, x: tuple[int, ...], weight: tuple[int, ...],
-    more: dict[str, Any], dtype: dtypes.DType,
-) -> None:  # fmt: skip
+    device: Any,
+    rng: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    x: tuple[int, ...],
+    weight: tuple[int, ...],
+    more: dict[str, Any],
+    dtype: dtypes.DType,
+) -> None:
     if not device.backend.features.cpu or dtype not in device.backend.capabilities.storage:
         pytest.skip("not for this device")
     if dtype is dtypes.float64 and device.backend.features.vector_width < 8:
@@ -61,7 +66,10 @@ def test_many_filters_are_multiplied_as_columns(device: Any, monkeypatch: pytest
     for filters, kernel, expected in ((512, 3, True), (4, 3, False), (512, 1, False)):
         pixels = 7 + 2 - kernel + 1
         grad = contiguous(dtypes.float32, (4, filters, pixels, pixels))
-        image, weight = contiguous(dtypes.float32, (4, 64, 7, 7)), contiguous(dtypes.float32, (filters, 64, kernel, kernel))
+        image, weight = (
+            contiguous(dtypes.float32, (4, 64, 7, 7)),
+            contiguous(dtypes.float32, (filters, 64, kernel, kernel)),
+        )
         for view, also in ((grad, True), (grad._replace(strides=(*grad.strides[:2], 2 * pixels, 1)), False)):
             launched.clear()
             problem = describe("conv2d_weight_grad", (view, image), (weight,), params)

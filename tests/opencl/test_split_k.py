@@ -47,9 +47,16 @@ def test_the_terms_of_splits_cover_all_terms() -> None:
 
 def runtime(cpu: bool, units: int) -> Any:
     features = SimpleNamespace(
-        cpu=cpu, compute_units=units, group_size=256, vector_width=16 if cpu else 4, static_local_memory=48 << 10,
-        tensor_cores=False, max_group_size=1024, max_binding=128 * MIB, quirks=SimpleNamespace(loop_limit=0),
-    )  # fmt: skip
+        cpu=cpu,
+        compute_units=units,
+        group_size=256,
+        vector_width=16 if cpu else 4,
+        static_local_memory=48 << 10,
+        tensor_cores=False,
+        max_group_size=1024,
+        max_binding=128 * MIB,
+        quirks=SimpleNamespace(loop_limit=0),
+    )
     untuned = SimpleNamespace(choose=lambda family, kind, default: default)
     return SimpleNamespace(features=features, tuning=untuned)
 
@@ -100,10 +107,15 @@ def _wgpu_gemm(cpu: bool, groups: int, count: int, m: int, n: int, k: int, small
 
 
 CHOICES: dict[str, tuple[int, Callable[..., tuple[int, ...]]]] = {
-    "gemm": (4, _gemm), "conv": (3, _conv), "conv_wgmma": (8, _conv_wgmma), "reduction": (8, _reduction),
-    "fused": (5, _fused), "attention_cpu": (5, _attention_cpu), "attention_decode": (4, _attention_decode),
+    "gemm": (4, _gemm),
+    "conv": (3, _conv),
+    "conv_wgmma": (8, _conv_wgmma),
+    "reduction": (8, _reduction),
+    "fused": (5, _fused),
+    "attention_cpu": (5, _attention_cpu),
+    "attention_decode": (4, _attention_decode),
     "wgpu_gemm": (7, _wgpu_gemm),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("family", CHOICES)

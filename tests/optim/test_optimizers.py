@@ -128,12 +128,21 @@ def test_state_goes_both_ways(device: ph.Device, name: str, settings: dict[str, 
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"weight_decay": 0.0}), ("Adam", {"amsgrad": True}),
-        ("Adagrad", {}), ("Adadelta", {}), ("RMSprop", {"momentum": 0.5}), ("Adamax", {}), ("NAdam", {}), ("RAdam", {}),
-        ("Rprop", {}), ("ASGD", {"lr": 0.1, "t0": 1}),
+        ("SGD", {"momentum": 0.9}),
+        ("Adam", {}),
+        ("AdamW", {"weight_decay": 0.0}),
+        ("Adam", {"amsgrad": True}),
+        ("Adagrad", {}),
+        ("Adadelta", {}),
+        ("RMSprop", {"momentum": 0.5}),
+        ("Adamax", {}),
+        ("NAdam", {}),
+        ("RAdam", {}),
+        ("Rprop", {}),
+        ("ASGD", {"lr": 0.1, "t0": 1}),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_infinite_parameters_stay_infinite_without_weight_decay(
     device: ph.Device, name: str, settings: dict[str, Any], captured: bool
 ) -> None:

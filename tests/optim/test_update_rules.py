@@ -35,7 +35,16 @@ def test_the_steps_of_a_rule_equal_its_formula(name: str, counted: bool) -> None
     for chosen in ({}, *FLAGS.get(name, [])):
         flags = {**found.flags, **chosen}
         tensors = [rng.uniform(0.1, 1, 50) for _ in range(2 + len(found.states(**flags)))]
-        values = {"lr": 0.1, "etas": 0.5, "eta_minus": 0.5, "eta_plus": 1.2, "least": 0.1, "most": 0.8, "t0": 2.0, "eps": 0.1}
+        values = {
+            "lr": 0.1,
+            "etas": 0.5,
+            "eta_minus": 0.5,
+            "eta_plus": 1.2,
+            "least": 0.1,
+            "most": 0.8,
+            "t0": 2.0,
+            "eps": 0.1,
+        }
         numbers = [values.get(n, 0.75) for n in found.numbers]
         step = np.array(4.0) if counted else 4
         program = found.program((dtypes.float64,) * len(tensors), dtypes.float64 if counted else None, flags)
@@ -61,7 +70,9 @@ def test_terms_of_only_numbers_are_computed_on_the_host() -> None:
 
 
 def test_steps_that_serve_all_elements_come_first() -> None:
-    program = RULES["radam_step"].program((dtypes.bfloat16,) * 2 + (dtypes.float32,) * 2, dtypes.float32, {"decoupled": True})
+    program = RULES["radam_step"].program(
+        (dtypes.bfloat16,) * 2 + (dtypes.float32,) * 2, dtypes.float32, {"decoupled": True}
+    )
     of_elements = set(range(4))
     first_of_elements = None
     for number, (_, arguments, _) in enumerate(program.steps, 4 + 1 + program.count):
@@ -100,10 +111,19 @@ def test_a_rule_of_another_package_needs_no_kernel(device: ph.Device, own_rule: 
 
 
 _OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
-    ("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"amsgrad": True}), ("Adagrad", {}), ("Adadelta", {}),
-    ("RMSprop", {"centered": True, "momentum": 0.9}), ("Adamax", {}), ("NAdam", {}), ("RAdam", {}), ("Rprop", {}), ("ASGD", {}),
+    ("SGD", {"momentum": 0.9}),
+    ("Adam", {}),
+    ("AdamW", {"amsgrad": True}),
+    ("Adagrad", {}),
+    ("Adadelta", {}),
+    ("RMSprop", {"centered": True, "momentum": 0.9}),
+    ("Adamax", {}),
+    ("NAdam", {}),
+    ("RAdam", {}),
+    ("Rprop", {}),
+    ("ASGD", {}),
     ("Lion", {}),
-]  # fmt: skip
+]
 
 
 def _launches(

@@ -114,7 +114,9 @@ def test_a_captured_collective_is_bit_identical(names: list[str], seed: int) -> 
     assert len(step.graphs) == 1
 
 
-@pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "scatter", "gather", "reduce"])
+@pytest.mark.parametrize(
+    "name", ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "scatter", "gather", "reduce"]
+)
 def test_gradients(name: str) -> None:
     """Compare the gradient of sum(w_i * y_i) over all results y_i to the one computed by NumPy."""
     rng, n = np.random.default_rng(1), 3
@@ -169,7 +171,9 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         group.all_reduce([a])
     with pytest.raises(ShapeError, match=r"got shapes \[\(2, 3\), \(3, 2\)\]"):
         group.all_reduce([a, b.T])
-    with pytest.raises(DeviceMismatchError, match="the tensor of device 1 is on numpy; expected a tensor on numpy:no_f64"):
+    with pytest.raises(
+        DeviceMismatchError, match="the tensor of device 1 is on numpy; expected a tensor on numpy:no_f64"
+    ):
         group.all_reduce([a, a])
     with pytest.raises(ValueError, match="unknown reduction 'product'; expected one of sum, max, min"):
         group.all_reduce([a, b], "product")

@@ -56,13 +56,14 @@ def perceptron(layers: int, dtype: str = "float32") -> nn.Sequential:
 
 
 @given(
-    stages=st.integers(1, 4), more=st.integers(0, 2), rows=st.integers(1, 9), parts=st.integers(1, 5),
+    stages=st.integers(1, 4),
+    more=st.integers(0, 2),
+    rows=st.integers(1, 9),
+    parts=st.integers(1, 5),
     schedule=st.sampled_from(SCHEDULES),
-)  # fmt: skip
+)
 @settings(max_examples=25)
-def test_gradients_equal_the_whole_batch(
-    stages: int, more: int, rows: int, parts: int, schedule: ScheduleName
-) -> None:
+def test_gradients_equal_the_whole_batch(stages: int, more: int, rows: int, parts: int, schedule: ScheduleName) -> None:
     """In float64, for any number of stages, also with fewer rows than micro-batches, and sizes that differ."""
     model = perceptron(stages + more, "float64")
     whole = copy.deepcopy(model)

@@ -204,7 +204,9 @@ def test_devices_that_use_temporary_results_in_different_orders() -> None:
     group = Group(["numpy", "numpy:no_f64"])
 
     def use(*xs: ph.Tensor) -> tuple[ph.Tensor, ...]:
-        first, second, third = (group.all_gather(list(pair), temporary=True) for pair in zip(xs[::2], xs[1::2], strict=True))
+        first, second, third = (
+            group.all_gather(list(pair), temporary=True) for pair in zip(xs[::2], xs[1::2], strict=True)
+        )
         a = ((first[0] * 2).exp() @ second[0]).tanh() + third[0] @ first[0]
         b = ((third[1] * 2).exp() @ second[1]).tanh() + first[1] @ third[1] * 3
         return a + first[0].sum(), b, second[1]

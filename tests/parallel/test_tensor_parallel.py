@@ -68,9 +68,11 @@ def whole_gradients(module: nn.Module) -> dict[str, np.ndarray]:
 
 
 @given(
-    blocks=st.integers(1, 3), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4), axis=st.integers(0, 1),
+    blocks=st.integers(1, 3),
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    axis=st.integers(0, 1),
     other=st.integers(1, 3),
-)  # fmt: skip
+)
 def test_joining_inverts_splitting(blocks: int, sizes: list[int], axis: int, other: int) -> None:
     length = blocks * sum(sizes)
     whole = np.arange(length * other).reshape((length, other) if axis == 0 else (other, length))

@@ -28,7 +28,9 @@ class VendorCommunicator(LocalCommunicator):
 class VendorBackend(NumpyBackend):
     """A device of the vendor, whose library supports no others."""
 
-    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+    def open_communicator(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None
+    ) -> Communicator | None:
         if processes is None and all(isinstance(d.backend, VendorBackend) for d in devices):
             return VendorCommunicator(devices)
         return None

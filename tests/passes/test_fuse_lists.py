@@ -138,9 +138,7 @@ def test_numbers_on_the_device_may_differ_from_tensor_to_tensor(several: bool) -
     numbers = [f"        %{4 + i}: float32[]\n" for i in rows if several or not i]
     count = 4 + len(numbers)
     inputs = "".join(f"        %{i}: float32[{i + 2}]\n" for i in rows) + "".join(numbers) + "        on it\n"
-    before = "".join(
-        f"        %{count + i} = multiply(%{i}, %{4 + i * several}): float32[{i + 2}]\n" for i in rows
-    )
+    before = "".join(f"        %{count + i} = multiply(%{i}, %{4 + i * several}): float32[{i + 2}]\n" for i in rows)
     results = ", ".join(f"%{count + i}" for i in rows)
     operands = ", ".join(f"%{i}" for i in range(count))
     found = ", ".join(f"float32[{i + 2}]" for i in rows)

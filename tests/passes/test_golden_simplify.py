@@ -268,11 +268,18 @@ def test_rules_hold_for_special_values() -> None:
     y = x[::-1]
     with np.errstate(invalid="ignore", over="ignore"):
         rules = [
-            (x * np.float32(1), x), (x / np.float32(1), x), (x + np.float32(-0.0), x), (x - np.float32(0), x),
+            (x * np.float32(1), x),
+            (x / np.float32(1), x),
+            (x + np.float32(-0.0), x),
+            (x - np.float32(0), x),
             (np.negative(-x), x),
-            (np.abs(-x), np.abs(x)), (x / np.float32(4), x * np.float32(0.25)), (x + -y, x - y), (x - -y, x + y),
-            (np.maximum(x, x), x), (x.astype(np.float64).astype(np.float32), x),
-        ]  # fmt: skip
+            (np.abs(-x), np.abs(x)),
+            (x / np.float32(4), x * np.float32(0.25)),
+            (x + -y, x - y),
+            (x - -y, x + y),
+            (np.maximum(x, x), x),
+            (x.astype(np.float64).astype(np.float32), x),
+        ]
     for left, right in rules:
         np.testing.assert_array_equal(left, right)
         numbers = ~np.isnan(right)

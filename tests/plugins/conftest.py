@@ -30,9 +30,14 @@ class Installed:
         fixed = {"PYTHONPATH": path, "POLYHAL_MEASURE_TIMEOUT": "0", "COLUMNS": "200"}
         environment = {"POLYHAL_DISABLE": "wgpu"} | os.environ | fixed  # its drivers take longest to open
         return subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, timeout=timeout, check=False, cwd=self.sources,
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=self.sources,
             env=environment,
-        )  # fmt: skip
+        )
 
 
 def install(name: str, folder: Path) -> Installed:

@@ -17,9 +17,17 @@ def test_passes_its_own_tests(ops_package: Any) -> None:
     """As its author would run them: on NumPy, which runs decompositions, and with its own kernels."""
     device = ",".join(["numpy", *(d for d in TEST_DEVICES if d.startswith("opencl"))][:2])
     done = ops_package.run(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--polyhal-small", f"--polyhal-device={device}",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--polyhal-small",
+        f"--polyhal-device={device}",
         "tests",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout[-4000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None

@@ -31,10 +31,14 @@ def _units(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
 def _angles() -> np.ndarray:
     """Return angles of all magnitudes, near multiples of pi/2, and the worst case of float32, 16367173 * 2**72."""
     rng = np.random.default_rng(4)
-    sizes = np.concatenate([
-        2.0 ** rng.uniform(-30, 128, 4000), rng.uniform(0, 1e5, 2000), np.arange(1, 3000) * np.pi / 2,
-        [8192, 16367173 * 2.0**72, 3.4028235e38, 0],
-    ]).astype(np.float32)  # fmt: skip
+    sizes = np.concatenate(
+        [
+            2.0 ** rng.uniform(-30, 128, 4000),
+            rng.uniform(0, 1e5, 2000),
+            np.arange(1, 3000) * np.pi / 2,
+            [8192, 16367173 * 2.0**72, 3.4028235e38, 0],
+        ]
+    ).astype(np.float32)
     return np.concatenate([sizes, -sizes])
 
 

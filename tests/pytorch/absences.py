@@ -23,7 +23,7 @@ NOT_PUBLIC: tuple[str, ...] = (
     r"autograd\.(DeviceType|Nested.*|Profiler.*|Saved.*|variable|enforce_.*|.*multithreading.*|is_.*|kineto.*|cast)",
     r".*\.(Tensor|ScalingType|SwizzleType)",
     r"utils\.data\.(DFIter.*|DataChunk|argument_.*|functional_datapipe|guaranteed_.*|non_det.*|runtime_.*)",
-)  # fmt: skip
+)
 """Names that a module of PyTorch holds but does not document for users."""
 
 _METHOD = r"(Tensor\.)?"

@@ -63,10 +63,18 @@ def rows_of(database: str, device: str, limit: int | None, outcomes: Iterable[Ou
         entries = dict(sorted(Counter(o.name for o in of_dtype if o.verdict in _VERDICTS).items()))
         rows.append(
             Row(
-                database, device, dtype, limit, counts["agrees"], counts["differs"], counts["raises"], counts["missing"],
-                counts["senseless"], entries,
+                database,
+                device,
+                dtype,
+                limit,
+                counts["agrees"],
+                counts["differs"],
+                counts["raises"],
+                counts["missing"],
+                counts["senseless"],
+                entries,
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -45,7 +45,9 @@ class RendezvousCommunicator(LocalCommunicator):
 class RendezvousBackend(NumpyBackend):
     """Backend that opens a RendezvousCommunicator among devices of its kind."""
 
-    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+    def open_communicator(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None
+    ) -> Communicator | None:
         supported = processes is None and all(isinstance(d.backend, RendezvousBackend) for d in devices)
         return RendezvousCommunicator(devices) if supported and len(devices) > 1 else None
 

@@ -182,8 +182,10 @@ def test_a_placement_has_devices_of_ops_and_traffic() -> None:
         captured(*xs)
     found = captured.steps[0].placement()
     assert {n.op.name: d for n, d in found.nodes if n.op.name in ("exp", "multiply", "log")} == {
-        "exp": a, "multiply": b, "log": a
-    }  # fmt: skip
+        "exp": a,
+        "multiply": b,
+        "log": a,
+    }
     assert found.traffic == {(b, c): 4 * 8 * 4, (c, a): 4 * 8 * 4 + 2 * 8 * 4}
     assert found.collectives == {"all_reduce": (1, 2 * 2 * 4 * 8 * 4)}
     assert {t.worker for t in found.workers} == {"numpy", "sim:0", "sim:1", "sim:0 to sim:1", "collectives"}

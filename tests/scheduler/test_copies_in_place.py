@@ -124,7 +124,8 @@ def test_copies_of_inputs_and_of_overlapping_or_transposed_slices_run(device: De
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
-    cuts=st.lists(st.integers(0, _LENGTH // 16), min_size=4, max_size=9), program=st.lists(st.integers(0, 99), max_size=8)
+    cuts=st.lists(st.integers(0, _LENGTH // 16), min_size=4, max_size=9),
+    program=st.lists(st.integers(0, 99), max_size=8),
 )
 def test_random_programs_on_parts(cuts: list[int], program: list[int], device: Device) -> None:
     """Slices are scaled in place, written to, added and returned, in any order. Cuts are at vector boundaries."""

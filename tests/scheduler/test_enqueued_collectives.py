@@ -66,8 +66,12 @@ def trained(devices: list[ph.Device], **options: Any) -> tuple[list[np.ndarray],
     return [*losses, *[p.numpy() for p in many.parameters()]], (step, x, y)
 
 
-@pytest.mark.parametrize("options", [{}, {"shares": (2, 1, 2)}, {"shard": "parameters"}], ids=["even", "uneven", "sharded"])
-def test_training_is_bitwise_identical_with_overlapped_ones(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"shares": (2, 1, 2)}, {"shard": "parameters"}], ids=["even", "uneven", "sharded"]
+)
+def test_training_is_bitwise_identical_with_overlapped_ones(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Overlapped collectives add in the same order."""
     found, (step, *_) = trained(rendezvous_devices(3), **options)
     monkeypatch.setattr(RendezvousCommunicator, "on_compute_stream", False)

@@ -44,11 +44,14 @@ def test_a_replay_that_runs_out_of_memory_can_be_repeated(sim: Device) -> None:
     assert all(first.tolist() == [1, 2, 3, 4, 5, 6] for first, _ in held)
 
 
-@pytest.mark.parametrize("make", [
-    lambda p: optim.AdamW(p, lr=0.1),
-    lambda p: optim.NAdam(p, lr=0.1),
-    lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: optim.AdamW(p, lr=0.1),
+        lambda p: optim.NAdam(p, lr=0.1),
+        lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
+    ],
+)
 def test_a_step_whose_kernel_did_not_build_is_not_counted(
     make: Any, sim: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,12 +76,15 @@ def test_a_step_whose_kernel_did_not_build_is_not_counted(
     assert np.array_equal(*weights)
 
 
-@pytest.mark.parametrize("make", [
-    lambda p: optim.AdamW(p, lr=0.1),
-    lambda p: optim.NAdam(p, lr=0.1),
-    lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
-    lambda p: optim.Muon(p, lr=0.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: optim.AdamW(p, lr=0.1),
+        lambda p: optim.NAdam(p, lr=0.1),
+        lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
+        lambda p: optim.Muon(p, lr=0.1),
+    ],
+)
 def test_a_captured_step_that_failed_midway_is_not_counted(make: Any) -> None:
     """A launch before the update fails once; the repeated step is bitwise identical to a run without the fault."""
     ended = []

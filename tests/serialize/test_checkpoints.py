@@ -105,9 +105,7 @@ def _moved(parts: dict[str, Any]) -> dict[str, Any]:
         ("random", lambda state: {"seed": 1, "offset": []}),
     ],
 )
-def test_a_load_that_fails_changes_nothing(
-    part: str, spoil: Any, device: ph.Device, tmp_path: Path
-) -> None:
+def test_a_load_that_fails_changes_nothing(part: str, spoil: Any, device: ph.Device, tmp_path: Path) -> None:
     """Training continues to the weights of a training without the failed load."""
     saved = Training(device, 5)
     saved.run(2)

@@ -230,7 +230,9 @@ def test_not_a_file_of_ours(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match="damaged"):
         ph.load(path, "numpy")
     path.write_bytes(b"text of somebody")
-    with pytest.raises(CorruptFileError, match="damaged, or its format is unknown; expected a file of safetensors, PyTorch"):
+    with pytest.raises(
+        CorruptFileError, match="damaged, or its format is unknown; expected a file of safetensors, PyTorch"
+    ):
         ph.load(path, "numpy")
     with pytest.raises(FileNotFoundError):
         ph.load(tmp_path / "nothing.safetensors", "numpy")

@@ -91,11 +91,19 @@ def test_an_index_that_names_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        {"$dict": [[1]]}, {"$dict": [[[], 1]]}, {"$dict": 3}, {"$tuple": 3}, {"$float": []}, {"$float": "x"}, {"$tensor": []},
-        {"$array": {}}, {"$tensor": "gone"}, {"$other": 1},
+        {"$dict": [[1]]},
+        {"$dict": [[[], 1]]},
+        {"$dict": 3},
+        {"$tuple": 3},
+        {"$float": []},
+        {"$float": "x"},
+        {"$tensor": []},
+        {"$array": {}},
+        {"$tensor": "gone"},
+        {"$other": 1},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_marks_that_stand_for_nothing(state: Any, tmp_path: Path) -> None:
     folder = _altered(ph.save({"x": 1}, tmp_path / "x"), lambda old: {"deep": [state]})
     with pytest.raises(CorruptFileError, match=r"the state in .* has an unknown tag|lacks the tensor 'gone'"):
@@ -152,12 +160,17 @@ def test_a_model_is_loaded_where_the_caller_says(tmp_path: Path, device: ph.Devi
 
 @pytest.mark.parametrize(
     "construction",
-    [3, [], {"kind": "module"}, {"kind": "module", "class": 3, "number": 0, "args": [], "kwargs": []},
-     {"kind": "module", "class": "polyhal.nn.Linear", "number": 0, "args": [], "kwargs": []},
-     {"kind": "module", "class": "polyhal.nn.Linear", "number": [], "args": 5, "kwargs": [[1]]},
-     {"kind": "container", "class": "polyhal.nn.Sequential", "number": 0, "children": [["a", 3]]}],
+    [
+        3,
+        [],
+        {"kind": "module"},
+        {"kind": "module", "class": 3, "number": 0, "args": [], "kwargs": []},
+        {"kind": "module", "class": "polyhal.nn.Linear", "number": 0, "args": [], "kwargs": []},
+        {"kind": "module", "class": "polyhal.nn.Linear", "number": [], "args": 5, "kwargs": [[1]]},
+        {"kind": "container", "class": "polyhal.nn.Sequential", "number": 0, "children": [["a", 3]]},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_invalid_descriptions_of_models(construction: Any, tmp_path: Path) -> None:
     def alter(state: Any) -> Any:
         return {**state, "construction": construction}
@@ -169,9 +182,15 @@ def test_invalid_descriptions_of_models(construction: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("random", {"seed": []}), ("random", 3), ("optimizer", {"param_groups": 3, "state": {}}), ("optimizer", []),
-     ("scheduler", [1]), ("model", 1)],
-)  # fmt: skip
+    [
+        ("random", {"seed": []}),
+        ("random", 3),
+        ("optimizer", {"param_groups": 3, "state": {}}),
+        ("optimizer", []),
+        ("scheduler", [1]),
+        ("model", 1),
+    ],
+)
 def test_parts_of_a_checkpoint_that_are_something_else(part: str, value: Any, tmp_path: Path) -> None:
     model = nn.Linear(2, 2, device="numpy")
     optimizer = optim.AdamW(model.parameters())

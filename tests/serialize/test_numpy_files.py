@@ -21,9 +21,12 @@ from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, PolyhalE
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_archives_are_dictionaries_of_tensors(save: Any, tmp_path: Path, device: ph.Device) -> None:
     arrays = {
-        "0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "columns": np.asfortranarray(np.ones((2, 3), np.int32)),
-        "number": np.float32(2), "none": np.zeros((0, 3), np.uint8), "big": np.arange(3, dtype=">i4"),
-    }  # fmt: skip
+        "0.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "columns": np.asfortranarray(np.ones((2, 3), np.int32)),
+        "number": np.float32(2),
+        "none": np.zeros((0, 3), np.uint8),
+        "big": np.arange(3, dtype=">i4"),
+    }
     save(tmp_path / "x.npz", **arrays)
     loaded = ph.load(tmp_path / "x.npz", device)
     assert list(loaded) == list(arrays)

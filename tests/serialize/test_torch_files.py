@@ -80,17 +80,27 @@ def test_unsigned_dtypes(tmp_path: Path, numpy_device: ph.Device) -> None:
 def test_views_keep_their_strides_and_offsets(write: Callable[[Any], Path], numpy_device: ph.Device) -> None:
     base = torch.arange(60.0).reshape(3, 4, 5)
     state = [
-        base, base.permute(2, 0, 1), base[1:, ::2, 3], base[0, 0, :1].expand(4, 7), torch.tensor(2.0), base[:0], base[2, 3, 4],
-        base[None].to(memory_format=torch.channels_last), base.as_strided((3, 3), (1, 2), 4),
-    ]  # fmt: skip
+        base,
+        base.permute(2, 0, 1),
+        base[1:, ::2, 3],
+        base[0, 0, :1].expand(4, 7),
+        torch.tensor(2.0),
+        base[:0],
+        base[2, 3, 4],
+        base[None].to(memory_format=torch.channels_last),
+        base.as_strided((3, 3), (1, 2), 4),
+    ]
     assert equal(ph.load(write(state)), state)
 
 
 def test_plain_data(write: Callable[[Any], Path], numpy_device: ph.Device) -> None:
     state = {
-        "numbers": [1, -(2**70), 2.5, True, None, "text é"], "tuple": (1, (2,)), 3: {"k": b"bytes"}, "set": {1, 2},
+        "numbers": [1, -(2**70), 2.5, True, None, "text é"],
+        "tuple": (1, (2,)),
+        3: {"k": b"bytes"},
+        "set": {1, 2},
         "ordered": OrderedDict(a=1, b=[torch.ones(2)]),
-    }  # fmt: skip
+    }
     loaded = ph.load(write(state))
     assert equal(loaded, state | {"ordered": dict(state["ordered"])})  # type: ignore[call-overload]
     more = {"size": torch.Size([2, 3]), "counter": Counter("aab"), "default": defaultdict(list, x=[1])}

@@ -70,9 +70,20 @@ def test_rates_of_a_processor_are_found(profiles: Profiles) -> None:
     kinds = found.efficiency.keys() - {"memory", "optimizer", "reduction", "elementwise"}
     plain = {k for k in kinds if k.rpartition("_")[2] not in ("float16", "bfloat16", "float64")}
     assert plain >= {
-        "default", "contraction", "fused", "attention", "gradient_attention", "norm", "gradient_norm", "random", "loss",
-        "pooling", "gradient_overlapping_pooling", "convolution", "input_gradient_strided_convolution",
-    }  # fmt: skip
+        "default",
+        "contraction",
+        "fused",
+        "attention",
+        "gradient_attention",
+        "norm",
+        "gradient_norm",
+        "random",
+        "loss",
+        "pooling",
+        "gradient_overlapping_pooling",
+        "convolution",
+        "input_gradient_strided_convolution",
+    }
     for kind in plain:
         for dtype in (dtypes.float32, dtypes.float64, dtypes.bfloat16):
             assert found.flops_per_second(dtype, kind) == pytest.approx(
@@ -133,9 +144,14 @@ def test_each_figure_has_a_comment_on_its_measurement(tmp_path: Path) -> None:
 def test_convolutions_without_packing_are_recognized() -> None:
     costs = [
         KernelCost("convolution", dtypes.float32, flops, 1, row=row, packed=(("image", image), ("weights", weights)))
-        for flops, row, image, weights in ((10**9, 8, 10**6, 10**6), (10**8, 16, 10**7, 10**5), (10**9, 64, 10**6, 10**7),
-                                           (3 * 10**8, 32, 10**5, 10**6), (2 * 10**9, 16, 3 * 10**6, 10**6))
-    ]  # fmt: skip
+        for flops, row, image, weights in (
+            (10**9, 8, 10**6, 10**6),
+            (10**8, 16, 10**7, 10**5),
+            (10**9, 64, 10**6, 10**7),
+            (3 * 10**8, 32, 10**5, 10**6),
+            (2 * 10**9, 16, 3 * 10**6, 10**6),
+        )
+    ]
     seconds = [2e-6 + c.flops * (1 + 4 / c.row) / 1e12 for c in costs]
     fit = fit_convolutions(costs, seconds, 2e-6)
     assert fit.packing == {}

@@ -58,10 +58,15 @@ def test_files_that_are_not_cards_are_rejected(tmp_path: Path) -> None:
         ("binary", "binary.toml cannot be read: it is not UTF-8 text"),
         ("wrong", r"wrong.toml is not a TOML file: Expected ']'"),
         ("old", r"old.toml is not a card; this is a profile of an earlier version: move title and type of \[device\]"),
-        ("faulty", (r"faulty.toml has 3 faults: \[performance\] has bandwidth_gb_s = -1 \(expected a number above 0\); "
-                   r"\[performance.overhead\] has an unknown sink_us = 40 \(expected sync_us\); "
-                   r"\[performance.overhead\] lacks sync_us \(expected a number, 0 or more\)")),
-    ]:  # fmt: skip
+        (
+            "faulty",
+            (
+                r"faulty.toml has 3 faults: \[performance\] has bandwidth_gb_s = -1 \(expected a number above 0\); "
+                r"\[performance.overhead\] has an unknown sink_us = 40 \(expected sync_us\); "
+                r"\[performance.overhead\] lacks sync_us \(expected a number, 0 or more\)"
+            ),
+        ),
+    ]:
         with pytest.raises(DeviceUnavailableError, match=problem):
             Device(f"sim:{tmp_path / name}.toml")
 
@@ -104,9 +109,13 @@ def test_a_profile_of_an_earlier_version_is_converted_as_its_error_says(tmp_path
         load_profile(str(path))
     tables = old.replace('title = "Mine"', "").replace('type = "gpu"', "")
     for before, after in [
-        ("device", "performance"), ("driver", "performance.overhead"), ("link", "links.host"), ("peer_link", "links.peer"),
-        ("peak_tflop_s", "performance.peak_tflop_s"), ("efficiency", "performance.efficiency"),
-    ]:  # fmt: skip
+        ("device", "performance"),
+        ("driver", "performance.overhead"),
+        ("link", "links.host"),
+        ("peer_link", "links.peer"),
+        ("peak_tflop_s", "performance.peak_tflop_s"),
+        ("efficiency", "performance.efficiency"),
+    ]:
         tables = tables.replace(f"[{before}]", f"[{after}]")
     path.write_text(f'title = "Mine"\ntype = "gpu"\nvendor = ""\n{tables}', encoding="utf-8")
     found = load_profile(str(path))

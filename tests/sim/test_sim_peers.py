@@ -154,7 +154,9 @@ def test_memory_of_a_stream_stays_while_another_stream_is_done(pair: tuple[Devic
 def test_an_event_of_another_machine_is_refused(pair: tuple[Device, Device]) -> None:
     """No queue here sets the packet's signal, so that a wait would not end."""
     other = SimBackend(SimulatedMachine(load_profile("h200"), 2), SimSelector("h200", 2))
-    with pytest.raises(BackendError, match="a device of another simulated machine; expected an event of the same machine"):
+    with pytest.raises(
+        BackendError, match="a device of another simulated machine; expected an event of the same machine"
+    ):
         sim_of(pair[1]).wait_for(other.mark())
 
 

@@ -48,9 +48,7 @@ def test_windows_that_overlap_and_short_rows_are_slow_on_processors() -> None:
     x = contiguous(dtypes.float32, (8, 64, 56, 56))
     out = contiguous(dtypes.float32, (8, 64, 28, 28))
     stride = {"stride": (2, 2)}
-    plain, overlapping = (
-        kernel_cost("max_pool2d", (x,), (out,), {"kernel": (k, k), **stride}) for k in (2, 3)
-    )  # fmt: skip
+    plain, overlapping = (kernel_cost("max_pool2d", (x,), (out,), {"kernel": (k, k), **stride}) for k in (2, 3))
     assert (plain.family, overlapping.family) == ("pooling", "overlapping_pooling")
     assert kernel_ns(profile, overlapping) > 4 * kernel_ns(profile, plain)
 

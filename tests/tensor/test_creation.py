@@ -78,9 +78,15 @@ def test_the_default_device_of_a_block_holds_for_all_that_makes_tensors() -> Non
     """Also for models, so that loading one for a device, or reading data in a worker, opens no other."""
     target = ph.Device("numpy:contiguous_only")
     makers: list[Callable[[], ph.Tensor]] = [
-        lambda: ph.tensor([1.0]), lambda: ph.zeros((2,)), lambda: ph.arange(3), lambda: ph.eye(2), lambda: ph.rand(2),
-        lambda: ph.randint(0, 5, (2,)), lambda: ph.full((2,), 1.5), lambda: ph.linspace(0, 1, 3),
-    ]  # fmt: skip
+        lambda: ph.tensor([1.0]),
+        lambda: ph.zeros((2,)),
+        lambda: ph.arange(3),
+        lambda: ph.eye(2),
+        lambda: ph.rand(2),
+        lambda: ph.randint(0, 5, (2,)),
+        lambda: ph.full((2,), 1.5),
+        lambda: ph.linspace(0, 1, 3),
+    ]
     with dispatch.default_device(target):
         assert all(make().device is target for make in makers)
         model = ph.nn.Sequential(ph.nn.Conv1d(2, 2, 1), ph.nn.BatchNorm1d(2), ph.nn.LSTM(2, 2))

@@ -132,9 +132,12 @@ def test_memory_formats_are_accepted_and_change_nothing(numpy_device: ph.Device)
         order = getattr(ph, name)
         assert repr(order) == f"polyhal.{name}"
         for y in (
-            x.to(memory_format=order), x.clone(memory_format=order), x.contiguous(memory_format=order),
-            ph.clone(x, memory_format=order), ph.zeros_like(x, memory_format=order) + x,
-        ):  # fmt: skip
+            x.to(memory_format=order),
+            x.clone(memory_format=order),
+            x.contiguous(memory_format=order),
+            ph.clone(x, memory_format=order),
+            ph.zeros_like(x, memory_format=order) + x,
+        ):
             assert y.tolist() == x.tolist()
         layer = nn.Conv2d(3, 2, 1).to("numpy", memory_format=order)
         assert layer(x).shape == (2, 2, 4, 4)

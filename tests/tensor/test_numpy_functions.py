@@ -40,9 +40,15 @@ def test_arrays_and_tensors_mix_on_either_side(device: ph.Device, name: str) -> 
 def test_operators_with_an_array_on_the_left_call_the_tensors(device: ph.Device) -> None:
     a, x = np.float32([[1, 2], [3, 4]]), ph.tensor([[1.0, 0.5], [2.0, 1.0]], device=device)
     pairs: list[tuple[Any, Any]] = [
-        (a + x, x + a), (a * x, x * a), (a - x, -(x - a)), (a @ x, ph.matmul(ph.tensor(a, device=device), x)),
-        (a < x, x > a), (a == x, x == a), (np.float32(2) * x, x * 2), (np.float64(3) + x, x + 3),
-    ]  # fmt: skip
+        (a + x, x + a),
+        (a * x, x * a),
+        (a - x, -(x - a)),
+        (a @ x, ph.matmul(ph.tensor(a, device=device), x)),
+        (a < x, x > a),
+        (a == x, x == a),
+        (np.float32(2) * x, x * 2),
+        (np.float64(3) + x, x + 3),
+    ]
     for left, right in pairs:
         assert isinstance(left, ph.Tensor)
         assert left.dtype is right.dtype
@@ -62,10 +68,23 @@ def test_other_functions_of_numpy_return_arrays(device: ph.Device) -> None:
     values = np.float32([[3, 1], [2, 4]])
     x = ph.tensor(values, device=device)
     calls: list[Any] = [
-        np.mean, np.std, np.max, np.sum, np.sort, np.concatenate, np.transpose, np.linalg.norm, np.add.reduce, np.cbrt,
-        lambda x: np.stack([x, x]), lambda x: np.where(x > 1, x, 0), lambda x: np.clip(x, 1, 2), np.multiply.outer,
-        lambda x: np.sum(x, axis=0, dtype=np.float64), np.divmod,
-    ]  # fmt: skip
+        np.mean,
+        np.std,
+        np.max,
+        np.sum,
+        np.sort,
+        np.concatenate,
+        np.transpose,
+        np.linalg.norm,
+        np.add.reduce,
+        np.cbrt,
+        lambda x: np.stack([x, x]),
+        lambda x: np.where(x > 1, x, 0),
+        lambda x: np.clip(x, 1, 2),
+        np.multiply.outer,
+        lambda x: np.sum(x, axis=0, dtype=np.float64),
+        np.divmod,
+    ]
     for call in calls:
         arguments = (x, x) if call in (np.multiply.outer, np.divmod) else (x,)
         want = call(*(values for _ in arguments))

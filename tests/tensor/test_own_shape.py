@@ -16,9 +16,14 @@ from polyhal.hal.system.discovery.registry import registry
 
 VALUES = np.arange(1, 7, dtype=np.float32).reshape(1, 2, 3)
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
-    ("squeeze_", ()), ("squeeze_", (0,)), ("unsqueeze_", (1,)), ("unsqueeze_", (-1,)),
-    ("transpose_", (0, 2)), ("swapaxes_", (1, 2)), ("swapdims_", (0, -1)),
-]  # fmt: skip
+    ("squeeze_", ()),
+    ("squeeze_", (0,)),
+    ("unsqueeze_", (1,)),
+    ("unsqueeze_", (-1,)),
+    ("transpose_", (0, 2)),
+    ("swapaxes_", (1, 2)),
+    ("swapdims_", (0, -1)),
+]
 
 
 def both(values: Any = VALUES) -> tuple[ph.Tensor, torch.Tensor]:
@@ -131,9 +136,15 @@ def test_detach_takes_the_tensor_itself_off_the_tape() -> None:
 
 
 IN_PLACE: list[tuple[str, tuple[Any, ...]]] = [
-    ("clamp_max_", (0.4,)), ("clamp_min_", (0.4,)), ("deg2rad_", ()), ("rad2deg_", ()), ("logit_", (1e-6,)),
-    ("round_", ()), ("mvlgamma_", (2,)), ("polygamma_", (1,)),
-]  # fmt: skip
+    ("clamp_max_", (0.4,)),
+    ("clamp_min_", (0.4,)),
+    ("deg2rad_", ()),
+    ("rad2deg_", ()),
+    ("logit_", (1e-6,)),
+    ("round_", ()),
+    ("mvlgamma_", (2,)),
+    ("polygamma_", (1,)),
+]
 
 
 @pytest.mark.parametrize(("name", "args"), IN_PLACE)

@@ -54,7 +54,9 @@ def test_a_mask_of_large_scores_costs_no_second_forward_pass(torch_device: str) 
         F.scaled_dot_product_attention(q, k, v, mask.to(torch_device)).sum().backward()
     assert {n: row.calls for n, row in found.ops.items() if "attention" in n} == {"attention": 1, "attention_grad": 1}
     with sdpa_kernel(SDPBackend.MATH):
-        out = F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, mask)  # in float32, too, the mask absorbs the scores
+        out = F.scaled_dot_product_attention(
+            QUERIES, KEYS, VALUES, mask
+        )  # in float32, too, the mask absorbs the scores
     torch.testing.assert_close(v.grad.cpu(), torch.autograd.grad(out.sum(), VALUES)[0], rtol=1e-5, atol=1e-5)
 
 

@@ -34,10 +34,17 @@ def test_mlp(place: str) -> None:
 @ON_CPU
 def test_cnn_with_batch_norm(place: str) -> None:
     model = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 3, padding=1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
         nn.Conv2d(4, 6, 3, bias=False),
-        nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4),
-    )  # fmt: skip
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(6, 4),
+    )
     train(model, cross_entropy, [(torch.randn(5, 3, 8, 8), torch.randint(4, (5,))) for _ in range(3)], place)
 
 

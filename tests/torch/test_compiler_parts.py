@@ -152,13 +152,20 @@ def test_ops_of_graphs(name: str, args: tuple[Any, ...]) -> None:
 
 
 LISTS: list[tuple[str, tuple[Any, ...]]] = [
-    ("_foreach_add.Scalar", ([X, M], 2)), ("_foreach_add.List", ([X, X], [X, X + 1])), ("_foreach_sqrt.default", ([X],)),
-    ("_foreach_mul.ScalarList", ([X, X], [2.0, 3.0])), ("_foreach_div.Tensor", ([X, X], torch.tensor(4.0))),
-    ("_foreach_pow.ScalarAndTensor", (0.9, [X, X[0]])), ("_foreach_maximum.List", ([X, X], [X[0], 5 - X])),
-    ("_foreach_addcmul.Scalar", ([X], [X + 1], [X + 2], 0.5)), ("_foreach_lerp.Scalar", ([X], [X + 1], 0.25)),
-    ("_foreach_addcdiv.ScalarList", ([X, X], [X, X], [X + 1, X + 2], [0.5, 2.0])), ("_foreach_neg.default", ([X, M],)),
-    ("_foreach_clamp_min.Scalar", ([X], 3)), ("_foreach_norm.Scalar", ([X, X[0]], 2)),
-]  # fmt: skip
+    ("_foreach_add.Scalar", ([X, M], 2)),
+    ("_foreach_add.List", ([X, X], [X, X + 1])),
+    ("_foreach_sqrt.default", ([X],)),
+    ("_foreach_mul.ScalarList", ([X, X], [2.0, 3.0])),
+    ("_foreach_div.Tensor", ([X, X], torch.tensor(4.0))),
+    ("_foreach_pow.ScalarAndTensor", (0.9, [X, X[0]])),
+    ("_foreach_maximum.List", ([X, X], [X[0], 5 - X])),
+    ("_foreach_addcmul.Scalar", ([X], [X + 1], [X + 2], 0.5)),
+    ("_foreach_lerp.Scalar", ([X], [X + 1], 0.25)),
+    ("_foreach_addcdiv.ScalarList", ([X, X], [X, X], [X + 1, X + 2], [0.5, 2.0])),
+    ("_foreach_neg.default", ([X, M],)),
+    ("_foreach_clamp_min.Scalar", ([X], 3)),
+    ("_foreach_norm.Scalar", ([X, X[0]], 2)),
+]
 
 
 @pytest.mark.parametrize(("name", "args"), LISTS, ids=[n for n, _ in LISTS])

@@ -33,9 +33,17 @@ def _argument_returned(x: torch.Tensor, w: torch.Tensor) -> Tensors:
 def _shortcuts(x: torch.Tensor, w: torch.Tensor) -> Tensors:
     h = x @ w
     parts = [
-        F.pad(h, (0, 0)), h.roll(0, 0), h.repeat(1, 1), h.tile((1, 1)), h.repeat_interleave(1, 0), torch.rot90(h, 0),
-        h.diff(n=0), torch.linalg.matrix_power(w, 1), F.pixel_shuffle(h[None, None], 1), h[:1].repeat(3, 1),
-    ]  # fmt: skip
+        F.pad(h, (0, 0)),
+        h.roll(0, 0),
+        h.repeat(1, 1),
+        h.tile((1, 1)),
+        h.repeat_interleave(1, 0),
+        torch.rot90(h, 0),
+        h.diff(n=0),
+        torch.linalg.matrix_power(w, 1),
+        F.pixel_shuffle(h[None, None], 1),
+        h[:1].repeat(3, 1),
+    ]
     total = sum(p.sum() for p in parts)
     for number, p in enumerate(parts):
         p.mul_(number)
@@ -186,7 +194,9 @@ def test_a_write_over_a_part_of_its_source_is_refused_as_on_the_cpu() -> None:
     for place in ("cpu", "polyhal"):
         x = torch.arange(16.0, device=place).reshape(4, 4)
         for write in (shift, add, turn, lambda x: x.copy_(x.t())):
-            with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a"):
+            with pytest.raises(
+                RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a"
+            ):
                 write(x)
         gap(x)
         itself(x)

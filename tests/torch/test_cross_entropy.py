@@ -21,7 +21,9 @@ def _sample(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Ten
     return torch.randn(9, 7, generator=generator).mul_(4).to(dtype), targets
 
 
-def _outcomes(device: str, x: torch.Tensor, y: torch.Tensor, twice: bool = True, **options: object) -> list[torch.Tensor]:
+def _outcomes(
+    device: str, x: torch.Tensor, y: torch.Tensor, twice: bool = True, **options: object
+) -> list[torch.Tensor]:
     """Return the loss, the gradient of the logits, and the gradient of its sum of squares."""
     x = x.to(device).requires_grad_()
     loss = F.cross_entropy(x, y.to(device), **options)
@@ -68,8 +70,11 @@ def test_cases_without_the_op_are_composed() -> None:
     weight, probabilities = torch.rand(7, generator=torch.Generator().manual_seed(2)), x.softmax(1)
     images = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(3))
     for logits, target, options in [
-        (x, y, {"weight": weight}), (x, probabilities, {}), (x[0], y[0], {}), (images, images[:, 0].long() % 5, {}),
-    ]:  # fmt: skip
+        (x, y, {"weight": weight}),
+        (x, probabilities, {}),
+        (x[0], y[0], {}),
+        (images, images[:, 0].long() % 5, {}),
+    ]:
         moved = {k: v.to("polyhal") for k, v in options.items()}
         found = F.cross_entropy(logits.to("polyhal"), target.to("polyhal"), **moved)
         torch.testing.assert_close(found.cpu(), F.cross_entropy(logits, target, **options), rtol=1e-5, atol=1e-6)

@@ -39,7 +39,10 @@ def test_views_share_memory_and_writes_through_them_are_seen(torch_device: str) 
 
 
 LEAVING: list[tuple[Callable[[torch.Tensor], object], str]] = [
-    (lambda x: x.as_strided((3,), (3,)), "setStorage: sizes .3., .*size of 28 are out of bounds for storage of size 24"),
+    (
+        lambda x: x.as_strided((3,), (3,)),
+        "setStorage: sizes .3., .*size of 28 are out of bounds for storage of size 24",
+    ),
     (lambda x: x.as_strided((3,), (2,), 2), "storage offset 2, .*are out of bounds"),
     (lambda x: x[2:].as_strided((2, 2), (4, 1)), "size of 32 are out of bounds for storage of size 24"),
     (lambda x: x.as_strided_((4,), (2,)), "out of bounds"),
@@ -168,7 +171,9 @@ def test_inference_mode(torch_device: str) -> None:
             of_old, of_new = x[0], (x + 1).t()
             of_old.add_(1)
             y = x @ weight.t()
-        seen.append([of_old.is_inference(), of_new.is_inference(), y.is_inference(), x._version, x.tolist(), y.tolist()])
+        seen.append(
+            [of_old.is_inference(), of_new.is_inference(), y.is_inference(), x._version, x.tolist(), y.tolist()]
+        )
         (weight.t() * 2).sum().backward()
         assert weight.grad is not None
     assert seen[0] == seen[1]

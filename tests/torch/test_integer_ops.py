@@ -14,8 +14,12 @@ import polyhal.torch
 from polyhal.hal.device import Device
 
 OPERATORS: tuple[Callable[[Any, Any], Any], ...] = (
-    operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift,
-)  # fmt: skip
+    operator.and_,
+    operator.or_,
+    operator.xor,
+    operator.lshift,
+    operator.rshift,
+)
 DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 

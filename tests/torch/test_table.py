@@ -249,11 +249,12 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[torch.Tensor], Any]]] = {
         for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")
     },
     "a smooth image without pixels": (
-        RuntimeError, lambda x: F.interpolate(x[None, None, :0], (2, 2), mode="bilinear", antialias=True)
+        RuntimeError,
+        lambda x: F.interpolate(x[None, None, :0], (2, 2), mode="bilinear", antialias=True),
     ),
     "a sequence without elements": (RuntimeError, lambda x: F.interpolate(x[None, :, :0], 2, mode="linear")),
     "a volume without voxels": (RuntimeError, lambda x: F.interpolate(x[None, None, None, :0], (2, 2, 2))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -65,8 +65,12 @@ class GAN(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.generator = nn.Sequential(
-            nn.ConvTranspose2d(4, 6, 4, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.ConvTranspose2d(6, 1, 4, 2, 1), nn.Tanh()
-        )  # fmt: skip
+            nn.ConvTranspose2d(4, 6, 4, bias=False),
+            nn.BatchNorm2d(6),
+            nn.ReLU(),
+            nn.ConvTranspose2d(6, 1, 4, 2, 1),
+            nn.Tanh(),
+        )
         scores = nn.utils.parametrizations.spectral_norm(nn.Conv2d(4, 1, 4))
         self.critic = nn.Sequential(nn.Conv2d(1, 4, 4, 2, 1), nn.LeakyReLU(0.2), scores, nn.Flatten(0))
 

@@ -118,14 +118,23 @@ def _list_calls(xs: list[torch.Tensor], ys: list[torch.Tensor], one: torch.Tenso
     """Return results of list ops, and lists that others have changed."""
     numbers = [one * (0.25 * i) for i in range(len(xs))]
     out = [
-        *torch._foreach_sign(torch._foreach_sub(xs, ys)), *torch._foreach_addcmul(xs, ys, numbers, value=-0.5),
+        *torch._foreach_sign(torch._foreach_sub(xs, ys)),
+        *torch._foreach_addcmul(xs, ys, numbers, value=-0.5),
         *torch._foreach_mul(ys, numbers),
-        *torch._foreach_add(xs, 2.5), *torch._foreach_sub(xs, ys, alpha=0.3), *torch._foreach_mul(xs, one),
-        *torch._foreach_div(ys, [2.0] * len(xs)), *torch._foreach_div(ys, list(range(1, len(xs) + 1))),
-        *torch._foreach_neg(xs), *torch._foreach_sqrt(torch._foreach_abs(xs)), *torch._foreach_maximum(xs, ys),
-        *torch._foreach_addcmul(xs, ys, ys, value=0.1), *torch._foreach_lerp(xs, ys, 0.25), *torch._foreach_lerp(xs, ys, ys),
-        *torch._foreach_pow(0.9, ys), *torch._foreach_clamp_min(xs, 0.2),
-    ]  # fmt: skip
+        *torch._foreach_add(xs, 2.5),
+        *torch._foreach_sub(xs, ys, alpha=0.3),
+        *torch._foreach_mul(xs, one),
+        *torch._foreach_div(ys, [2.0] * len(xs)),
+        *torch._foreach_div(ys, list(range(1, len(xs) + 1))),
+        *torch._foreach_neg(xs),
+        *torch._foreach_sqrt(torch._foreach_abs(xs)),
+        *torch._foreach_maximum(xs, ys),
+        *torch._foreach_addcmul(xs, ys, ys, value=0.1),
+        *torch._foreach_lerp(xs, ys, 0.25),
+        *torch._foreach_lerp(xs, ys, ys),
+        *torch._foreach_pow(0.9, ys),
+        *torch._foreach_clamp_min(xs, 0.2),
+    ]
     changed = [x.clone() for x in xs]
     torch._foreach_add_(changed, ys, alpha=2)
     torch._foreach_addcdiv_(changed, xs, ys, value=-0.5)

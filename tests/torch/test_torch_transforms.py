@@ -73,9 +73,12 @@ def _of_an_lstm(device: str) -> Any:
 
 
 TRANSFORMS: dict[str, Program] = {
-    "vmap": _vmap, "jacobians": _jacobians, "gradients of samples": _gradients_of_samples, "ensemble": _ensemble,
+    "vmap": _vmap,
+    "jacobians": _jacobians,
+    "gradients of samples": _gradients_of_samples,
+    "ensemble": _ensemble,
     "gradient of an lstm": _of_an_lstm,
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own, in forward mode
@@ -163,8 +166,11 @@ def _packed(device: str) -> Any:
 
 
 UTILITIES: dict[str, Program] = {
-    "clipped": _clipped, "parametrized": _parametrized, "orthogonal": _orthogonal, "packed": _packed,
-}  # fmt: skip
+    "clipped": _clipped,
+    "parametrized": _parametrized,
+    "orthogonal": _orthogonal,
+    "packed": _packed,
+}
 
 
 @pytest.mark.parametrize("name", UTILITIES)

@@ -38,8 +38,12 @@ INDEXED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
     "index_fill_": lambda x, d: x.index_fill_(0, torch.tensor([1, 4], device=d), 2.0),
     "scatter_": lambda x, d: x.scatter_(1, torch.tensor([[0, 5], [2, 1]], device=d), torch.ones(2, 2, device=d)),
     "scatter_ of a number": lambda x, d: x.scatter_(0, torch.tensor([[3, 5]], device=d), 7.0),
-    "scatter_ with a product": lambda x, d: x.scatter_(0, torch.tensor([[3, 5], [3, 1]], device=d), 2.0, reduce="multiply"),
-    "scatter_add_": lambda x, d: x.scatter_add_(0, torch.tensor([[3, 5], [3, 1]], device=d), torch.ones(2, 2, device=d)),
+    "scatter_ with a product": lambda x, d: x.scatter_(
+        0, torch.tensor([[3, 5], [3, 1]], device=d), 2.0, reduce="multiply"
+    ),
+    "scatter_add_": lambda x, d: x.scatter_add_(
+        0, torch.tensor([[3, 5], [3, 1]], device=d), torch.ones(2, 2, device=d)
+    ),
     "scatter_add_ of a transpose": lambda x, d: x.T.scatter_add_(
         0, torch.tensor([[3, 5], [3, 1], [0, 2]], device=d), torch.ones(3, 2, device=d)
     ),

@@ -156,7 +156,9 @@ def _build(symbols: list[Symbol], library: Path) -> None:
         prelude = [_PRELUDE] if any(map(_is_cpp, kinds)) else []
         lines = [_definition(name, kinds[name]) for name in sorted(kinds)]
         code.write_text("\n".join([*prelude, *lines]), encoding="utf-8")
-        versions.write_text("".join(f"{v} {{ {'; '.join(sorted(f))}; }};\n" for v, f in scripts.items()), encoding="utf-8")
+        versions.write_text(
+            "".join(f"{v} {{ {'; '.join(sorted(f))}; }};\n" for v, f in scripts.items()), encoding="utf-8"
+        )
         script = [f"-Wl,--version-script={versions}"] if scripts else []
         subprocess.run([*compiler, "-shared", "-fPIC", "-nostdlib", "-w", "-o", library, code, *script], check=True)
 

@@ -87,7 +87,7 @@ counts = polyhal.kernel(
     outputs=lambda x, *, bins, amount=1: (x.dtype, (bins,)),
     grid=lambda x, *, bins, amount=1: 1 if amount < 0 else x.size,
     initial=0,
-)  # fmt: skip
+)
 
 divided = polyhal.kernel(
     "divided",
@@ -96,7 +96,8 @@ divided = polyhal.kernel(
         whole[i] = x[i] / n;
         rest[i] = x[i] % n;
     }""",
-    wgsl=WGSL_ENTRY + """ {
+    wgsl=WGSL_ENTRY
+    + """ {
         if (id.x >= parameters.whole_size) { return; }
         whole[id.x] = x[id.x] / parameters.n;
         rest[id.x] = x[id.x] % parameters.n;
@@ -104,7 +105,7 @@ divided = polyhal.kernel(
     numpy=lambda x, n: (x // n, x % n),
     results=("whole", "rest"),
     group=1,
-)  # fmt: skip
+)
 
 
 def values(*shape: int) -> np.ndarray:

@@ -76,17 +76,23 @@ def test_descriptions_are_consistent(key: str) -> None:
     assert backend.info.type == described.card.type
     assert bool(features.immediates) == ("immediates" in described.adapter.features)
     assert polyhal.int64 in backend.capabilities.storage or not int64
-    smaller = {"max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x"} if key == "webgpu-compat" else set()
+    smaller = (
+        {"max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x"} if key == "webgpu-compat" else set()
+    )
     assert {name for name, least in DEFAULTS.items() if limits[name] < least} == smaller
 
 
 @pytest.mark.parametrize(
     ("name", "vendor_id", "sizes"),
     [
-        ("Apple M1", 0, (32, 32)), ("AMD Radeon Pro 5500M", 0, (32, 64)), ("Intel(R) UHD Graphics 630", 0, (8, 32)),
-        ("Apple M1", 0x8086, (8, 32)), ("Pineapple", 0, (4, 128)), ("", 0, (4, 128)),
+        ("Apple M1", 0, (32, 32)),
+        ("AMD Radeon Pro 5500M", 0, (32, 64)),
+        ("Intel(R) UHD Graphics 630", 0, (8, 32)),
+        ("Apple M1", 0x8086, (8, 32)),
+        ("Pineapple", 0, (4, 128)),
+        ("", 0, (4, 128)),
     ],
-)  # fmt: skip
+)
 def test_subgroup_sizes_follow_from_the_vendor_id_or_on_metal_from_the_name(
     name: str, vendor_id: int, sizes: tuple[int, int]
 ) -> None:
@@ -118,7 +124,12 @@ def test_all_ops_lower_within_the_limits(key: str) -> None:
 @pytest.mark.parametrize(
     ("limit", "value", "op", "said"),
     [
-        ("max_compute_workgroup_storage_size", 64, "matmul", "bytes of workgroup memory, above the adapter's limit of 64"),
+        (
+            "max_compute_workgroup_storage_size",
+            64,
+            "matmul",
+            "bytes of workgroup memory, above the adapter's limit of 64",
+        ),
         ("max_storage_buffers_per_shader_stage", 2, "matmul", "3 storage buffers, above the adapter's limit of 2"),
         ("max_compute_workgroup_size_x", 32, "matmul", "per axis"),
     ],
@@ -145,13 +156,26 @@ def test_groups_of_a_launch_are_spread_over_two_axes_of_limited_length() -> None
     args: Arguments = {"words": Workspace(0), "word": 0, "mask": 0, "bits": 0}
     with pytest.raises(KernelBuildError, match=r"\(65535, 65538\) groups, above the adapter's limit of 65535 per axis"):
         backend.runtime.launch("lib/patch", {}, args, 1 << 32)
-    with pytest.raises(KernelBuildError, match="a workspace of 134217729 bytes, above the maximum binding size of 134217728"):
+    with pytest.raises(
+        KernelBuildError, match="a workspace of 134217729 bytes, above the maximum binding size of 134217728"
+    ):
         backend.runtime.launch("lib/patch", {}, args, 1, workspace=((128 << 20) + 1,))
 
 
 def test_an_operand_that_no_binding_can_hold_is_refused_when_it_is_launched() -> None:
     _, backend = opened("webgpu-int64")
-    sizes = ("rows", "columns", "source_step", "target_step", "batch1", "source0", "source1", "target0", "target1", "tiles")
+    sizes = (
+        "rows",
+        "columns",
+        "source_step",
+        "target_step",
+        "batch1",
+        "source0",
+        "source1",
+        "target0",
+        "target1",
+        "tiles",
+    )
     args: Arguments = {"src": Tensor(0), "dest": Tensor(1), **dict.fromkeys(sizes, 1)}
     launch = backend.runtime.launch("pointwise/transpose_local", {}, args, 1)
     most = 128 << 18  # elements of four bytes in 128 MiB
@@ -165,10 +189,15 @@ def test_an_operand_that_no_binding_can_hold_is_refused_when_it_is_launched() ->
 @pytest.mark.parametrize(
     ("declared", "nbytes"),
     [
-        ("array<vec4<f32>, 100>", 1600), ("array<atomic<u32>, 3>", 16), ("array<f16, 7>", 16), ("array<V, 2>", 32),
-        ("array<vec3<f32>, 2>", 32), ("u64", 16), ("array<array<u32, 4>, 2>", 32),
+        ("array<vec4<f32>, 100>", 1600),
+        ("array<atomic<u32>, 3>", 16),
+        ("array<f16, 7>", 16),
+        ("array<V, 2>", 32),
+        ("array<vec3<f32>, 2>", 32),
+        ("u64", 16),
+        ("array<array<u32, 4>, 2>", 32),
     ],
-)  # fmt: skip
+)
 def test_workgroup_memory_is_read_from_the_text(declared: str, nbytes: int) -> None:
     text = f"alias V = vec4<f32>;\nvar<workgroup> x: {declared};\n@compute @workgroup_size(8, 4) fn main() {{}}"
     shader = NotedShader("a.wgsl", "a", (), text, 0, 0)
@@ -178,11 +207,14 @@ def test_workgroup_memory_is_read_from_the_text(declared: str, nbytes: int) -> N
 @pytest.mark.parametrize(
     ("code", "feature"),
     [
-        ("enable f16;", "shader-f16"), ("let x: i64 = 1li;", "shader-int64"), ("let x = y + 3lu;", "shader-int64"),
-        ("x: atomic<f32>,", "shader-float32-atomic"), ("let s = subgroupAdd(x);", "subgroup"),
+        ("enable f16;", "shader-f16"),
+        ("let x: i64 = 1li;", "shader-int64"),
+        ("let x = y + 3lu;", "shader-int64"),
+        ("x: atomic<f32>,", "shader-float32-atomic"),
+        ("let s = subgroupAdd(x);", "subgroup"),
         ("var<immediate> p: P;", "immediates"),
     ],
-)  # fmt: skip
+)
 def test_features_are_read_from_the_text(code: str, feature: str) -> None:
     shader = NotedShader("a.wgsl", "a", (), f"{code}\n@compute @workgroup_size(8) fn main() {{}}", 0, 0)
     assert list(shader.violations((), DEFAULTS)) == [f"the feature {feature}, which the adapter lacks"]

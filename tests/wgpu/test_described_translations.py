@@ -111,11 +111,17 @@ def test_a_missing_tool_is_named_with_its_package(tools: Path, key: str, tool: s
     ("key", "tool", "code", "who", "said"),
     [
         ("m1-metal", TRANSLATOR, "sys.exit('wgsl: unknown type')", "naga", "unknown type"),
-        ("m1-metal", TRANSLATOR, f"print('msl: no such atomic', file=sys.stderr)\n{WRITES}", "writer of msl", "no such atomic"),
+        (
+            "m1-metal",
+            TRANSLATOR,
+            f"print('msl: no such atomic', file=sys.stderr)\n{WRITES}",
+            "writer of msl",
+            "no such atomic",
+        ),
         ("rx6800-vulkan", "spirv-val", "sys.exit('error: line 7')", "spirv-val", "line 7"),
         ("uhd630-d3d12", "dxc", "sys.exit('error: validation errors')", "dxc", "validation errors"),
     ],
-)  # fmt: skip
+)
 def test_a_rejection_shows_the_output_of_the_tool(
     tools: Path, key: str, tool: str, code: str, who: str, said: str
 ) -> None:

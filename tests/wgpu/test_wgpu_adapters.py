@@ -23,9 +23,14 @@ INTEGERS = ["shader-int64"]
 def listed(name: str, api: str, features: list[str], device_id: int = 0) -> Any:
     """Return an adapter as listed by wgpu."""
     info = {
-        "backend_type": api, "adapter_type": "IntegratedGPU", "device": name, "description": "", "vendor": "",
-        "vendor_id": 0x14E4, "device_id": device_id,
-    }  # fmt: skip
+        "backend_type": api,
+        "adapter_type": "IntegratedGPU",
+        "device": name,
+        "description": "",
+        "vendor": "",
+        "vendor_id": 0x14E4,
+        "device_id": device_id,
+    }
     return SimpleNamespace(info=info, features=features)
 
 

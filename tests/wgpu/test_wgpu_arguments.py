@@ -31,17 +31,28 @@ SIGNATURE = read_signature("family/kernel", TEXT)
 
 def arguments(**changed: object) -> Arguments:
     args: dict[str, object] = {
-        "eps": 1, "x": Tensor(3), "sums": Workspace(4), "rows": 7, "step": -1, "seed": Scalar(2),
-    }  # fmt: skip
+        "eps": 1,
+        "x": Tensor(3),
+        "sums": Workspace(4),
+        "rows": 7,
+        "step": -1,
+        "seed": Scalar(2),
+    }
     args |= changed
     return {name: value for name, value in args.items() if value is not None}  # type: ignore[misc]
 
 
 def test_buffers_are_ordered_by_binding_before_members_of_the_struct() -> None:
     assert [(p.name, p.type or p.kind) for p in SIGNATURE.parameters] == [
-        ("x", "global"), ("sums", "global"), ("o_x", "uint"), ("o_sums", "uint"), ("rows", "uint"), ("step", "int"),
-        ("seed", "ulong"), ("eps", "float"),
-    ]  # fmt: skip
+        ("x", "global"),
+        ("sums", "global"),
+        ("o_x", "uint"),
+        ("o_sums", "uint"),
+        ("rows", "uint"),
+        ("step", "int"),
+        ("seed", "ulong"),
+        ("eps", "float"),
+    ]
     assert binding_access(TEXT) == {0: "read", 1: "read_write"}
     assert parameter_bytes(SIGNATURE) == 28
 
@@ -72,8 +83,13 @@ def test_arguments_are_ordered_as_in_the_shader() -> None:
     bound = bind(SIGNATURE, arguments())
     assert bound.buffers == (Tensor(3), Workspace(4))
     assert bound.members == (
-        Offset(0), Constant(0, "uint"), Constant(7, "uint"), Constant(-1, "int"), Number(2, "ulong"), Constant(1.0, "float"),
-    )  # fmt: skip
+        Offset(0),
+        Constant(0, "uint"),
+        Constant(7, "uint"),
+        Constant(-1, "int"),
+        Number(2, "ulong"),
+        Constant(1.0, "float"),
+    )
 
 
 def test_workspace_has_offset_0_unless_an_offset_is_passed() -> None:

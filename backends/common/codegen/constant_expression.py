@@ -20,8 +20,11 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
 )
 """Binary operators, lowest precedence first. A division by zero yields 0 and only occurs in operands that C skips."""
 _UNARY: dict[str, Callable[[int], int]] = {
-    "!": operator.not_, "-": operator.neg, "+": operator.pos, "~": operator.invert,
-}  # fmt: skip
+    "!": operator.not_,
+    "-": operator.neg,
+    "+": operator.pos,
+    "~": operator.invert,
+}
 
 
 @lru_cache(maxsize=1024)

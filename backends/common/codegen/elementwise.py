@@ -89,8 +89,13 @@ def access_of(stride: int) -> Access:
 
 
 def lower_core(
-    group: GroupGenerator, runtime: Any, op: str, dtype: DType, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]
-) -> Launch | Declined:  # fmt: skip
+    group: GroupGenerator,
+    runtime: Any,
+    op: str,
+    dtype: DType,
+    inputs: Sequence[InputSpec | None],
+    outputs: Sequence[Spec],
+) -> Launch | Declined:
     """Lower an op, or an op name of the contract's core methods, on operands cast to `dtype`."""
     step = ExpressionStep(op, tuple(range(len(inputs))), dtype)
     refusal = _refusal(runtime, step)

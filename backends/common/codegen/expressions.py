@@ -229,7 +229,8 @@ EXPRESSIONS: dict[str, Expression] = {
     "gelu_tanh": _float(f"x / (K(1) + exp(-{_GELU_TANH_INNER}))"),
     "gelu_tanh_grad": _float("x * gelu_tanh_derivative(y)", 2),
     "hardtanh": _float(
-        "select(select(select(x, min_val, x < min_val), max_val, x > max_val), x, isnan(x))", params=("min_val", "max_val")
+        "select(select(select(x, min_val, x < min_val), max_val, x > max_val), x, isnan(x))",
+        params=("min_val", "max_val"),
     ),
     "relu6": _numeric(_RELU6, 1, float=f"select({_RELU6}, x, isnan(x))"),
     "hardsigmoid": _float("select(select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6), x, isnan(x))"),

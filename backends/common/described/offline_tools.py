@@ -31,7 +31,13 @@ def run(executable: Path, arguments: Sequence[str], folder: Path, text: str = ""
     """
     try:
         done = subprocess.run(
-            [str(executable), *arguments], input=text, capture_output=True, text=True, cwd=folder, timeout=_TIMEOUT, check=False
+            [str(executable), *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=_TIMEOUT,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompilerRefusalError(str(error)) from error

@@ -22,9 +22,11 @@ from polyhal.backends.common.launching.launch import (
 from polyhal.hal.errors import BackendError, message
 
 _RANGES = {
-    "int": (-(1 << 31), (1 << 31) - 1), "uint": (0, (1 << 32) - 1), "long": (-(1 << 63), (1 << 63) - 1),
+    "int": (-(1 << 31), (1 << 31) - 1),
+    "uint": (0, (1 << 32) - 1),
+    "long": (-(1 << 63), (1 << 63) - 1),
     "ulong": (0, (1 << 64) - 1),
-}  # fmt: skip
+}
 _OFFSET = "_offset"
 
 

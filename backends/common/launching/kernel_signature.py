@@ -20,13 +20,26 @@ from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.launch import ScalarType
 
 NUMPY_TYPES: dict[ScalarType, type[np.generic]] = {
-    "int": np.int32, "uint": np.uint32, "long": np.int64, "ulong": np.uint64, "float": np.float32, "double": np.float64,
-}  # fmt: skip
+    "int": np.int32,
+    "uint": np.uint32,
+    "long": np.int64,
+    "ulong": np.uint64,
+    "float": np.float32,
+    "double": np.float64,
+}
 _SCALARS: dict[str, ScalarType] = {
-    "int": "int", "uint": "uint", "long": "long", "ulong": "ulong", "float": "float", "double": "double",
-    "unsigned": "uint", "unsigned int": "uint", "unsigned long": "ulong", "long long": "long",
+    "int": "int",
+    "uint": "uint",
+    "long": "long",
+    "ulong": "ulong",
+    "float": "float",
+    "double": "double",
+    "unsigned": "uint",
+    "unsigned int": "uint",
+    "unsigned long": "ulong",
+    "long long": "long",
     "unsigned long long": "ulong",
-}  # fmt: skip
+}
 _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "private", "__private", "__grid_constant__"})
 _MEMORY = {"__global": "global", "global": "global", "__constant": "global", "__local": "local", "local": "local"}
 

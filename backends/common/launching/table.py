@@ -30,9 +30,13 @@ def merge(families: Iterable[ModuleType]) -> dict[str, LoweringFunction]:
 
 
 def lower(
-    table: Mapping[str, LoweringFunction], runtime: Any, op: str, inputs: tuple[InputSpec | None, ...],
-    outputs: tuple[Spec, ...], params: Params,
-) -> Launch | Declined:  # fmt: skip
+    table: Mapping[str, LoweringFunction],
+    runtime: Any,
+    op: str,
+    inputs: tuple[InputSpec | None, ...],
+    outputs: tuple[Spec, ...],
+    params: Params,
+) -> Launch | Declined:
     """Lower `op` with a backend's table. Declines ops without an entry and dtypes that the device does not store."""
     function = table.get(op)
     if function is None and op in OPS and OPS[op].expression:

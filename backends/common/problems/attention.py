@@ -47,9 +47,7 @@ def merge_batch_axes(
     fill = _BATCH_AXES - len(lengths)
     batch = (1,) * fill + lengths
     padded = [(0,) * fill + st for st in merged]
-    return AttentionShape(
-        (batch[0], batch[1], batch[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded)
-    )  # fmt: skip
+    return AttentionShape((batch[0], batch[1], batch[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded))
 
 
 def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:

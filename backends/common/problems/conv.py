@@ -53,9 +53,17 @@ def geometry(x: tuple[int, ...], weight: tuple[int, ...], result: tuple[int, ...
     """Return the geometry of a convolution with these shapes of input, weight and output, and the op's parameters."""
     groups = params["groups"]
     return Geometry(
-        x[0], groups, x[1] // groups, weight[0] // groups, (x[2], x[3]), (result[2], result[3]), (weight[2], weight[3]),
-        params["stride"], params["padding"], params["dilation"],
-    )  # fmt: skip
+        x[0],
+        groups,
+        x[1] // groups,
+        weight[0] // groups,
+        (x[2], x[3]),
+        (result[2], result[3]),
+        (weight[2], weight[3]),
+        params["stride"],
+        params["padding"],
+        params["dilation"],
+    )
 
 
 def refusal(g: Geometry, *specs: InputSpec | None) -> str:
@@ -130,9 +138,13 @@ def lowerings(
 
 
 def _whole(
-    op: str, build: Build, runtime: Any,
-    inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params,
-) -> Launch | Declined:  # fmt: skip
+    op: str,
+    build: Build,
+    runtime: Any,
+    inputs: tuple[InputSpec | None, ...],
+    outputs: tuple[Spec, ...],
+    params: Params,
+) -> Launch | Declined:
     c = describe(op, inputs, outputs, params)
     return c if isinstance(c, Declined) else build(runtime, c)
 
@@ -203,13 +215,28 @@ def forward(g: Geometry, x: Spec, weight: Spec, out: Spec) -> Correlation:
     """Return the convolution itself: rows are filters, columns (image, row, column), terms (channel, tap row, tap column)."""
     w, s, o = weight.strides, x.strides, out.strides
     return Correlation(
-        groups=g.groups, m=g.filters, n=g.images * g.pixels, k=g.taps,
-        a_group=g.filters * w[0], a_row=w[0], a_terms=(w[1], w[2], w[3]),
-        x_group=g.channels * s[1], x_term=s[1], x_column=s[0], x_down=s[2], x_across=s[3],
-        term_lengths=g.kernel, column_lengths=g.result, term_step=g.dilation, column_step=g.stride,
-        origin=(-g.padding[0], -g.padding[1]), size=g.size,
-        out_group=g.filters * o[1], out_row=o[1], out_columns=(o[0], o[2], o[3]),
-    )  # fmt: skip
+        groups=g.groups,
+        m=g.filters,
+        n=g.images * g.pixels,
+        k=g.taps,
+        a_group=g.filters * w[0],
+        a_row=w[0],
+        a_terms=(w[1], w[2], w[3]),
+        x_group=g.channels * s[1],
+        x_term=s[1],
+        x_column=s[0],
+        x_down=s[2],
+        x_across=s[3],
+        term_lengths=g.kernel,
+        column_lengths=g.result,
+        term_step=g.dilation,
+        column_step=g.stride,
+        origin=(-g.padding[0], -g.padding[1]),
+        size=g.size,
+        out_group=g.filters * o[1],
+        out_row=o[1],
+        out_columns=(o[0], o[2], o[3]),
+    )
 
 
 def weight_gradient(g: Geometry, grad: Spec, x: Spec, out: Spec) -> Correlation:
@@ -219,13 +246,28 @@ def weight_gradient(g: Geometry, grad: Spec, x: Spec, out: Spec) -> Correlation:
     """
     a, s, o = grad.strides, x.strides, out.strides
     return Correlation(
-        groups=g.groups, m=g.filters, n=g.taps, k=g.images * g.pixels,
-        a_group=g.filters * a[1], a_row=a[1], a_terms=(a[0], a[2], a[3]),
-        x_group=g.channels * s[1], x_term=s[0], x_column=s[1], x_down=s[2], x_across=s[3],
-        term_lengths=g.result, column_lengths=g.kernel, term_step=g.stride, column_step=g.dilation,
-        origin=(-g.padding[0], -g.padding[1]), size=g.size,
-        out_group=g.filters * o[0], out_row=o[0], out_columns=(o[1], o[2], o[3]),
-    )  # fmt: skip
+        groups=g.groups,
+        m=g.filters,
+        n=g.taps,
+        k=g.images * g.pixels,
+        a_group=g.filters * a[1],
+        a_row=a[1],
+        a_terms=(a[0], a[2], a[3]),
+        x_group=g.channels * s[1],
+        x_term=s[0],
+        x_column=s[1],
+        x_down=s[2],
+        x_across=s[3],
+        term_lengths=g.result,
+        column_lengths=g.kernel,
+        term_step=g.stride,
+        column_step=g.dilation,
+        origin=(-g.padding[0], -g.padding[1]),
+        size=g.size,
+        out_group=g.filters * o[0],
+        out_row=o[0],
+        out_columns=(o[1], o[2], o[3]),
+    )
 
 
 def input_gradient(g: Geometry, grad: Spec, weight: Spec, out: Spec) -> list[Correlation]:
@@ -240,19 +282,31 @@ def input_gradient(g: Geometry, grad: Spec, weight: Spec, out: Spec) -> list[Cor
         for across in _taps(g, 1):
             products.append(
                 Correlation(
-                    groups=g.groups, m=g.channels, n=g.images * down.pixels * across.pixels,
+                    groups=g.groups,
+                    m=g.channels,
+                    n=g.images * down.pixels * across.pixels,
                     k=g.filters * down.count * across.count,
-                    a_group=g.filters * w[0], a_row=w[1], a_terms=(w[0], down.step * w[2], across.step * w[3]),
-                    x_group=g.filters * a[1], x_term=a[1], x_column=a[0], x_down=a[2], x_across=a[3],
-                    term_lengths=(down.count, across.count), column_lengths=(down.pixels, across.pixels),
-                    term_step=(-down.reach, -across.reach), column_step=(1, 1), origin=(down.origin, across.origin),
+                    a_group=g.filters * w[0],
+                    a_row=w[1],
+                    a_terms=(w[0], down.step * w[2], across.step * w[3]),
+                    x_group=g.filters * a[1],
+                    x_term=a[1],
+                    x_column=a[0],
+                    x_down=a[2],
+                    x_across=a[3],
+                    term_lengths=(down.count, across.count),
+                    column_lengths=(down.pixels, across.pixels),
+                    term_step=(-down.reach, -across.reach),
+                    column_step=(1, 1),
+                    origin=(down.origin, across.origin),
                     size=g.result,
-                    out_group=g.channels * o[1], out_row=o[1],
+                    out_group=g.channels * o[1],
+                    out_row=o[1],
                     out_columns=(o[0], g.stride[0] * o[2], g.stride[1] * o[3]),
                     a_offset=down.first * w[2] + across.first * w[3],
                     out_offset=down.remainder * o[2] + across.remainder * o[3],
                 )
-            )  # fmt: skip
+            )
     return products
 
 

@@ -28,9 +28,13 @@ Lower = Callable[[tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, A
 
 
 def whole_or_pieces(
-    op: str, lower: Lower, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params,
+    op: str,
+    lower: Lower,
+    inputs: tuple[InputSpec | None, ...],
+    outputs: tuple[Spec, ...],
+    params: Params,
     add_up: Callable[[Spec, int, int, int], Launch] | None,
-) -> Launch | Declined:  # fmt: skip
+) -> Launch | Declined:
     """Call `lower`, for chunks of images if the batch is too large. Weight gradients are split only with `add_up`."""
     launch = lower(inputs, outputs, params)
     first, (out,) = inputs[0], outputs
@@ -75,9 +79,12 @@ def _image_by_image(lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spe
 
 
 def _added_up(
-    lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Params,
+    lower: Lower,
+    inputs: tuple[InputSpec | None, ...],
+    out: Spec,
+    params: Params,
     add_up: Callable[[Spec, int, int, int], Launch],
-) -> Launch | None:  # fmt: skip
+) -> Launch | None:
     """Return the launches of a weight gradient that sum the results of chunks of images; None if no chunk is supported."""
     g, x = inputs
     assert isinstance(g, Spec)

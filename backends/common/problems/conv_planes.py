@@ -114,9 +114,7 @@ def input_grad_planes_gapless(g: Geometry, slack: int) -> tuple[TapPlanes, list[
 def as_forward_conv(g: Geometry) -> Geometry:
     """Return the input gradient as a convolution of the output's gradient with the flipped kernel. Stride 1 only."""
     down, across = (d * (k - 1) - p for d, k, p in zip(g.dilation, g.kernel, g.padding, strict=True))
-    return replace(
-        g, size=g.result, result=g.size, channels=g.filters, filters=g.channels, padding=(down, across)
-    )  # fmt: skip
+    return replace(g, size=g.result, result=g.size, channels=g.filters, filters=g.channels, padding=(down, across))
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,16 @@ class Product:
     def transposed(self) -> Product:
         """Return the transposed product: out^T = right^T left^T, with the operands exchanged."""
         return replace(
-            self, m=self.n, n=self.m, left=self.right.transposed(), right=self.left.transposed(), out=self.out.transposed(),
-            bias_row=self.bias_column, bias_column=self.bias_row,
+            self,
+            m=self.n,
+            n=self.m,
+            left=self.right.transposed(),
+            right=self.left.transposed(),
+            out=self.out.transposed(),
+            bias_row=self.bias_column,
+            bias_column=self.bias_row,
             epilogue=None if self.epilogue is None else self.epilogue.transposed(),
-        )  # fmt: skip
+        )
 
     def merged_epilogue(self) -> Epilogue | None:
         """Return the epilogue, or the bias as an epilogue."""
@@ -156,12 +162,18 @@ def describe(x: Spec, y: Spec, out: Spec, places: tuple[int, int, int | None, in
     left, right, bias, result, workspace = places
     lengths = padded(batch, 1)
     return Product(
-        lengths, m, n, k,
+        lengths,
+        m,
+        n,
+        k,
         Matrix(left, row, x.strides[-1], padded(a, 0), x.aligned),
         Matrix(right, y.strides[-2], y.strides[-1], padded(b, 0), y.aligned),
         Matrix(result, n, 1, (lengths[1] * lengths[2] * m * n, lengths[2] * m * n, m * n), out.aligned),
-        x.dtype, out.dtype, bias, workspace,
-    )  # fmt: skip
+        x.dtype,
+        out.dtype,
+        bias,
+        workspace,
+    )
 
 
 def padded(values: tuple[int, ...], fill: int) -> Triple:

@@ -41,9 +41,12 @@ def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
     """Return the lowering functions of this family on one backend's kernels."""
     steps: dict[str, Callable[..., Launch | Declined]] = {op: partial(lower_step, rule) for op, rule in RULES.items()}
     of_gradients = {
-        "scale_all": _scale_all, "unscale_all": _unscale_all, "sum_of_squares": _sum_of_squares, "norms": _norms,
+        "scale_all": _scale_all,
+        "unscale_all": _unscale_all,
+        "sum_of_squares": _sum_of_squares,
+        "norms": _norms,
         "means_along": _means_along,
-    }  # fmt: skip
+    }
     functions = {**steps, **{op: _unless_refused(function) for op, function in of_gradients.items()}}
     return {op: _bind(builders, function) for op, function in functions.items()}
 
@@ -101,9 +104,12 @@ def _unscale_all(
 
 
 def _scale(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...],
+    builders: MultiTensorBuilders,
+    runtime: Any,
+    inputs: Inputs,
+    outputs: tuple[Spec, ...],
     flag: Tensor | None = None,
-) -> Launch:  # fmt: skip
+) -> Launch:
     """Multiply the inputs by the last of them; set `flag`, if given, when a product is infinite or NaN."""
     count = len(outputs)
     factor = tensors_of(inputs)[-1]
@@ -194,8 +200,10 @@ def _means_along(
     ).items():
         operands = SlotOperand("x", dtype, read_only=True), SlotOperand("out", wide, access="rows")
         definitions: dict[str, str | bool] = {
-            "DTYPE": dtype.name, "RESULT_DTYPE": wide.name, "SQUARE": bool(params["square"]),
-        }  # fmt: skip
+            "DTYPE": dtype.name,
+            "RESULT_DTYPE": wide.name,
+            "SQUARE": bool(params["square"]),
+        }
         slots = []
         for i in members:
             shape, axis = tensors[i].shape, params["axes"][i]

@@ -34,9 +34,13 @@ _GRADIENT = 1
 
 
 def lower_step(
-    rule: UpdateRule, builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...],
+    rule: UpdateRule,
+    builders: MultiTensorBuilders,
+    runtime: Any,
+    inputs: Inputs,
+    outputs: tuple[Spec, ...],
     params: Params,
-) -> Launch | Declined:  # fmt: skip
+) -> Launch | Declined:
     """Lower an optimizer step, which updates parameters and states in place, in the memory of the outputs."""
     if builders.elementwise is None:
         return Declined("no kernel computes groups of steps on many tensors")

@@ -43,9 +43,13 @@ def describe(inputs: tuple[InputSpec | None, ...], out: Spec, params: Params, *,
     if max(pixels, planes) >= 1 << 31:
         return Declined("an operand has 2^31 elements or more")
     lengths = (
-        *image.shape[2:], *pooled.shape[2:], *params["kernel"], *params["stride"], *params["padding"],
+        *image.shape[2:],
+        *pooled.shape[2:],
+        *params["kernel"],
+        *params["stride"],
+        *params["padding"],
         *params.get("dilation", (1, 1)),
-    )  # fmt: skip
+    )
     return Pooling(
         tensors[0].dtype, planes, pixels, out.shape[1], lengths, tuple(v for s in tensors for v in s.strides)
     )

@@ -27,8 +27,14 @@ OPERATIONS: tuple[Operation, ...] = ("sum", "mean", "prod", "max", "min", "any",
 POSITIONS = ("argmax", "argmin")
 
 COMBINE: Mapping[Operation, str] = {
-    "sum": "sum", "mean": "sum", "prod": "prod", "max": "largest", "min": "smallest", "any": "either", "all": "both",
-}  # fmt: skip
+    "sum": "sum",
+    "mean": "sum",
+    "prod": "prod",
+    "max": "largest",
+    "min": "smallest",
+    "any": "either",
+    "all": "both",
+}
 """Shader function that combines two partial results."""
 
 Axis = tuple[int, int]

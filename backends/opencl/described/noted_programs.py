@@ -80,6 +80,7 @@ class NotedPrograms(ProgramTexts):
         launches = [launch for launch in self.launches if launch.file == name]
         figures = compile_all(self._compiler, launches, self._name) if launches else {}
         return [
-            {"kernel": launch.kernel, "definitions": dict(launch.definitions), "group": prod(launch.group)} | figures[launch]
+            {"kernel": launch.kernel, "definitions": dict(launch.definitions), "group": prod(launch.group)}
+            | figures[launch]
             for launch in launches
         ]

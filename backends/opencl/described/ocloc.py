@@ -35,11 +35,22 @@ def compiled(executable: Path, device: Sequence[str], options: Sequence[str], te
         folder = Path(name)
         (folder / "program.cl").write_text(text, encoding="utf-8")
         arguments = [
-            "compile", "-file", "program.cl", *device, "-options", " ".join([*options, "-w"]), "-out_dir", "out",
-            "-output", "program", "-output_no_suffix",
-        ]  # fmt: skip
+            "compile",
+            "-file",
+            "program.cl",
+            *device,
+            "-options",
+            " ".join([*options, "-w"]),
+            "-out_dir",
+            "out",
+            "-output",
+            "program",
+            "-output_no_suffix",
+        ]
         said = "\n".join(run(executable, arguments, folder))
-        binary = next((f.read_bytes() for f in sorted((folder / "out").glob("*")) if f.read_bytes()[:4] == b"\x7fELF"), b"")
+        binary = next(
+            (f.read_bytes() for f in sorted((folder / "out").glob("*")) if f.read_bytes()[:4] == b"\x7fELF"), b""
+        )
     if not binary:
         raise CompilerRefusalError(f"no ELF file was made\n{said}")
     spills = dict(_SPILLS.findall(said))

@@ -20,8 +20,9 @@ from polyhal.hal.errors import BackendError, message
 Figures = dict[str, dict[str, int]]
 """Registers, bytes of memory, and concurrent instances, by kernel."""
 _TOOLS: dict[str, Callable[[Path, Sequence[str], Sequence[str], str], Figures]] = {
-    "clang": clang.compiled, "ocloc": ocloc.compiled,
-}  # fmt: skip
+    "clang": clang.compiled,
+    "ocloc": ocloc.compiled,
+}
 
 
 def compile_all(

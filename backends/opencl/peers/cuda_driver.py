@@ -177,7 +177,11 @@ class CudaDevice:
         """Let devices read and write an allocation. Raises CudaError."""
         access = [AccessDescription(Location(_ON_DEVICE, number), _READ_WRITE) for number in users]
         self._driver.call(
-            "cuMemSetAccess", allocation.address, allocation.nbytes, (AccessDescription * len(access))(*access), len(access)
+            "cuMemSetAccess",
+            allocation.address,
+            allocation.nbytes,
+            (AccessDescription * len(access))(*access),
+            len(access),
         )
 
     def export(self, allocation: CudaAllocation) -> int:

@@ -33,9 +33,7 @@ A single work-group waits in the rendezvous: many waiting work-groups would occu
 class Exchanger:
     """Runs exchanges among participants through windows. Calls from several threads are serialized."""
 
-    def __init__(
-        self, runtimes: Sequence[DeviceRuntime], windows: Windows, geometry: Geometry, first: int = 0
-    ) -> None:
+    def __init__(self, runtimes: Sequence[DeviceRuntime], windows: Windows, geometry: Geometry, first: int = 0) -> None:
         """`runtimes` are this process's participants, numbered from `first`; `windows` has each one's view of all."""
         self._runtimes = runtimes
         self._windows = windows
@@ -127,7 +125,13 @@ class Exchanger:
             if len(self._launches) >= _KEPT_LAUNCHES:
                 self._launches.clear()
             launch = self._launches[key] = build(
-                self._runtimes[i], exchange, self._geometry, self._first + i, source.dtype, aligned=aligned,
-                seconds=trial_seconds or env.collective_timeout() or _NO_TIMEOUT, fatal=trial_seconds is None,
-            )  # fmt: skip
+                self._runtimes[i],
+                exchange,
+                self._geometry,
+                self._first + i,
+                source.dtype,
+                aligned=aligned,
+                seconds=trial_seconds or env.collective_timeout() or _NO_TIMEOUT,
+                fatal=trial_seconds is None,
+            )
         return launch

@@ -105,9 +105,7 @@ class PeerCopies:
         if source is not queue:
             _ = source.native  # enqueue its pending waits first
             queue.wait_for(source.mark())
-        event = cl.enqueue_copy(
-            queue.native, dst, src, byte_count=nbytes, src_offset=src_offset, dst_offset=dst_offset
-        )
+        event = cl.enqueue_copy(queue.native, dst, src, byte_count=nbytes, src_offset=src_offset, dst_offset=dst_offset)
         queue.native.flush()
         if source is not queue:
             source.wait_for(event)

@@ -31,5 +31,7 @@ class WGPUDescribedBackend(DescribedBackend):
 def create(described: AdapterDescription, option: str) -> WGPUDescribedBackend:
     """Open a described device. Raises ValueError for an option."""
     if option:
-        raise ValueError(message(None, f"unknown option {option!r} of a described device", expected="none through wgpu"))
+        raise ValueError(
+            message(None, f"unknown option {option!r} of a described device", expected="none through wgpu")
+        )
     return WGPUDescribedBackend(described)

@@ -48,7 +48,11 @@ def known() -> list[str]:
 def load(key: str) -> AdapterDescription:
     """Return the description of an adapter. Raises ValueError that lists the cards if there is none."""
     found = description.find(key)
-    kind = {"backend_type": _APIS[found.api], "adapter_type": _ADAPTER_TYPES.get(found.card.type, "Unknown"), "vendor": ""}
+    kind = {
+        "backend_type": _APIS[found.api],
+        "adapter_type": _ADAPTER_TYPES.get(found.card.type, "Unknown"),
+        "vendor": "",
+    }
     driver = found.driver
     adapter = DescribedAdapter(kind | driver["adapter"], frozenset(driver["features"]), driver["limits"])
     return AdapterDescription(found.card, found.api, adapter)

@@ -62,9 +62,16 @@ class NotedShaders(Pipelines):
             return None
         with self._lock:
             if text not in self._noted:
-                definitions = tuple((k, v) for k, v in self._definitions.get(text, {}).items() if isinstance(v, (str, int)))
+                definitions = tuple(
+                    (k, v) for k, v in self._definitions.get(text, {}).items() if isinstance(v, (str, int))
+                )
                 self._noted[text] = NotedShader(
-                    signature.file, pipeline.name, definitions, text, len(binding_access(text)), parameter_bytes(signature)
+                    signature.file,
+                    pipeline.name,
+                    definitions,
+                    text,
+                    len(binding_access(text)),
+                    parameter_bytes(signature),
                 )
             return self._noted[text]
 

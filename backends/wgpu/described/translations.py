@@ -45,18 +45,20 @@ class _Language:
 _LANGUAGES: Mapping[str, _Language] = {
     "Vulkan": _Language("spirv", "shader.spv", "spirv-val", ("--target-env", "vulkan1.1", "shader.spv"), "spirv_bytes"),
     "D3D12": _Language(
-        "hlsl", "shader.hlsl", "dxc", ("-T", "cs_6_2", "-E", "main", "-HV", "2018", "-enable-16bit-types", "shader.hlsl"),
-        "hlsl_bytes", 32 << 10,
+        "hlsl",
+        "shader.hlsl",
+        "dxc",
+        ("-T", "cs_6_2", "-E", "main", "-HV", "2018", "-enable-16bit-types", "shader.hlsl"),
+        "hlsl_bytes",
+        32 << 10,
     ),
     "Metal": _Language("msl", "shader.metal", "", (), "msl_bytes"),
-}  # fmt: skip
+}
 """Languages by API, as named by adapters."""
 APIS = tuple(_LANGUAGES)
 
 
-def translate_all(
-    shaders: Iterable[NotedShader], api: str, device: str
-) -> dict[NotedShader, dict[str, int]]:
+def translate_all(shaders: Iterable[NotedShader], api: str, device: str) -> dict[NotedShader, dict[str, int]]:
     """Return the bytes of each shader's translation for an API; for every API with enough workgroup memory if `api` is unknown.
 
     Raises BackendError, with installation advice, if a tool is missing, and KernelBuildError if a tool rejects a shader.

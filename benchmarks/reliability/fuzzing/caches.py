@@ -50,7 +50,7 @@ def formats() -> list[FileFormat]:
         _lines("kernel-call log", _calls(), KernelCallLog(_INFO)._path, _read_calls),
         _lines("crash journal", b"key\n1\ncase\n", Journal(Device("numpy"))._path, _read_journal),
         FileFormat("program cache", _damaged_program, _read_program, _program()),
-    ]  # fmt: skip
+    ]
 
 
 def _place(path: Path) -> str:
@@ -175,8 +175,17 @@ def _certificate() -> Any:
     result = {"add": {"float32": certificate.OpResult({quarantine.ResolutionStep.NATIVE: 3}, 0.5, 3, 0)}}
     finding = certificate.Finding("case", "add", "float32", "add(x)", "wrong", "0", "1", "2", "native", "skipped", True)
     entries = (quarantine.QuarantineEntry.from_json(_entry()),)
-    made = certificate.Certificate(**known, seconds=1.0, passed=3, unsupported=0, expected_failures=0, complete=True,
-                                   results=result, findings=(finding,), quarantined=entries)  # fmt: skip
+    made = certificate.Certificate(
+        **known,
+        seconds=1.0,
+        passed=3,
+        unsupported=0,
+        expected_failures=0,
+        complete=True,
+        results=result,
+        findings=(finding,),
+        quarantined=entries,
+    )
     return json.loads(json.dumps(made.to_json()))
 
 

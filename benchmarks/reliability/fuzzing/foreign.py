@@ -33,7 +33,7 @@ def formats() -> list[FileFormat]:
         _format("safetensors", [_safetensors()], _hostile_safetensors),
         FileFormat("shards", _hostile_shards, _load("model.safetensors.index.json"), _shards()),
         _format("llama2.c", [_llama2c((4, 8, 1, 2, 1, 5, 3))], _hostile_llama2c, _read_llama2c),
-    ]  # fmt: skip
+    ]
 
 
 def _load(name: str) -> Callable[[Path], Any]:
@@ -97,7 +97,7 @@ def _hostile_safetensors(random: Random) -> bytes:
         "a": {"dtype": random.choice(kinds), "shape": [2, 3], "data_offsets": [0, 24]},
         "b": {"dtype": random.choice(kinds), "shape": [random.choice((3, 12, 6, 24, 1))], "data_offsets": [24, 36]},
         "__metadata__": {"format": "pt", **({"polyhal.schema": "1"} if random.random() < 0.2 else {})},
-    }  # fmt: skip
+    }
     if random.random() < 0.2:  # shapes that the library accepts but that no array has
         shape = random.choice(([2**62, 0, 2**62], [1] * 200, [0] * 200, [2**31, 0, 2**31, 2**31], [1] * 65))
         entries["b"] |= {"dtype": "I8", "shape": shape, "data_offsets": [24, 24 if 0 in shape else 25]}

@@ -115,10 +115,32 @@ def damaged_json(random: Random, tree: Any, seal: Callable[[Any], Any] = lambda 
 def damaged_toml(random: Random, lines: Sequence[str]) -> bytes:
     """Return lines of a TOML file with hostile values, or damaged text."""
     values = (
-        "1", "-1", "0", "1e400", "nan", "inf", "true", '"x"', "[]", "[" * 3000 + "]" * 3000, "[" * _DEEP, "{a=1}",
-        "1979-05-27T07:32:00Z", "07:32:00", "9" * 5000, "0x" + "f" * 5000, '"' + "x" * 5000 + '"', "2024-13-45", "0o9",
-        "'''a'''", '"\\ud800"', "99999-01-01", "1_000", "{x={x={x=1}}}", "-9223372036854775809",
-    )  # fmt: skip
+        "1",
+        "-1",
+        "0",
+        "1e400",
+        "nan",
+        "inf",
+        "true",
+        '"x"',
+        "[]",
+        "[" * 3000 + "]" * 3000,
+        "[" * _DEEP,
+        "{a=1}",
+        "1979-05-27T07:32:00Z",
+        "07:32:00",
+        "9" * 5000,
+        "0x" + "f" * 5000,
+        '"' + "x" * 5000 + '"',
+        "2024-13-45",
+        "0o9",
+        "'''a'''",
+        '"\\ud800"',
+        "99999-01-01",
+        "1_000",
+        "{x={x={x=1}}}",
+        "-9223372036854775809",
+    )
     out = []
     for line in lines:
         name = line.partition("=")[0]

@@ -98,9 +98,38 @@ def program(random: Random) -> bytes:
         elif kind == 6:
             out.append(b"\x85" * random.choice((2, 5000, 200_000)))  # tuples in tuples
         else:
-            simple = (b"]", b"}", b")", b"(", b"t", b"l", b"d", b"e", b"u", b"s", b"a", b"N", b"\x88", b"K\x07", b"\x85",
-                      b"\x86", b"\x87", b"2", b"0", b"1", text("x"), text("storage"), whole(2**62), whole(3), b"\x8f", b"\x90",
-                      b"\x91", b"G?\xf0\x00\x00\x00\x00\x00\x00", b"U\x01x", b"C\x02ab")  # fmt: skip
+            simple = (
+                b"]",
+                b"}",
+                b")",
+                b"(",
+                b"t",
+                b"l",
+                b"d",
+                b"e",
+                b"u",
+                b"s",
+                b"a",
+                b"N",
+                b"\x88",
+                b"K\x07",
+                b"\x85",
+                b"\x86",
+                b"\x87",
+                b"2",
+                b"0",
+                b"1",
+                text("x"),
+                text("storage"),
+                whole(2**62),
+                whole(3),
+                b"\x8f",
+                b"\x90",
+                b"\x91",
+                b"G?\xf0\x00\x00\x00\x00\x00\x00",
+                b"U\x01x",
+                b"C\x02ab",
+            )
             out.append(random.choice(simple))
     return b"".join(out) + b"."
 

@@ -36,17 +36,22 @@ def formats() -> list[FileFormat]:
     return [
         _json("tokenizer (characters)", CharTokenizer.train(_TEXT).to_json(), _read_tokenizer),
         _json("tokenizer (BPE)", BPETokenizer.train(_TEXT, 260, 1).to_json(), _read_tokenizer),
-        FileFormat("configuration", _configuration, _read_configuration, HostileInput({_NAME: "\n".join(_OPTIONS).encode()})),
+        FileFormat(
+            "configuration", _configuration, _read_configuration, HostileInput({_NAME: "\n".join(_OPTIONS).encode()})
+        ),
         FileFormat("metrics", _metrics, lambda f: Metrics(f / _NAME).rows(), HostileInput({_NAME: _ROWS})),
         _json("report of devices", json.dumps(_REPORT.to_json()), _read_report),
-    ]  # fmt: skip
+    ]
 
 
 def _json(name: str, text: str, read: Callable[[Path], Any]) -> FileFormat:
     tree = json.loads(text)
     return FileFormat(
-        name, lambda random: HostileInput({_NAME: damaged_json(random, tree)}), read, HostileInput({_NAME: text.encode()})
-    )  # fmt: skip
+        name,
+        lambda random: HostileInput({_NAME: damaged_json(random, tree)}),
+        read,
+        HostileInput({_NAME: text.encode()}),
+    )
 
 
 def _read_tokenizer(folder: Path) -> Any:

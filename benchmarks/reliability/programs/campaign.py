@@ -76,9 +76,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _nothing() -> dict[str, Any]:
     return {
-        "programs": 0, "statements": 0, "next_seed": 0, "seconds": 0.0, "rate": 0.0, "modes": {}, "refused": 0, "known": {},
-        "ops": [], "findings": [],
-    }  # fmt: skip
+        "programs": 0,
+        "statements": 0,
+        "next_seed": 0,
+        "seconds": 0.0,
+        "rate": 0.0,
+        "modes": {},
+        "refused": 0,
+        "known": {},
+        "ops": [],
+        "findings": [],
+    }
 
 
 def run(

@@ -81,6 +81,14 @@ def _freed(d: Draw) -> str:
 
 
 _MISTAKES = (
-    _write_leaf, _write_view_of_leaf, _no_broadcast, _write_too_large, _out_of_range, _wrong_shape, _wrong_parts, _no_gradient,
-    _not_a_number, _freed,
-)  # fmt: skip
+    _write_leaf,
+    _write_view_of_leaf,
+    _no_broadcast,
+    _write_too_large,
+    _out_of_range,
+    _wrong_shape,
+    _wrong_parts,
+    _no_gradient,
+    _not_a_number,
+    _freed,
+)

@@ -83,9 +83,13 @@ class _Worker:
         )
         # -P: modules come from PYTHONPATH, never from the folder in which the campaign was started.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "benchmarks.reliability.programs.worker", device], text=True, env=settings,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-        )  # fmt: skip
+            [sys.executable, "-P", "-m", "benchmarks.reliability.programs.worker", device],
+            text=True,
+            env=settings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
 
     def run(self, seed: int) -> Result:
         """Run the program of a seed. If the process dies, its mode and its last words are the finding."""
@@ -124,5 +128,12 @@ def _text(seed: int, device: str) -> str:
 def nothing(seed: int) -> Result:
     """Return the result of a program that did not run."""
     return {
-        "seed": seed, "statements": 0, "ops": [], "modes": {}, "refused": 0, "known": {}, "findings": [], "last": False,
-    }  # fmt: skip
+        "seed": seed,
+        "statements": 0,
+        "ops": [],
+        "modes": {},
+        "refused": 0,
+        "known": {},
+        "findings": [],
+        "last": False,
+    }

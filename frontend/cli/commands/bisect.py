@@ -79,10 +79,14 @@ def _compare(
     from polyhal.hal.system.checks.op_record import OpExecution, Parting
 
     requests = [
-        {"device": n, "script": str(script), "arguments": [a.replace("{device}", n) for a in arguments],
-         "references": not twice}
+        {
+            "device": n,
+            "script": str(script),
+            "arguments": [a.replace("{device}", n) for a in arguments],
+            "references": not twice,
+        }
         for n in names
-    ]  # fmt: skip
+    ]
     labels = [f"run {i + 1}" for i in range(2)] if twice else names
     parting = Parting(labels, bits=twice)
     waiting: list[deque[OpExecution]] = [deque(), deque()]

@@ -112,8 +112,15 @@ def _table(devices: tuple[DeviceReport, ...]) -> Table:
     for d in devices:
         kind = d.info["type"].replace("_", " ")
         cells = (
-            "→" if d.default else "", d.name, d.info["name"], kind, memory(d.info["memory"]), speed(d),
-            d.info["driver"], "" if d.problem else dtype_summary(d), d.problem,
-        )  # fmt: skip
+            "→" if d.default else "",
+            d.name,
+            d.info["name"],
+            kind,
+            memory(d.info["memory"]),
+            speed(d),
+            d.info["driver"],
+            "" if d.problem else dtype_summary(d),
+            d.problem,
+        )
         out.add_row(*(Text(c) for c in cells[: len(titles)]), style="bold" if d.default else "red" if d.problem else "")
     return out

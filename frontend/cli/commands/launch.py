@@ -30,9 +30,7 @@ def launch(
     hosts: Annotated[
         str | None, typer.Option(help="Machines, separated by commas, reached by ssh. Default: this one.")
     ] = None,
-    restarts: Annotated[
-        int, typer.Option(help="Number of restarts from the last checkpoint after lost ranks.")
-    ] = 0,
+    restarts: Annotated[int, typer.Option(help="Number of restarts from the last checkpoint after lost ranks.")] = 0,
     min_ranks: Annotated[
         int | None, typer.Option(help="Use one rank less after each restart, down to this many.")
     ] = None,

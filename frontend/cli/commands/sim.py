@@ -11,7 +11,6 @@ from polyhal.cli.display import plain_table, print_json, say
 from polyhal.cli.reporting import BAD_INPUT, fail, reported, sentence
 
 if TYPE_CHECKING:
-
     from polyhal.hal.device import Device
 
 app = typer.Typer(
@@ -82,9 +81,11 @@ def explain(
     lines = "\n".join(f"#{e['sequence']:<6} {e['text']}" for e in events if e["action"] == "submit")
     facts = {**backend.describe(), "name": target.name}
     verified = {
-        "kernels": verification.kernels, "elements": verification.elements, "transfers": verification.transfers,
+        "kernels": verification.kernels,
+        "elements": verification.elements,
+        "transfers": verification.transfers,
         "problems": verification.problems,
-    }  # fmt: skip
+    }
     page = out if out is not None else script.with_suffix(".html")
     page.write_text(write(script.name, facts, events, verified, lines), encoding="utf-8")
     console = Console(highlight=False)

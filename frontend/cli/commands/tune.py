@@ -34,9 +34,7 @@ def tune(
         typer.Option(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
     ] = None,
     budget: Annotated[str, typer.Option(help="How long to search, as in 90s or 10m.")] = "60s",
-    only: Annotated[
-        str, typer.Option(help="Tune only kernel families whose name contains this, as in matmul.")
-    ] = "",
+    only: Annotated[str, typer.Option(help="Tune only kernel families whose name contains this, as in matmul.")] = "",
     show: Annotated[bool, typer.Option("--show", help="Print the stored choices; do not search.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Delete the stored choices; do not search.")] = False,
     export: Annotated[
@@ -175,10 +173,16 @@ def _print_results(console: Console, results: list[dict[str, Any]]) -> None:
         change = ", ".join(f"{name} {r['default'][name]} → {value}" for name, value in values.items())
         tried = f"{r['tried']}" + (f" of {r['tried'] + r['left']}" if r["left"] else "")
         table.add_row(
-            found["family"], found["shape_class"], change or "keep the default", kernel_time(r["default_seconds"]),
-            kernel_time(r["seconds"]) if values else "", f"{found['speedup']:.2f}x" if values else "", tried,
-            str(r["refused"]) if r["refused"] else "", style="bold" if values else "",
-        )  # fmt: skip
+            found["family"],
+            found["shape_class"],
+            change or "keep the default",
+            kernel_time(r["default_seconds"]),
+            kernel_time(r["seconds"]) if values else "",
+            f"{found['speedup']:.2f}x" if values else "",
+            tried,
+            str(r["refused"]) if r["refused"] else "",
+            style="bold" if values else "",
+        )
     console.print(table)
 
 
@@ -190,7 +194,10 @@ def _print_choices(console: Console, choices: dict[Key, TunedChoice]) -> None:
     for key in sorted(choices):
         f = choices[key]
         table.add_row(
-            f.family, f.shape_class, _text(f.values) if f.values else "default",
-            f"{f.speedup:.2f}x" if f.values else "", f.date,
-        )  # fmt: skip
+            f.family,
+            f.shape_class,
+            _text(f.values) if f.values else "default",
+            f"{f.speedup:.2f}x" if f.values else "",
+            f.date,
+        )
     console.print(table)

@@ -27,9 +27,7 @@ def verify(
     ] = None,
     small: Annotated[bool, typer.Option("--small", help="Only calls with few elements, for slow devices.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every sample in every dtype and memory layout.")] = False,
-    only: Annotated[
-        str, typer.Option(metavar="GLOB", help="Checks to run, as in [bold]'forward/softmax/*'[/].")
-    ] = "*",
+    only: Annotated[str, typer.Option(metavar="GLOB", help="Checks to run, as in [bold]'forward/softmax/*'[/].")] = "*",
     expectations: Annotated[
         Path | None, typer.Option(help="A TOML file of unsupported checks and expected failures.")
     ] = None,

@@ -45,8 +45,13 @@ class WorkerPool:
             stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by _follow
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *args],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace", env=env,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                errors="replace",
+                env=env,
+            )
             self._processes.append(process)
             threading.Thread(target=self._follow, args=(worker, process, stderr), daemon=True).start()
 

@@ -254,4 +254,4 @@ __all__ = [
     "upsample",
     "upsample_bilinear",
     "upsample_nearest",
-]  # fmt: skip
+]

@@ -96,9 +96,18 @@ def multi_head_attention_forward(
     if static_v is not None:
         v = ops.reshape(static_v, (q.shape[0], num_heads, *static_v.shape[1:]))
     out, probabilities = attend(
-        q, k, v, bias_k, bias_v, add_zero_attn, dropout_p if training else 0.0, key_padding_mask, need_weights, attn_mask,
+        q,
+        k,
+        v,
+        bias_k,
+        bias_v,
+        add_zero_attn,
+        dropout_p if training else 0.0,
+        key_padding_mask,
+        need_weights,
+        attn_mask,
         is_causal,
-    )  # fmt: skip
+    )
     out = linear(merge_heads(out), out_proj_weight, out_proj_bias)
     if probabilities is not None and average_attn_weights:
         probabilities = ops.mean(probabilities, 1)

@@ -158,7 +158,15 @@ def damage_reported(problem: str, op: str = "load") -> Iterator[None]:
     except PolyhalError:
         raise
     except (
-        ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, struct.error, RecursionError,
-        AssertionError, SyntaxError,
-    ) as error:  # fmt: skip
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        EOFError,
+        struct.error,
+        RecursionError,
+        AssertionError,
+        SyntaxError,
+    ) as error:
         raise CorruptFileError(message(op, f"{problem}: {type(error).__name__}: {error}")) from error

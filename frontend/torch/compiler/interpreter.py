@@ -30,16 +30,20 @@ _REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeErro
 
 
 _HANDLED_HERE = (
-    torch.ops.aten.copy_.default, torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default,
-)  # fmt: skip
+    torch.ops.aten.copy_.default,
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.as_strided_scatter.default,
+)
 _INEXACT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
 """Ops whose decomposition does not compute all results."""
 _OWN: dict[Any, int] = {torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default: 6}
 """Indices of results whose contents are device-specific state for the backward pass; programs do not compute them."""
 _SIZES = (
-    torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default,
+    torch.ops.aten.sym_size.int,
+    torch.ops.aten.sym_stride.int,
+    torch.ops.aten.sym_numel.default,
     torch.ops.aten.sym_storage_offset.default,
-)  # fmt: skip
+)
 
 
 class UnsupportedNodeError(Exception):

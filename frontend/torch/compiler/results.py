@@ -148,7 +148,9 @@ class GraphResults:
         self._origins = _origins(graph)
         returned = {n for n in graph_results(graph) if isinstance(n, torch.fx.Node)}
         counts = Counter(self._origins[n] for n in returned)
-        self.bases: dict[torch.fx.Node, Any] = dict.fromkeys(n for n, k in counts.items() if k > 1 and _is_dense(n, symbols))
+        self.bases: dict[torch.fx.Node, Any] = dict.fromkeys(
+            n for n, k in counts.items() if k > 1 and _is_dense(n, symbols)
+        )
         """Nodes whose memory several results share, with their values once computed."""
         self._inputs: dict[int, tuple[int, Tensor]] = {}
         self._known: dict[Any, Made] = {}

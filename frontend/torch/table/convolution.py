@@ -20,9 +20,16 @@ _TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3
 
 @aten("convolution", "convolution_overrideable", keeps_format=True)
 def convolution(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
-    output_padding: Axes, groups: int,
-) -> Any:  # fmt: skip
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Axes,
+    padding: Axes,
+    dilation: Axes,
+    transposed: bool,
+    output_padding: Axes,
+    groups: int,
+) -> Any:
     axes = weight.ndim - 2
     if transposed:
         steps, sides, extra, spread = (_each(v, axes) for v in (stride, padding, output_padding, dilation))
@@ -37,9 +44,18 @@ def _each(values: Axes, axes: int) -> tuple[int, ...]:
 
 @aten("convolution_backward")
 def convolution_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
-    output_padding: Axes, groups: int, mask: Sequence[bool],
-) -> Any:  # fmt: skip
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: Any,
+    stride: Axes,
+    padding: Axes,
+    dilation: Axes,
+    transposed: bool,
+    output_padding: Axes,
+    groups: int,
+    mask: Sequence[bool],
+) -> Any:
     """Return gradients of the input, the weight and the bias."""
     axes = weight.ndim - 2
     steps, sides, spread, extra = (_each(v, axes) for v in (stride, padding, dilation, output_padding))
@@ -63,9 +79,17 @@ def convolution_backward(
 
 @aten("convolution_backward_overrideable")
 def convolution_backward_without_bias_sizes(
-    grad: Any, x: Any, weight: Any, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
-    output_padding: Axes, groups: int, output_mask: Sequence[bool],
-) -> Any:  # fmt: skip
+    grad: Any,
+    x: Any,
+    weight: Any,
+    stride: Axes,
+    padding: Axes,
+    dilation: Axes,
+    transposed: bool,
+    output_padding: Axes,
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
     return convolution_backward(
         grad, x, weight, None, stride, padding, dilation, transposed, output_padding, groups, output_mask
     )

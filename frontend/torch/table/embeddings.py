@@ -76,9 +76,16 @@ def _per_bag(values: Any, offsets: Any, open_end: bool) -> Any:
 
 @aten("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
-    weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
-    scales: Any = None, include_last_offset: bool = False, padding_idx: int = -1,
-) -> Any:  # fmt: skip
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    scales: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
     """Return the bags, the bag of each index, the number of rows in each bag, and for maxima the rows of the maxima."""
     bags, width, open_end = offsets.shape[0] - include_last_offset, weight.shape[1], not include_last_offset
     offsets = cast(offsets, indices.dtype)
@@ -115,9 +122,19 @@ def _maxima(weight: Any, indices: Any, bag: Any, counted: Any, bags: int) -> tup
 
 @aten("_embedding_bag_backward")
 def embedding_bag_backward(
-    grad: Any, indices: Any, offsets: Any, bag: Any, members: Any, rows: Any, num_weights: int,
-    scale_grad_by_freq: bool, mode: int, sparse: bool, scales: Any, padding_idx: int = -1,
-) -> Any:  # fmt: skip
+    grad: Any,
+    indices: Any,
+    offsets: Any,
+    bag: Any,
+    members: Any,
+    rows: Any,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    scales: Any,
+    padding_idx: int = -1,
+) -> Any:
     return embedding_bag_dense_backward(
         grad, indices, bag, members, rows, num_weights, scale_grad_by_freq, mode, scales, padding_idx
     )
@@ -125,9 +142,17 @@ def embedding_bag_backward(
 
 @aten("_embedding_bag_dense_backward")
 def embedding_bag_dense_backward(
-    grad: Any, indices: Any, bag: Any, members: Any, rows: Any, num_weights: int, scale_grad_by_freq: bool,
-    mode: int, scales: Any, padding_idx: int = -1,
-) -> Any:  # fmt: skip
+    grad: Any,
+    indices: Any,
+    bag: Any,
+    members: Any,
+    rows: Any,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    scales: Any,
+    padding_idx: int = -1,
+) -> Any:
     base = zeros((num_weights, grad.shape[1]), grad.dtype, grad.device)
     if not indices.size or not grad.size:
         return base

@@ -56,9 +56,16 @@ def ctc_loss(log_probs: Any, targets: Any, steps: Any, labels: Any, blank: int =
 
 @aten("_ctc_loss_backward", "_ctc_loss_backward.Tensor")
 def ctc_loss_backward(
-    grad: Any, log_probs: Any, targets: Any, steps: Any, labels: Any, losses: Any, sums: Any, blank: int,
+    grad: Any,
+    log_probs: Any,
+    targets: Any,
+    steps: Any,
+    labels: Any,
+    losses: Any,
+    sums: Any,
+    blank: int,
     zero_infinity: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return PyTorch's gradient, which includes the gradient of a preceding log-softmax: the probabilities of counted steps."""
     found = pulled_back(
         lambda x: functional.ctc_loss(x, targets, steps, labels, blank, "none", zero_infinity), grad, log_probs

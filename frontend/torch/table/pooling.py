@@ -85,17 +85,27 @@ def _avg_pool(
 
 @aten("avg_pool2d", keeps_format=True)
 def avg_pool2d(
-    x: Tensor, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
+    x: Tensor,
+    kernel: Axes,
+    stride: Axes = (),
+    padding: Axes = (0,),
+    ceil_mode: bool = False,
+    include: bool = True,
     divisor: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     return _avg_pool(2, x, kernel, stride, padding, ceil_mode, include, divisor)
 
 
 @aten("avg_pool3d", keeps_format=True)
 def avg_pool3d(
-    x: Tensor, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
+    x: Tensor,
+    kernel: Axes,
+    stride: Axes = (),
+    padding: Axes = (0,),
+    ceil_mode: bool = False,
+    include: bool = True,
     divisor: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     return _avg_pool(3, x, kernel, stride, padding, ceil_mode, include, divisor)
 
 

@@ -56,9 +56,14 @@ def _resized(
 
 
 def _resized_back(
-    grad: Tensor, sizes: Sequence[int], shape: Sequence[int], kind: str, scales: Scales, align: bool = False,
+    grad: Tensor,
+    sizes: Sequence[int],
+    shape: Sequence[int],
+    kind: str,
+    scales: Scales,
+    align: bool = False,
     smooth: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Compute the transpose of a resizing from `shape` to `sizes`."""
     lengths = shape[2:]
     steps = _steps(lengths, sizes, kind, scales, align, smooth)

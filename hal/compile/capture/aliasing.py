@@ -196,9 +196,7 @@ class AliasTable:
         )
         replacement = self._replacement(value, ref, target.device) if whole else None
         if replacement is not None and own.shape != ref.shape:
-            (replacement,), _ = self._graph.add_node(
-                OPS["reshape"], (Value(replacement),), (own.shape,), target.device
-            )
+            (replacement,), _ = self._graph.add_node(OPS["reshape"], (Value(replacement),), (own.shape,), target.device)
         if replacement is not None:
             root.value = replacement
         else:
@@ -221,7 +219,9 @@ class AliasTable:
         elif spec == contiguous(ref.dtype, ref.shape):
             return value.index
         else:
-            op, operands, params = ("copy", (value,), ()) if spec.dtype is ref.dtype else ("cast", (value,), (ref.dtype,))
+            op, operands, params = (
+                ("copy", (value,), ()) if spec.dtype is ref.dtype else ("cast", (value,), (ref.dtype,))
+            )
         (made,), _ = self._graph.add_node(OPS[op], operands, params, device)
         return made
 

@@ -66,9 +66,7 @@ class GraphBuilder:
         with self.reading(where):
             bound = definition.bind(dispatch.freeze(tuple(params[name] for name in definition.schema.params)))
             specs = tuple(self.graph.spec_of(x) for x in operands)
-            inferred, _ = infer_results(
-                definition, specs, bound, None if origin is None else origin.device.stand_ins
-            )
+            inferred, _ = infer_results(definition, specs, bound, None if origin is None else origin.device.stand_ins)
         if len(inferred) != len(results) or any(a[:3] != b[:3] for a, b in zip(inferred, results, strict=True)):
             actual, described = (", ".join(map(str, s)) for s in (inferred, results))
             raise self.fail(where, f"{op} gives {actual}", expected=described)

@@ -32,7 +32,9 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
     made = (graph.specs[v] for node in graph.nodes for v in node.outputs)
     missing = {s.dtype.name for s in made if s is not None and s.dtype not in storage}
     if missing:
-        resolution.skipped.append(f"decomposition: it needs {', '.join(sorted(missing))}, which the device does not store")
+        resolution.skipped.append(
+            f"decomposition: it needs {', '.join(sorted(missing))}, which the device does not store"
+        )
         return None
     _mark_unaligned(graph, {v for v, output in zip(graph.outputs, outputs, strict=True) if not output.aligned})
     run = _interpreted(planner, request, graph)

@@ -140,12 +140,20 @@ class StepActivity:
         facts = self.to_json()
         if not facts["runs"]:
             return "no captured step ran on several devices"
-        groups, text = (("families", "modules"), str) if self.profile is None else (("family_seconds", "module_seconds"), _ms)
+        groups, text = (
+            (("families", "modules"), str) if self.profile is None else (("family_seconds", "module_seconds"), _ms)
+        )
         devices = [
-            (d["device"], f"{d['ops']}", _ms(d["computing"]), _ms(d["waiting"]), _ms(d["idle"]),
-             *(_first(d[group], text) for group in groups))
+            (
+                d["device"],
+                f"{d['ops']}",
+                _ms(d["computing"]),
+                _ms(d["waiting"]),
+                _ms(d["idle"]),
+                *(_first(d[group], text) for group in groups),
+            )
             for d in facts["devices"]
-        ]  # fmt: skip
+        ]
         elapsed = ", ".join(
             dict.fromkeys(f"{_ms(d['elapsed'])} ms by the {d['clock']} clock" for d in facts["devices"])
         )

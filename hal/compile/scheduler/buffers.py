@@ -277,9 +277,7 @@ class _Assigner(Generic[D]):
         if position >= count * len(node.bound["results"]):
             return []  # sums of all tensors
         own = range(position % count, lists * count, count)
-        others = {
-            self._root[x.index] for i, x in enumerate(node.inputs) if isinstance(x, Value) and i not in own
-        }
+        others = {self._root[x.index] for i, x in enumerate(node.inputs) if isinstance(x, Value) and i not in own}
         return [i for i in own if self._has_memory(node.inputs[i]) and self._root[node.value(i)] not in others]
 
     def _has_memory(self, x: object) -> bool:

@@ -120,9 +120,7 @@ def _start(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
         links[key] = AsyncOp([d for d, _ in _participants(graph, op)])
     call: AsyncOp = links[key]
     note = _note(graph, node, f"of {op.params[0]}" if op.params else "")
-    return NodeCall(
-        _no_op, node.inputs, (), (), True, node, note, call, lambda run, streams: call.start(node.device)
-    )
+    return NodeCall(_no_op, node.inputs, (), (), True, node, note, call, lambda run, streams: call.start(node.device))
 
 
 def _collective(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
@@ -206,6 +204,11 @@ def _note(graph: Graph, node: Node, how: str) -> Resolution:
 
 
 _PARTS = {
-    SEND: _send, RECEIVE: _receive, START: _start, COLLECTIVE: _collective, ENQUEUE: _enqueue, PEER_COPY: _peer_copy,
+    SEND: _send,
+    RECEIVE: _receive,
+    START: _start,
+    COLLECTIVE: _collective,
+    ENQUEUE: _enqueue,
+    PEER_COPY: _peer_copy,
     JOIN: _join,
-}  # fmt: skip
+}

@@ -53,9 +53,15 @@ def _part(name: str, doc: str, schema: Schema) -> OpDef:
     """Return an op that only the scheduler adds to graphs."""
     transfer = OPS["transfer"]
     return OpDef(
-        name=name, family=transfer.family, doc=doc, schema=schema, infer=transfer.infer, reference=transfer.reference,
-        traits=Trait.CROSS_DEVICE, public=False,
-    )  # fmt: skip
+        name=name,
+        family=transfer.family,
+        doc=doc,
+        schema=schema,
+        infer=transfer.infer,
+        reference=transfer.reference,
+        traits=Trait.CROSS_DEVICE,
+        public=False,
+    )
 
 
 _ANY = Schema(("xs",), variadic=True)
@@ -63,14 +69,16 @@ SEND = _part("send", "Read a value on its source device, to be sent through the 
 RECEIVE = _part("receive", "Wait for a value sent through the host and write it to the target.", Schema(("sent",)))
 START = _part("collective_start", "Mark a participant's send buffer as ready and its receive buffer as writable.", _ANY)
 COLLECTIVE = _part(
-    "collective", "Run a collective once all its participants have started.",
+    "collective",
+    "Run a collective once all its participants have started.",
     Schema(("xs",), variadic=True, params=OPS["collective"].schema.params),
-)  # fmt: skip
+)
 PEER_COPY = _part("peer_copy", "Copy a value between peer devices once both have started.", _ANY)
 ENQUEUE = _part(
-    "collective_enqueue", "Enqueue one device's part of a collective on its compute stream.",
+    "collective_enqueue",
+    "Enqueue one device's part of a collective on its compute stream.",
     Schema(("xs",), variadic=True, params={**OPS["collective"].schema.params, "member": REQUIRED}),
-)  # fmt: skip
+)
 JOIN = _part("collective_join", "Wait until the send buffer is reusable and the receive buffer complete.", _ANY)
 TOKEN = contiguous(dtypes.uint8, (0,))
 """Spec of a token: an empty tensor that expresses a dependency."""

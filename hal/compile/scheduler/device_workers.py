@@ -129,7 +129,9 @@ class DeviceWorkers:
         try:
             for worker in others:
                 context, selection = copy_context(), _selection(worker)
-                futures.append(threads.submit(context.run, self._run_on_thread, worker, selection, state, leading_enqueued))
+                futures.append(
+                    threads.submit(context.run, self._run_on_thread, worker, selection, state, leading_enqueued)
+                )
             self._enqueue_leading_collective()
         except RuntimeError as error:  # an interpreter that shuts down cannot start threads
             if not futures:
@@ -191,7 +193,11 @@ class DeviceWorkers:
             link.clear()
 
     def _run_on_thread(
-        self, worker: DeviceWorker, selection: StreamSelection | None, state: dict[str, Any], leading_enqueued: threading.Event
+        self,
+        worker: DeviceWorker,
+        selection: StreamSelection | None,
+        state: dict[str, Any],
+        leading_enqueued: threading.Event,
     ) -> None:
         """Run a worker with the executor, the modes and the stream of the calling thread."""
         leading_enqueued.wait()

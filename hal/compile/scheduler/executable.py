@@ -369,7 +369,9 @@ def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
         limit = max(arena.layout.blocks) // 2
         if limit < largest or not device.capabilities.suballocation or arena.layout.nbytes > device.pool.available:
             raise refused
-        del refused  # a reference cycle: the tracebacks of its causes reference this frame, which keeps the recording alive
+        del (
+            refused
+        )  # a reference cycle: the tracebacks of its causes reference this frame, which keeps the recording alive
         arena.layout = plan_arena(arena.intervals, limit)
 
 

@@ -60,9 +60,12 @@ class OutputPlacer:
     """Assignment of memory to outputs."""
 
     def __init__(
-        self, plan: StepPlan, result_of: Mapping[int, ResultMemory], ref_of: Callable[[int], Ref],
+        self,
+        plan: StepPlan,
+        result_of: Mapping[int, ResultMemory],
+        ref_of: Callable[[int], Ref],
         argument: Callable[[Any, bool], Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Prepare; `result_of` maps allocations to result memory, and `argument` returns a value as an argument of a launch."""
         self._plan = plan
         self._result_of = result_of

@@ -128,10 +128,16 @@ class StepProfile:
             return "no captured step ran"
         whole = self.total or 1
         rows = [
-            (f"{t.total / self.runs / 1e3:.1f}", f"{100 * t.total / whole:.1f}", f"{t.launches / self.runs:g}", t.op,
-             t.module, ", ".join(k for k in t.kernels if k))
+            (
+                f"{t.total / self.runs / 1e3:.1f}",
+                f"{100 * t.total / whole:.1f}",
+                f"{t.launches / self.runs:g}",
+                t.op,
+                t.module,
+                ", ".join(k for k in t.kernels if k),
+            )
             for t in self.nodes[:limit]
-        ]  # fmt: skip
+        ]
         lines = [f"{self.runs} runs, {self.total / self.runs / 1e6:.3f} ms of device time each"]
         lines += _aligned([("us", "%", "launches", "op", "module", "kernels"), *rows], 3)
         if len(self._times) > limit:

@@ -35,8 +35,12 @@ class Activity(enum.StrEnum):
 
 
 _ACTIVITIES = {
-    SEND: Activity.SEND, START: Activity.SEND, RECEIVE: Activity.WAIT, JOIN: Activity.WAIT, ENQUEUE: Activity.COMMUNICATE
-}  # fmt: skip
+    SEND: Activity.SEND,
+    START: Activity.SEND,
+    RECEIVE: Activity.WAIT,
+    JOIN: Activity.WAIT,
+    ENQUEUE: Activity.COMMUNICATE,
+}
 
 
 class Span(NamedTuple):

@@ -66,10 +66,13 @@ def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where:
         position = "" if not place else f" at {place}"
         raise IndexError(
             message(
-                op, f"index {wrong}{position} is out of range", expected=f"{allowed.low} to {allowed.high - 1}",
-                fix=f"look at input {allowed.input}, {where()}", device=device,
+                op,
+                f"index {wrong}{position} is out of range",
+                expected=f"{allowed.low} to {allowed.high - 1}",
+                fix=f"look at input {allowed.input}, {where()}",
+                device=device,
             )
-        )  # fmt: skip
+        )
 
 
 def _chunks(device: Device, index: Ref) -> Iterator[np.ndarray]:

@@ -29,10 +29,16 @@ _FLOAT_FLAGS = Key(
     str,
     many=True,
     choices=(
-        "denorm", "inf_nan", "round_to_nearest", "round_to_zero", "round_to_inf", "fma", "correctly_rounded_divide_sqrt",
+        "denorm",
+        "inf_nan",
+        "round_to_nearest",
+        "round_to_zero",
+        "round_to_inf",
+        "fma",
+        "correctly_rounded_divide_sqrt",
         "soft_float",
     ),
-)  # fmt: skip
+)
 _DEVICE = {
     **dict.fromkeys(("name", "vendor", "version", "opencl_c_version", "driver_version", "extensions"), _TEXT),
     **dict.fromkeys(("max_compute_units", "max_work_group_size", "local_mem_size", "global_mem_size"), _COUNT),
@@ -86,7 +92,8 @@ _WGPU: dict[str, Key | TableSchema] = {
 DRIVERS = {
     "opencl": _driver(_OPENCL, _DEVICE, standard_tables("drivers")),
     **dict.fromkeys(
-        ("vulkan", "metal", "d3d12", "webgpu"), _driver(_WGPU, [*_ADAPTER, *ADAPTER_LIMITS, "features", *ADAPTER_FEATURES])
+        ("vulkan", "metal", "d3d12", "webgpu"),
+        _driver(_WGPU, [*_ADAPTER, *ADAPTER_LIMITS, "features", *ADAPTER_FEATURES]),
     ),
 }
 """Schemas by API."""

@@ -103,7 +103,9 @@ def units(
     """Return the units of a device, with their certificates. `forced` enables all of them, `POLYHAL_UNITS` the named ones."""
     certificates = load(info, texts) if available else {}
     named = env.units()
-    return Units(available, certificates, frozenset(available if forced or "all" in named else named), tuple(kernels), texts)
+    return Units(
+        available, certificates, frozenset(available if forced or "all" in named else named), tuple(kernels), texts
+    )
 
 
 def path(info: DeviceInfo) -> Path:

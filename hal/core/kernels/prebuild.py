@@ -68,10 +68,13 @@ def library(device: Device) -> KernelLibrary:
         return device.backend.kernels
     raise UnsupportedOpError(
         message(
-            None, "this backend has no kernel files", expected="a device such as opencl",
-            fix="`polyhal devices` lists all devices", device=device,
+            None,
+            "this backend has no kernel files",
+            expected="a device such as opencl",
+            fix="`polyhal devices` lists all devices",
+            device=device,
         )
-    )  # fmt: skip
+    )
 
 
 def help_out(device: Device, folder: Path) -> None:

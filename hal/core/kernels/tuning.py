@@ -177,10 +177,13 @@ def tunables(device: Device) -> Tuning:
         return device.backend.tuning
     raise UnsupportedOpError(
         message(
-            None, "this backend has no tunables", expected="a device such as opencl",
-            fix="`polyhal devices` lists all devices", device=device,
+            None,
+            "this backend has no tunables",
+            expected="a device such as opencl",
+            fix="`polyhal devices` lists all devices",
+            device=device,
         )
-    )  # fmt: skip
+    )
 
 
 def path(info: DeviceInfo) -> Path:

@@ -79,7 +79,9 @@ def run(subjects: Sequence[Subject]) -> list[TrialOutcome]:
         number, subject = waiting[len(trial.outcomes) - 1]
         if trial.opening is None:
             source = subject.backend or subject.point
-            outcomes[number] = TrialOutcome(f"{trial.step} {death}", entry_points.crash_fix(f"POLYHAL_DISABLE={source}"))
+            outcomes[number] = TrialOutcome(
+                f"{trial.step} {death}", entry_points.crash_fix(f"POLYHAL_DISABLE={source}")
+            )
             waiting = waiting[len(trial.outcomes) :]
         else:
             outcomes[number].devices[trial.opening] = f"{trial.step} {death}"

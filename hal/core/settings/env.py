@@ -46,7 +46,9 @@ def kernels_dir() -> Path:
     import platformdirs
 
     named = os.environ.get("POLYHAL_KERNELS")
-    return _trusted(Path(named) if named else Path(platformdirs.user_config_dir("polyhal", appauthor=False)) / "kernels")
+    return _trusted(
+        Path(named) if named else Path(platformdirs.user_config_dir("polyhal", appauthor=False)) / "kernels"
+    )
 
 
 @functools.lru_cache(maxsize=64)

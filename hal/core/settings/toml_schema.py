@@ -49,7 +49,9 @@ class Key:
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value has the type, is in the range, and satisfies the rule."""
-        typed = isinstance(value, list) and all(map(self._accepts_one, value)) if self.many else self._accepts_one(value)
+        typed = (
+            isinstance(value, list) and all(map(self._accepts_one, value)) if self.many else self._accepts_one(value)
+        )
         return typed and (self.rule is None or self.rule.holds(value))
 
     def _accepts_one(self, value: Any) -> bool:

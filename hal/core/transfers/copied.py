@@ -22,7 +22,9 @@ def copied(source: Device, ref: Ref, target: Device, non_blocking: bool = False)
     `non_blocking` is as for `Device.upload`. Raises OutOfMemoryError, and UnsupportedDTypeError.
     """
     peers = has_peer_copy(source, target)
-    if ref.dtype in target.stand_ins or (not peers and (not ref.is_contiguous or ref.spec.nbytes < _CHUNKS * relay.CHUNK)):
+    if ref.dtype in target.stand_ins or (
+        not peers and (not ref.is_contiguous or ref.spec.nbytes < _CHUNKS * relay.CHUNK)
+    ):
         return target.upload(source.download(ref), ref.dtype, non_blocking)
     buffer, out = target.reserve(contiguous(ref.dtype, ref.shape))
     if peers:

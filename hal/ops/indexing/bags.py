@@ -143,10 +143,12 @@ sum_bags: OpFunction = declare(
     samples=_samples,
     errors=[
         ErrorSample(
-            (np.zeros((2, 3)), np.zeros(5, np.int64), None, None), {"length": 2, "open_end": False}, ValueError,
+            (np.zeros((2, 3)), np.zeros(5, np.int64), None, None),
+            {"length": 2, "open_end": False},
+            ValueError,
             "bags of one length",
         )
     ],
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, floor=1.0, terms=_terms),
-)  # fmt: skip
+)

@@ -55,7 +55,9 @@ def segment_reduce(
             message("segment_reduce", f"lengths have shape {lengths.shape}", expected=f"{data.shape[:axis]}")
         )
     if reduce == "mean" and data.dtype.itemsize < 4:  # half precision can hold neither sums nor counts
-        wide = segment_reduce(data.cast(dtype=accumulator(data.dtype)), reduce, lengths=lengths, axis=axis, initial=initial)
+        wide = segment_reduce(
+            data.cast(dtype=accumulator(data.dtype)), reduce, lengths=lengths, axis=axis, initial=initial
+        )
         return wide.cast(dtype=data.dtype)
     groups, segments = math.prod(data.shape[:axis]), lengths.shape[-1]
     length, rest = data.shape[axis], data.shape[axis + 1 :]

@@ -248,9 +248,18 @@ def _weight_terms(specs: Specs, params: Params) -> int:
 @linear_in("grad", "weight")
 @reads(grad="weight", weight="grad")
 def _input_grad_rule(
-    g: TensorLike, grad: TensorLike | None, weight: TensorLike | None, weight_spec: Spec, needs: tuple[bool, ...],
-    *, shape: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
-) -> Any:  # fmt: skip
+    g: TensorLike,
+    grad: TensorLike | None,
+    weight: TensorLike | None,
+    weight_spec: Spec,
+    needs: tuple[bool, ...],
+    *,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Any:
     return (
         conv2d(g, weight, None, stride, padding, dilation, groups) if needs[0] else None,
         conv2d_weight_grad(grad, g, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None,
@@ -259,9 +268,18 @@ def _input_grad_rule(
 
 @reads(grad="x", x="grad")
 def _weight_grad_rule(
-    g: TensorLike, grad: Any, x: TensorLike, x_spec: Spec, needs: tuple[bool, ...],
-    *, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
-) -> Any:  # fmt: skip
+    g: TensorLike,
+    grad: Any,
+    x: TensorLike,
+    x_spec: Spec,
+    needs: tuple[bool, ...],
+    *,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Any:
     return (
         conv2d(x, g, None, stride, padding, dilation, groups) if needs[0] else None,
         conv2d_input_grad(grad, g, x_spec.shape, stride, padding, dilation, groups) if needs[1] else None,
@@ -301,9 +319,18 @@ conv2d_weight_grad = declare(
 @linear_in("x", "weight")
 @reads(x="weight", weight="x", bias="")
 def _rule(
-    g: TensorLike, x: TensorLike | None, weight: TensorLike | None, x_spec: Spec, weight_spec: Spec, needs: tuple[bool, ...],
-    *, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
-) -> Any:  # fmt: skip
+    g: TensorLike,
+    x: TensorLike | None,
+    weight: TensorLike | None,
+    x_spec: Spec,
+    weight_spec: Spec,
+    needs: tuple[bool, ...],
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Any:
     dx = conv2d_input_grad(g, weight, x_spec.shape, stride, padding, dilation, groups) if needs[0] else None
     dw = conv2d_weight_grad(g, x, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None
     return dx, dw, sum_(g, (0, 2, 3)) if len(needs) > 2 and needs[2] else None

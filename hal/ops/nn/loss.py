@@ -106,9 +106,15 @@ def _decomposed(logits: TensorLike, target: Any, *, ignore_index: int, label_smo
 
 
 def _cross_entropy_rows_grad(
-    grad: Array, logits: Array, target: Array, lse: Array, *, ignore_index: int = -100, label_smoothing: float = 0.0,
+    grad: Array,
+    logits: Array,
+    target: Array,
+    lse: Array,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
     columns: int = 0,
-) -> Any:  # fmt: skip
+) -> Any:
     """Gradient of cross_entropy_rows with respect to the logits, padded with zeros to rows of `columns` if that is not 0.
 
     Kernels read aligned rows faster; a view of the classes is passed on.

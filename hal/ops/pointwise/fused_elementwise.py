@@ -131,9 +131,13 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         Sample((draw(4, 70), draw(70)), group(_SQUARES, 3, reduction=("mean", (1,), True))),
     ]
     for name, axes, shape in [
-        ("sum", (0, 1, 2), (3, 4, 35)), ("sum", (0,), (9, 70)), ("mean", (0, 2), (3, 5, 18)), ("max", (1,), (2, 7, 33)),
-        ("min", (0, 1), (5, 4)), ("sum", (0, 1), (40, 1100)),
-    ]:  # fmt: skip
+        ("sum", (0, 1, 2), (3, 4, 35)),
+        ("sum", (0,), (9, 70)),
+        ("mean", (0, 2), (3, 5, 18)),
+        ("max", (1,), (2, 7, 33)),
+        ("min", (0, 1), (5, 4)),
+        ("sum", (0, 1), (40, 1100)),
+    ]:
         reduction = (name, axes, len(shape) == 2)
         out.append(
             Sample((draw(*shape), draw(shape[-1])), group(_SQUARES, 3, reduction=reduction), differentiable=False)

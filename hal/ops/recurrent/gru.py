@@ -180,14 +180,17 @@ def _steps_grad_samples(rng: np.random.Generator) -> list[Sample]:
     return [
         Sample(
             (
-                draw(rng, length, batch, size), *(draw(rng, length, batch, 3 * size) for _ in range(2)),
-                draw(rng, 3 * size, size), draw(rng, batch, size), draw(rng, length, batch, size),
+                draw(rng, length, batch, size),
+                *(draw(rng, length, batch, 3 * size) for _ in range(2)),
+                draw(rng, 3 * size, size),
+                draw(rng, batch, size),
+                draw(rng, length, batch, size),
             ),
             {"reverse": reverse},
             differentiable=length == 2 and reverse,
         )
         for length, batch, size, reverse in STEPS_GRAD_CASES
-    ]  # fmt: skip
+    ]
 
 
 gru_steps_grad = declare(

@@ -244,14 +244,17 @@ def _steps_grad_samples(rng: np.random.Generator) -> list[Sample]:
     return [
         Sample(
             (
-                *(draw(rng, length, batch, size) for _ in range(2)), draw(rng, length, batch, 4 * size),
-                draw(rng, 4 * size, size), draw(rng, batch, size), draw(rng, length, batch, size),
+                *(draw(rng, length, batch, size) for _ in range(2)),
+                draw(rng, length, batch, 4 * size),
+                draw(rng, 4 * size, size),
+                draw(rng, batch, size),
+                draw(rng, length, batch, size),
             ),
             {"reverse": reverse},
             differentiable=length == 2 and reverse,
         )
         for length, batch, size, reverse in STEPS_GRAD_CASES
-    ]  # fmt: skip
+    ]
 
 
 lstm_steps_grad = declare(

@@ -71,9 +71,16 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _rnn_grad(
-    a: Arithmetic, grad: Array, weight: Array, hidden: Array, outs: Array, lengths: Any = None, *, nonlinearity: str = "tanh",
+    a: Arithmetic,
+    grad: Array,
+    weight: Array,
+    hidden: Array,
+    outs: Array,
+    lengths: Any = None,
+    *,
+    nonlinearity: str = "tanh",
     reverse: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Gradients of `rnn` with respect to x, weight and hidden, from its results."""
     in_use = a.in_use(lengths, outs.shape[0])
     slopes = 1.0 - outs * outs if nonlinearity == "tanh" else a.is_positive(outs)

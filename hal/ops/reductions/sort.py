@@ -148,8 +148,14 @@ def _infer_sort(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 _SHAPES: list[tuple[tuple[int, ...], int]] = [
-    ((7,), 0), ((3, 5), 0), ((3, 5), -1), ((2, 3, 4), 1), ((2, 70), 1), ((1,), 0), ((3, 0), 1)
-]  # fmt: skip
+    ((7,), 0),
+    ((3, 5), 0),
+    ((3, 5), -1),
+    ((2, 3, 4), 1),
+    ((2, 70), 1),
+    ((1,), 0),
+    ((3, 0), 1),
+]
 
 
 def _distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:

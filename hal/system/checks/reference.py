@@ -67,10 +67,12 @@ class ReferenceCheck:
             ran = f"; it ran as {call.resolution.how}" if call.resolution.how else ""
             raise WrongResultError(
                 message(
-                    call.op.name, f"{wrong}; {call.locate()}{ran}", device=call.device,
+                    call.op.name,
+                    f"{wrong}; {call.locate()}{ran}",
+                    device=call.device,
                     fix=f"`polyhal verify {call.device} --only 'forward/{call.op.name}/*'` examines the kernel",
                 )
-            )  # fmt: skip
+            )
 
     @contextmanager
     def observe_copy(self, device: Device, source: Ref, target: Ref) -> Iterator[None]:

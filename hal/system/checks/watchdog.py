@@ -118,10 +118,12 @@ class Watchdog:
         call, rest = work.call, len(self._work[work.call.device]) - 1
         behind = f", {rest} ops wait behind it" if rest > 0 else ""
         return message(
-            "watchdog", f"{call.op.name} has not ended after {self._waited(work):.1f} s{behind}",
-            expected=f"at most {self._seconds:g} s", device=call.device,
+            "watchdog",
+            f"{call.op.name} has not ended after {self._waited(work):.1f} s{behind}",
+            expected=f"at most {self._seconds:g} s",
+            device=call.device,
             fix=f"it was called {work.location} and runs as {call.resolution.how}",
-        )  # fmt: skip
+        )
 
 
 def _print(text: str) -> None:

@@ -80,7 +80,9 @@ class DirectCopies:
         self._arriving.clear()
         self._arrived.clear()
         while self._joined:
-            begin_to_wait(self._joined.pop())  # the next work may be a copy on another stream, which waits for this stream
+            begin_to_wait(
+                self._joined.pop()
+            )  # the next work may be a copy on another stream, which waits for this stream
 
     def _begin(self, delivery: Delivery, in_flight: deque[_InFlight]) -> None:
         """Start the copies, ordered after the current work of both devices."""

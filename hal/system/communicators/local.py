@@ -83,7 +83,9 @@ class LocalCommunicator(Communicator):
         chunk = self._carrier.chunk(source.spec.nbytes)
         for start, size in chunks(source.size, source.dtype.itemsize, chunk):
             yield from self._spread(
-                member, part(source, start, size), {j: part(_given(t), at + start, size) for j, (t, at) in targets.items()}
+                member,
+                part(source, start, size),
+                {j: part(_given(t), at + start, size) for j, (t, at) in targets.items()},
             )
 
     def _spread(self, member: int, piece: Ref, targets: dict[int, Ref]) -> Iterator[Delivery]:
@@ -142,9 +144,7 @@ class LocalCommunicator(Communicator):
             first = start + at if shared else at
             results = {j: part(_given(t), first, length) for j, t in enumerate(targets) if j == owner or shared}
 
-            def reduce(
-                operands: list[Ref] = operands, results: dict[int, Ref] = results
-            ) -> Iterator[Delivery]:
+            def reduce(operands: list[Ref] = operands, results: dict[int, Ref] = results) -> Iterator[Delivery]:
                 _combine(device, reduction, operands, owner, results[owner])
                 return self._spread(owner, results[owner], results)
 

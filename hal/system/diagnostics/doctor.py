@@ -126,13 +126,14 @@ class Report:
             "the-opencl-library-or-driver-is-not-found": ("no OpenCL device was found", not self._has("opencl")),
             "cl_out_of_resources-and-its-relatives": ("a device cannot be opened, or computes wrong results", broken),
             "which-dtypes-there-are": (
-                "a device has no float64", any("float64" not in d.capabilities["storage"] for d in opened)
+                "a device has no float64",
+                any("float64" not in d.capabilities["storage"] for d in opened),
             ),
             "why-an-op-runs-on-the-host": (
                 f"{sum(op.strategy(OnHost) is not None for op in OPS)} of {len(OPS.names())} ops run on the host",
                 any(d.info["backend"] != "numpy" for d in opened),
             ),
-        }  # fmt: skip
+        }
         return tuple((text, f"{_PAGE}#{anchor}") for anchor, (text, holds) in noticed.items() if holds)
 
     @property

@@ -75,10 +75,17 @@ def memory_summary(device: Device | str | None = None) -> MemorySummary:
     target = Device(device)
     stats, recorded = target.memory_stats(), history()
     return MemorySummary(
-        str(target), stats.used, stats.reserved - stats.used, stats.peak, stats.largest_free, target.pool.available,
-        target.pool.limit, stats.allocations, stats.reuses,
+        str(target),
+        stats.used,
+        stats.reserved - stats.used,
+        stats.peak,
+        stats.largest_free,
+        target.pool.available,
+        target.pool.limit,
+        stats.allocations,
+        stats.reuses,
         tuple(recorded.by_module(target)) if recorded is not None else (),
-    )  # fmt: skip
+    )
 
 
 def _mib(nbytes: int) -> str:

@@ -134,8 +134,10 @@ class BenchmarkCache:
         origin = self._origins.get(candidate.backend.name, UNKNOWN)
         info = candidate.info
         self._environment = self._environment or {
-            "polyhal": _polyhal_version(), "machine": machine(), "work": str(VERSION)
-        }  # fmt: skip
+            "polyhal": _polyhal_version(),
+            "machine": machine(),
+            "work": str(VERSION),
+        }
         return {
             "backend": candidate.backend.name,
             "device": info.name,

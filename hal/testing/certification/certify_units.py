@@ -77,7 +77,9 @@ def check_unit(device: Device, unit: str) -> UnitCertificate:
     found = units_of(device)
     if found is None or unit not in found.in_use:
         problem = f"the unit {unit} is not in use"
-        raise ValueError(message(None, problem, expected=f"one of {sorted(found.in_use) if found else []}", device=device.name))
+        raise ValueError(
+            message(None, problem, expected=f"one of {sorted(found.in_use) if found else []}", device=device.name)
+        )
     checks = 0
     target = isolated(device)
     before = len(_builds(target, found))

@@ -36,7 +36,12 @@ PLACEMENTS = (
 
 
 def guarded_outputs(
-    call: OpCall, inputs: tuple[Any, ...], expected: ExpectedResults, device: Device, placement: GuardedPlacement, what: str
+    call: OpCall,
+    inputs: tuple[Any, ...],
+    expected: ExpectedResults,
+    device: Device,
+    placement: GuardedPlacement,
+    what: str,
 ) -> list[GuardedOutput]:
     """Run a call into guarded outputs, and its kernel once more with guarded temporaries, if it has any.
 

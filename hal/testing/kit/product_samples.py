@@ -47,10 +47,12 @@ def product_ops(dtype: DType) -> Iterator[OpDef]:
 
     def fused(rng: np.random.Generator) -> list[Sample]:
         shapes: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
-            (70, 64, 50, {"activation": "gelu_tanh", "scale": 0.5}), (128, 40, 72, {"activation": "relu"}),
-        )  # fmt: skip
+            (70, 64, 50, {"activation": "gelu_tanh", "scale": 0.5}),
+            (128, 40, 72, {"activation": "relu"}),
+        )
         return [
-            Sample(tuple(rng.uniform(-1, 1, s) for s in ((m, k), (n, k), (n,), (m, n))), params) for m, k, n, params in shapes
+            Sample(tuple(rng.uniform(-1, 1, s) for s in ((m, k), (n, k), (n,), (m, n))), params)
+            for m, k, n, params in shapes
         ]
 
     for name, samples in (("matmul", matmul), ("linear", linear), ("fused_linear", fused)):

@@ -119,9 +119,13 @@ class _ShapeClassSearch:
     """The search for one shape class."""
 
     def __init__(
-        self, device: Device, tuning: Tuning, question: TuningRequest, workload: Workload,
+        self,
+        device: Device,
+        tuning: Tuning,
+        question: TuningRequest,
+        workload: Workload,
         skip: set[tuple[Key, tuple[tuple[str, int], ...]]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._device, self._tuning, self._question = device, tuning, question
         self._key: Key = (question.family.name, question.shape_class)
         self._skip = skip
@@ -132,9 +136,10 @@ class _ShapeClassSearch:
     def run(self, end: float) -> Iterator[TuningEvent]:
         q = self._question
         candidates = [
-            c for c in q.family.candidates(self._tuning.features, q.default)
+            c
+            for c in q.family.candidates(self._tuning.features, q.default)
             if (self._key, tuple(sorted(c.items()))) not in self._skip
-        ]  # fmt: skip
+        ]
         with strict():
             self._adopt({})
             try:

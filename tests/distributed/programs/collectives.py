@@ -19,9 +19,13 @@ DTYPES = [
 ]
 HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 drawn = settings(
-    max_examples=15, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+    max_examples=15,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 """Settings for equal examples in every process, without shrinking, in which the ranks would diverge."""
 counts = st.lists(st.integers(0, 70), min_size=SIZE, max_size=SIZE)
 shapes = st.lists(st.integers(0, 5), min_size=0, max_size=3).map(tuple)

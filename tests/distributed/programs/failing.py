@@ -14,7 +14,11 @@ from polyhal import distributed
 
 group = distributed.init()
 print(f"process {os.getpid()}", flush=True)
-mapped = re.findall(r"/dev/shm/mpich_shm_\w+", Path("/proc/self/maps").read_text()) if Path("/proc/self/maps").exists() else []
+mapped = (
+    re.findall(r"/dev/shm/mpich_shm_\w+", Path("/proc/self/maps").read_text())
+    if Path("/proc/self/maps").exists()
+    else []
+)
 group.barrier()
 if any(Path(name).exists() for name in mapped):
     print("shared memory is named, and would be left by a job that is killed", flush=True)

@@ -10,10 +10,17 @@ from tests.torch.libraries.cases import Given, Made, case, on_cpu, trained_case
 
 def _unet() -> Made:
     model = diffusers.UNet2DConditionModel(
-        sample_size=8, in_channels=3, out_channels=3, layers_per_block=1, block_out_channels=(16, 32), norm_num_groups=8,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        cross_attention_dim=16, attention_head_dim=8,
-    )  # fmt: skip
+        sample_size=8,
+        in_channels=3,
+        out_channels=3,
+        layers_per_block=1,
+        block_out_channels=(16, 32),
+        norm_num_groups=8,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=16,
+        attention_head_dim=8,
+    )
     return model, {
         "sample": torch.randn(2, 3, 8, 8),
         "timestep": torch.tensor([3, 30]),
@@ -23,9 +30,14 @@ def _unet() -> Made:
 
 def _vae() -> Made:
     model = diffusers.AutoencoderKL(
-        in_channels=3, out_channels=3, latent_channels=2, norm_num_groups=8, block_out_channels=(16, 32),
-        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
-    )  # fmt: skip
+        in_channels=3,
+        out_channels=3,
+        latent_channels=2,
+        norm_num_groups=8,
+        block_out_channels=(16, 32),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+    )
     return model, {"sample": torch.randn(2, 3, 16, 16)}
 
 

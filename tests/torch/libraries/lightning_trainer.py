@@ -73,9 +73,16 @@ def _trainer(device: str) -> Given:
     model = _Regression()
     strategy = SingleDeviceStrategy(torch.device(device), PolyhalAccelerator()) if device != "cpu" else "auto"
     trainer = lightning.Trainer(
-        max_epochs=3, accelerator="cpu" if device == "cpu" else "auto", strategy=strategy, devices=1, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=1.0,
-    )  # fmt: skip
+        max_epochs=3,
+        accelerator="cpu" if device == "cpu" else "auto",
+        strategy=strategy,
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        gradient_clip_val=1.0,
+    )
     trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8))
     parameters = [p.detach().cpu() for p in model.parameters()]
     return Given([torch.tensor(model.losses), *parameters])

@@ -39,20 +39,40 @@ def _gpt2() -> Any:
 def _t5() -> Any:
     return hf.T5ForConditionalGeneration(
         hf.T5Config(
-            vocab_size=_WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0,
-            decoder_start_token_id=0, eos_token_id=2, pad_token_id=0,
+            vocab_size=_WORDS,
+            d_model=32,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_heads=4,
+            dropout_rate=0.0,
+            decoder_start_token_id=0,
+            eos_token_id=2,
+            pad_token_id=0,
         )
-    )  # fmt: skip
+    )
 
 
 def _whisper() -> Any:
     return hf.WhisperForConditionalGeneration(
         hf.WhisperConfig(
-            vocab_size=_WORDS, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-            decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, num_mel_bins=8, max_source_positions=16,
-            max_target_positions=32, decoder_start_token_id=1, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+            vocab_size=_WORDS,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            num_mel_bins=8,
+            max_source_positions=16,
+            max_target_positions=32,
+            decoder_start_token_id=1,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
         )
-    )  # fmt: skip
+    )
 
 
 CAUSAL: dict[str, Callable[[], Any]] = {

@@ -13,9 +13,13 @@ def losses(device: str, steps: int) -> list[float]:
     """Train with Adam on the mean square."""
     torch.manual_seed(1)
     model = nn.Sequential(
-        nn.Conv2d(1, 32, 5, 1, 2), nn.ReLU(), nn.Conv2d(32, 32, 3, 1, 1), nn.ReLU(),
-        nn.Conv2d(32, 4, 3, 1, 1), nn.PixelShuffle(2),
-    )  # fmt: skip
+        nn.Conv2d(1, 32, 5, 1, 2),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, 1, 1),
+        nn.ReLU(),
+        nn.Conv2d(32, 4, 3, 1, 1),
+        nn.PixelShuffle(2),
+    )
     for layer in list(model)[0:4:2]:
         nn.init.orthogonal_(layer.weight, nn.init.calculate_gain("relu"))
     model.to(device)

@@ -37,19 +37,25 @@ def split_operands(runtime: Runtime, call: AttentionCall, terms: int, first: int
         starts = (features, spec.strides[-2], *shape.batch_strides[i])
         aligned = spec.aligned and spec.strides[-1] == 1 and all(n % _VECTOR == 0 for n in starts)
         launch = runtime.launch(
-            "attention/bf16_split", {"BF16_TERMS": terms, "ALIGNED_ROWS": aligned},
+            "attention/bf16_split",
+            {"BF16_TERMS": terms, "ALIGNED_ROWS": aligned},
             {
-                "x": Tensor(i), "terms": Workspace(first + i), "count": lines, "rows": rows, "features": features,
-                "pitch": pitch, **call.batch(), **call.strides(name, "x"),
+                "x": Tensor(i),
+                "terms": Workspace(first + i),
+                "count": lines,
+                "rows": rows,
+                "features": features,
+                "pitch": pitch,
+                **call.batch(),
+                **call.strides(name, "x"),
             },
-            (round_up(lines * pitch // _VECTOR, group),), (group,),
-        )  # fmt: skip
+            (round_up(lines * pitch // _VECTOR, group),),
+            (group,),
+        )
         launches.append(launch)
         specs.append(Spec(dtypes.bfloat16, (shape.count, rows, pitch), (rows * row, row, 1), True))
         strides.append((shape.batch[1] * shape.batch[2] * rows * row, shape.batch[2] * rows * row, rows * row))
         workspace.append(lines * row * dtypes.bfloat16.itemsize)
     others = shape.batch_strides[len(call.names) :]
     split_shape = replace(shape, batch_strides=(*strides, *others))
-    return SplitCall(
-        launches, replace(call, specs=tuple(specs), shape=split_shape, split_at=first), tuple(workspace)
-    )  # fmt: skip
+    return SplitCall(launches, replace(call, specs=tuple(specs), shape=split_shape, split_at=first), tuple(workspace))

@@ -144,8 +144,11 @@ class AttentionCall:
 
     def definitions(self, **more: str | int | bool) -> Definitions:
         common: Definitions = {
-            "DTYPE": self.dtype.name, "REAL": self.real, "CAUSAL": self.causal, "MASK": mask_kind(self.mask)
-        }  # fmt: skip
+            "DTYPE": self.dtype.name,
+            "REAL": self.real,
+            "CAUSAL": self.causal,
+            "MASK": mask_kind(self.mask),
+        }
         if self.out_dtype is not self.dtype:
             common["OUT_DTYPE"] = self.out_dtype.name
         if self.mask is not None:
@@ -223,6 +226,13 @@ def _call(
     if isinstance(shape, Declined):
         return shape
     return AttentionCall(
-        names, tuple(specs), results, shape, mask_spec, results[0].dtype, bool(params["causal"]),
-        float(params["scale"]), params.get("precision", "highest"),
-    )  # fmt: skip
+        names,
+        tuple(specs),
+        results,
+        shape,
+        mask_spec,
+        results[0].dtype,
+        bool(params["causal"]),
+        float(params["scale"]),
+        params.get("precision", "highest"),
+    )

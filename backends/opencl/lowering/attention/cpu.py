@@ -82,9 +82,15 @@ class _PackedOperands:
         head, (_, batch1, batch2) = length * pitch, call.shape.batch
         self.args |= {name: target, **stride_args(name, (batch1 * batch2 * head, batch2 * head, head, pitch, 1))}
         args: Args = {
-            "x": source, "packed": target, "length": length, "features": features, "pitch": pitch,
-            "rows_each": _ROWS_EACH, **call.batch(), **call.strides(name, "x"),
-        }  # fmt: skip
+            "x": source,
+            "packed": target,
+            "length": length,
+            "features": features,
+            "pitch": pitch,
+            "rows_each": _ROWS_EACH,
+            **call.batch(),
+            **call.strides(name, "x"),
+        }
         definitions: Definitions = {"DTYPE": spec.dtype.name, "REAL": call.real, "WIDTH": self._tile.width}
         items = (ceil_div(length, _ROWS_EACH), call.shape.count)
         self.launches.append(self._runtime.launch("attention/cpu_pack", definitions, args, items, (1, 1)))
@@ -93,10 +99,17 @@ class _PackedOperands:
 def _definitions(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> Definitions:
     d, e = call.shape.d, call.shape.e
     return call.definitions(
-        WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, KEYS=_KEYS, KEY_VECTORS=tile.panel(d),
-        VALUE_VECTORS=tile.panel(e), MAX_FEATURES=_bound(tile.padded(d)), MAX_VALUES=_bound(tile.padded(e)),
-        POLYNOMIAL_EXP=polynomial_exp(runtime, call.dtype), POLYNOMIAL_EXP_FAST=call.real == "float",
-    )  # fmt: skip
+        WIDTH=tile.width,
+        MR=tile.rows,
+        VECTORS=tile.vectors,
+        KEYS=_KEYS,
+        KEY_VECTORS=tile.panel(d),
+        VALUE_VECTORS=tile.panel(e),
+        MAX_FEATURES=_bound(tile.padded(d)),
+        MAX_VALUES=_bound(tile.padded(e)),
+        POLYNOMIAL_EXP=polynomial_exp(runtime, call.dtype),
+        POLYNOMIAL_EXP_FAST=call.real == "float",
+    )
 
 
 def _bound(features: int) -> int:
@@ -119,9 +132,7 @@ def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
     packed = _PackedOperands(runtime, call, tile)
     items = (ceil_div(call.shape.t, tile.queries), call.shape.count)
     definitions = _definitions(runtime, call, tile)
-    attend = runtime.launch(
-        "attention/cpu", definitions, {**packed.args, **call.outputs()}, items, (1, 1)
-    )  # fmt: skip
+    attend = runtime.launch("attention/cpu", definitions, {**packed.args, **call.outputs()}, items, (1, 1))
     return LaunchSequence((*packed.launches, attend), tuple(packed.workspace))
 
 
@@ -162,10 +173,17 @@ def _reduction(
     """Build the launch that adds up the split-K partials of a gradient."""
     rows = call.shape.count * call.shape.s
     args: Args = {
-        "partial": partial, "out": call.gradient(name), "rows": rows, "length": call.shape.s, "features": features,
-        "pitch": tile.padded(features), "splits": splits, "rows_each": _ROWS_EACH, **call.batch(),
+        "partial": partial,
+        "out": call.gradient(name),
+        "rows": rows,
+        "length": call.shape.s,
+        "features": features,
+        "pitch": tile.padded(features),
+        "splits": splits,
+        "rows_each": _ROWS_EACH,
+        **call.batch(),
         **call.result_strides(name, "out"),
-    }  # fmt: skip
+    }
     definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "WIDTH": tile.width}
     items = (ceil_div(rows, _ROWS_EACH),)
     return runtime.launch("attention/cpu_split_reduce", definitions, args, items, (1,))

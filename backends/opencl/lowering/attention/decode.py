@@ -90,12 +90,17 @@ def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = N
     tile = chosen or choose(runtime, call)
     splits, keys_per_group = _split_keys(runtime, call, tile)
     definitions = call.definitions(
-        WIDTH=tile.width, ALIGNED=call.aligned(tile.width), FEATURE_LANES=tile.feature_lanes,
-        KEY_LANES=tile.key_lanes, KEYS_PER_STEP=tile.keys_per_step, ROWS=1 if s.t == 1 else _MAX_QUERIES,
+        WIDTH=tile.width,
+        ALIGNED=call.aligned(tile.width),
+        FEATURE_LANES=tile.feature_lanes,
+        KEY_LANES=tile.key_lanes,
+        KEYS_PER_STEP=tile.keys_per_step,
+        ROWS=1 if s.t == 1 else _MAX_QUERIES,
         KEY_VECTORS=ceil_div(s.d, tile.feature_lanes * tile.width),
-        VALUE_VECTORS=ceil_div(s.e, tile.feature_lanes * tile.width), SPLIT=splits > 1,
+        VALUE_VECTORS=ceil_div(s.e, tile.feature_lanes * tile.width),
+        SPLIT=splits > 1,
         TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
-    )  # fmt: skip
+    )
     partial = Workspace(call.first_workspace)
     results: Args = {"partial": partial} if splits > 1 else call.outputs()
     args = {**call.operands(), **results, "keys_per_group": keys_per_group, **call.geometry()}
@@ -106,9 +111,11 @@ def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = N
         return attend
     rows = s.count * s.t
     combine = runtime.launch(
-        "attention/decode_reduce", {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real},
+        "attention/decode_reduce",
+        {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real},
         {"partial": partial, **call.outputs(), "rows": rows, "e": s.e, "splits": splits},
-        (s.e, rows), (1 if runtime.features.cpu else _REDUCE_GROUP, 1),
-    )  # fmt: skip
+        (s.e, rows),
+        (1 if runtime.features.cpu else _REDUCE_GROUP, 1),
+    )
     partial_bytes = rows * splits * (s.e + _PARTIAL_STATISTICS) * call.itemsize
     return LaunchSequence((attend, combine), (partial_bytes,))

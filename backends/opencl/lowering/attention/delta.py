@@ -20,13 +20,24 @@ def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
     queries = min(_QUERIES, power_of_two_at_most(runtime.features.max_group_size) // _LANES)
     rows = call.shape.count * call.shape.t
     args = {
-        **call.saved_forward_args(), "g": call.operand("g")[0], "statistics": target, "rows": rows, "t": call.shape.t,
-        "e": call.shape.e, **call.batch(), **call.strides("g"), **call.result_strides("out"),
-    }  # fmt: skip
+        **call.saved_forward_args(),
+        "g": call.operand("g")[0],
+        "statistics": target,
+        "rows": rows,
+        "t": call.shape.t,
+        "e": call.shape.e,
+        **call.batch(),
+        **call.strides("g"),
+        **call.result_strides("out"),
+    }
     definitions: Definitions = {
-        "DTYPE": call.dtype.name, "REAL": call.real, "MASK": mask_kind(call.mask), "LANES": _LANES, "QUERIES": queries,
+        "DTYPE": call.dtype.name,
+        "REAL": call.real,
+        "MASK": mask_kind(call.mask),
+        "LANES": _LANES,
+        "QUERIES": queries,
         "ALIGNED_ROWS": call.results_aligned() and call.aligned(),
-    }  # fmt: skip
+    }
     items, group = (ceil_div(rows, queries) * _LANES * queries,), (_LANES * queries,)
     return runtime.launch("attention/delta", definitions, args, items, group)
 

@@ -85,12 +85,19 @@ class MmaTile:
 
     def definitions(self, runtime: Runtime, call: AttentionCall) -> Definitions:
         return call.definitions(
-            WARPS=self.warps, ROW_TILES=self.row_tiles, COLUMNS=self.columns, STAGES=self.stages,
-            ROWS_IN_REGISTERS=self.rows_in_registers, USE_WGMMA=self.wgmma, BF16_TERMS=self.terms,
-            FEATURES=self.padded(call.shape.d), VALUES=self.padded(call.shape.e),
-            ALIGNED_ROWS=call.aligned(_VECTOR), PAIRS=call.results_aligned(2),
+            WARPS=self.warps,
+            ROW_TILES=self.row_tiles,
+            COLUMNS=self.columns,
+            STAGES=self.stages,
+            ROWS_IN_REGISTERS=self.rows_in_registers,
+            USE_WGMMA=self.wgmma,
+            BF16_TERMS=self.terms,
+            FEATURES=self.padded(call.shape.d),
+            VALUES=self.padded(call.shape.e),
+            ALIGNED_ROWS=call.aligned(_VECTOR),
+            PAIRS=call.results_aligned(2),
             TENSOR_CORES=runtime.features.tensor_cores,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +135,29 @@ WGMMA_BF16X3_TILES = {
 MMA_TILES = {
     64: MmaTiles(
         MmaTile(warps=4, row_tiles=2, columns=64, stages=2, rows_in_registers=True, groups=2),
-        _mma(row_tiles=1, columns=64, stages=1), _mma(row_tiles=1, columns=64, stages=1),
+        _mma(row_tiles=1, columns=64, stages=1),
+        _mma(row_tiles=1, columns=64, stages=1),
     ),
     128: MmaTiles(
-        _mma(row_tiles=2, columns=64, stages=2), _mma(row_tiles=1, columns=64, stages=1),
+        _mma(row_tiles=2, columns=64, stages=2),
+        _mma(row_tiles=1, columns=64, stages=1),
         _mma(row_tiles=1, columns=64, stages=1),
     ),
     256: MmaTiles(
-        _mma(row_tiles=1, columns=32, stages=1), _mma(row_tiles=1, columns=32, stages=1),
-        _mma(row_tiles=1, columns=32, stages=1), fuse_dk_dv=False,
+        _mma(row_tiles=1, columns=32, stages=1),
+        _mma(row_tiles=1, columns=32, stages=1),
+        _mma(row_tiles=1, columns=32, stages=1),
+        fuse_dk_dv=False,
     ),
-}  # fmt: skip
+}
 """Tiles for 16-bit elements on Ampere and later."""
 MMA_BF16X3_TILES = {
     64: MmaTiles(
-        _mma(row_tiles=1, columns=32, stages=2, terms=3), _mma(row_tiles=1, columns=32, stages=1, terms=3),
+        _mma(row_tiles=1, columns=32, stages=2, terms=3),
+        _mma(row_tiles=1, columns=32, stages=1, terms=3),
         _mma(row_tiles=1, columns=32, stages=1, terms=3),
     )
-}  # fmt: skip
+}
 """Tiles for float32 as three bfloat16 terms on Ampere and later."""
 
 
@@ -197,17 +209,24 @@ def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
         gradients = {name: call.gradient(name) for name in results}
         args = {**call.operands(), "statistics": statistics, **gradients, **call.geometry()}
         definitions = tile.definitions(runtime, call) | {
-            "ROWS_ARE_KEYS": rows_are_keys, "WRITE_QK": not rows_are_keys or "dk" in results, "WRITE_V": "dv" in results
-        }  # fmt: skip
+            "ROWS_ARE_KEYS": rows_are_keys,
+            "WRITE_QK": not rows_are_keys or "dk" in results,
+            "WRITE_V": "dv" in results,
+        }
         length = call.shape.s if rows_are_keys else call.shape.t
         steps.append(_launch(runtime, "attention/mma_grad", call, tile, definitions, args, length))
     return LaunchSequence(steps, workspace)
 
 
 def _launch(
-    runtime: Runtime, source: str, call: AttentionCall, tile: MmaTile, definitions: Definitions, args: Args,
+    runtime: Runtime,
+    source: str,
+    call: AttentionCall,
+    tile: MmaTile,
+    definitions: Definitions,
+    args: Args,
     length: int,
-) -> Launch:  # fmt: skip
+) -> Launch:
     """Build a launch of one group per block of rows and head, over `length` rows."""
     items = (ceil_div(length, tile.rows) * tile.group, call.shape.count)
     target = tile.target if runtime.features.tensor_cores else None

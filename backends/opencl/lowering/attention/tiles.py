@@ -63,19 +63,34 @@ class LocalTile:
 
 
 FORWARD = (
-    LocalTile(128, 64, 8, 8), LocalTile(64, 64, 4, 8), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4),
-    LocalTile(32, 16, 4, 2), LocalTile(16, 16, 2, 2),
-)  # fmt: skip
+    LocalTile(128, 64, 8, 8),
+    LocalTile(64, 64, 4, 8),
+    LocalTile(64, 32, 4, 4),
+    LocalTile(32, 32, 4, 4),
+    LocalTile(32, 16, 4, 2),
+    LocalTile(16, 16, 2, 2),
+)
 """Candidates in order of preference: the first one that fits into the device's local memory and registers is used."""
 BACKWARD = (
-    LocalTile(64, 64, 8, 4), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 16, 2, 4),
+    LocalTile(64, 64, 8, 4),
+    LocalTile(64, 32, 4, 4),
+    LocalTile(32, 32, 4, 4),
+    LocalTile(32, 16, 2, 4),
     LocalTile(16, 16, 2, 2),
-)  # fmt: skip
+)
 """Candidates for gradients, which hold two operands each for rows and columns."""
 FORWARD_IN_WAVES = (
-    *FORWARD[:2], LocalTile(64, 32, 2, 4), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 32, 2, 2),
-    LocalTile(32, 16, 4, 2), LocalTile(32, 16, 2, 1), LocalTile(16, 32, 1, 2), LocalTile(16, 16, 2, 2), LocalTile(16, 16, 1, 1),
-)  # fmt: skip
+    *FORWARD[:2],
+    LocalTile(64, 32, 2, 4),
+    LocalTile(64, 32, 4, 4),
+    LocalTile(32, 32, 4, 4),
+    LocalTile(32, 32, 2, 2),
+    LocalTile(32, 16, 4, 2),
+    LocalTile(32, 16, 2, 1),
+    LocalTile(16, 32, 1, 2),
+    LocalTile(16, 16, 2, 2),
+    LocalTile(16, 16, 1, 1),
+)
 """Candidates for devices whose SIMD units need several waves to hide latency: less local memory per work-item."""
 BACKWARD_IN_WAVES = (
     LocalTile(64, 64, 8, 4), LocalTile(64, 32, 4, 4), LocalTile(64, 32, 2, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 32, 2, 2),
@@ -146,16 +161,19 @@ def _choose(
 
 def _definitions(runtime: Runtime, call: AttentionCall, tile: LocalTile) -> Definitions:
     return call.definitions(
-        FEATURES=padded_head_size(call.shape.d), VALUES=padded_head_size(call.shape.e), ALIGNED_ROWS=call.aligned(),
-        ROWS=tile.rows, COLUMNS=tile.columns, ITEM_ROWS=tile.item_rows, ITEM_COLUMNS=tile.item_columns,
+        FEATURES=padded_head_size(call.shape.d),
+        VALUES=padded_head_size(call.shape.e),
+        ALIGNED_ROWS=call.aligned(),
+        ROWS=tile.rows,
+        COLUMNS=tile.columns,
+        ITEM_ROWS=tile.item_rows,
+        ITEM_COLUMNS=tile.item_columns,
         STORED_AS_REAL=call.dtype.itemsize == call.itemsize,
         TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
-    )  # fmt: skip
+    )
 
 
-def forward(
-    runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None
-) -> Launch | Declined:
+def forward(runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None) -> Launch | Declined:
     """Build one launch for the output and the logsumexp."""
     candidates = candidates or (FORWARD if runtime.features.architecture is None else FORWARD_IN_WAVES)
     tile = _choose(runtime, call, candidates, forward_elements, padded_head_size(call.shape.e))
@@ -163,9 +181,7 @@ def forward(
         return tile
     args = {**call.operands(), **call.outputs(), **call.geometry()}
     items = (ceil_div(call.shape.t, tile.rows) * tile.group, call.shape.count)
-    return runtime.launch(
-        "attention/tiles", _definitions(runtime, call, tile), args, items, (tile.group, 1)
-    )  # fmt: skip
+    return runtime.launch("attention/tiles", _definitions(runtime, call, tile), args, items, (tile.group, 1))
 
 
 def _grad_args(call: AttentionCall, statistics: Workspace, results: Sequence[str]) -> Args:
@@ -186,9 +202,12 @@ def _fused(
     definitions |= {"ROWS_ARE_KEYS": True, "FUSE_DQ": True, FLOAT_ATOMICS: ATOMICS[runtime.features.float_atomics]}
     items = (ceil_div(call.shape.s, tile.rows) * tile.group, call.shape.count)
     launch = runtime.launch(
-        "attention/tiles_grad", definitions,
-        _grad_args(call, statistics, ("dq", "dk", "dv")), items, (tile.group, 1),
-    )  # fmt: skip
+        "attention/tiles_grad",
+        definitions,
+        _grad_args(call, statistics, ("dq", "dk", "dv")),
+        items,
+        (tile.group, 1),
+    )
     return after_zeros(copy.fill(runtime, call.results[1]), launch, call.out)
 
 
@@ -210,8 +229,9 @@ def backward(
     if fused is not None:
         return LaunchSequence([*steps, fused], workspace)
     for rows_are_keys, length, accumulated, results in (
-        (False, shape.t, features, ("dq",)), (True, shape.s, features + values, ("dk", "dv"))
-    ):  # fmt: skip
+        (False, shape.t, features, ("dq",)),
+        (True, shape.s, features + values, ("dk", "dv")),
+    ):
         tile = _choose(runtime, call, candidates, backward_elements, accumulated)
         if isinstance(tile, Declined):
             return tile

@@ -84,23 +84,38 @@ def build(
     # Copies depend only on the size of elements.
     combined = dtype.name if exchange.operation and dtype.kind != "bool" else "uint8"
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": combined, "UNIT": _UNITS[size], "LANES": VECTOR // size, "ALIGNED": aligned,
-        "REDUCES": bool(exchange.operation), "GATHERS": exchange.gathers,
+        "DTYPE": combined,
+        "UNIT": _UNITS[size],
+        "LANES": VECTOR // size,
+        "ALIGNED": aligned,
+        "REDUCES": bool(exchange.operation),
+        "GATHERS": exchange.gathers,
         "OPERATION": exchange.operation or "sum",
-        "MEMBERS": len(numbers), "GROUP": group, "CHANNELS": channels, "SLOT": slot,
+        "MEMBERS": len(numbers),
+        "GROUP": group,
+        "CHANNELS": channels,
+        "SLOT": slot,
         "BATCH": batch,
         "WINDOW_PARAMETERS": ", ".join(f"__global uchar *window{n}" for n in numbers),
         "WINDOWS": ", ".join(f"window{n}" for n in numbers),
-    }  # fmt: skip
+    }
     piece = min(slot, round_up(ceil_div(exchange.longest * size, channels), group * VECTOR)) // size
     args: Arguments = {
-        "source": Tensor(0), "target": Tensor(1), **{f"window{n}": Workspace(2 + n) for n in numbers},
-        "send_start": tuple(r.start for r in exchange.send), "send_size": tuple(r.size for r in exchange.send),
+        "source": Tensor(0),
+        "target": Tensor(1),
+        **{f"window{n}": Workspace(2 + n) for n in numbers},
+        "send_start": tuple(r.start for r in exchange.send),
+        "send_size": tuple(r.size for r in exchange.send),
         "receive_start": tuple(r.start for r in exchange.receive),
         "receive_size": tuple(r.size for r in exchange.receive),
-        "result_start": exchange.result_start, "longest": exchange.longest, "limit": int(seconds * 1e9),
-        "me": me, "piece": piece, "fatal": int(fatal), "unused": 0,
-    }  # fmt: skip
+        "result_start": exchange.result_start,
+        "longest": exchange.longest,
+        "limit": int(seconds * 1e9),
+        "me": me,
+        "piece": piece,
+        "fatal": int(fatal),
+        "unused": 0,
+    }
     groups = min(channels, ceil_div(exchange.longest, piece))
     return runtime.launch("collective/exchange", definitions, args, (groups * group,), (group,))
 

@@ -18,15 +18,32 @@ POSITION_LIMIT = 1 << 14
 def geometry_args(p: Correlation) -> Args:
     """Return the members of ConvGeometry."""
     return {
-        "m": p.m, "n": p.n, "k": p.k, "a_group": p.a_group, "a_row": p.a_row,
-        "a_term0": p.a_terms[0], "a_term1": p.a_terms[1], "a_term2": p.a_terms[2],
-        "x_group": p.x_group, "x_term": p.x_term, "x_column": p.x_column, "x_down": p.x_down, "x_across": p.x_across,
-        "term_height": p.term_lengths[0], "term_width": p.term_lengths[1],
-        "column_height": p.column_lengths[0], "column_width": p.column_lengths[1],
-        "height": p.size[0], "width": p.size[1], "origin_y": p.origin[0], "origin_x": p.origin[1],
-        "term_step_y": p.term_step[0], "term_step_x": p.term_step[1],
-        "column_step_y": p.column_step[0], "column_step_x": p.column_step[1],
-    }  # fmt: skip
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "a_group": p.a_group,
+        "a_row": p.a_row,
+        "a_term0": p.a_terms[0],
+        "a_term1": p.a_terms[1],
+        "a_term2": p.a_terms[2],
+        "x_group": p.x_group,
+        "x_term": p.x_term,
+        "x_column": p.x_column,
+        "x_down": p.x_down,
+        "x_across": p.x_across,
+        "term_height": p.term_lengths[0],
+        "term_width": p.term_lengths[1],
+        "column_height": p.column_lengths[0],
+        "column_width": p.column_lengths[1],
+        "height": p.size[0],
+        "width": p.size[1],
+        "origin_y": p.origin[0],
+        "origin_x": p.origin[1],
+        "term_step_y": p.term_step[0],
+        "term_step_x": p.term_step[1],
+        "column_step_y": p.column_step[0],
+        "column_step_x": p.column_step[1],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +63,25 @@ class OutputIndex:
     def args(self) -> Args:
         group, image, channel, down, across = self.strides
         return {
-            "out_group": group, "out_image": image, "out_channel": channel, "out_down": down, "out_across": across,
-            "lines": self.lines[0], "line_length": self.lines[1], "channels": self.channels,
-            "phases_down": self.phases[0], "phases_across": self.phases[1], "out_height": self.size[0],
+            "out_group": group,
+            "out_image": image,
+            "out_channel": channel,
+            "out_down": down,
+            "out_across": across,
+            "lines": self.lines[0],
+            "line_length": self.lines[1],
+            "channels": self.channels,
+            "phases_down": self.phases[0],
+            "phases_across": self.phases[1],
+            "out_height": self.size[0],
             "out_width": self.size[1],
-        }  # fmt: skip
+        }
 
 
 def output_index(p: Correlation) -> OutputIndex:
     """Return the output index of a product of one phase."""
     image, down, across = p.out_columns
-    return OutputIndex(
-        (p.out_group, image, p.out_row, down, across), p.column_lengths, p.m, (1, 1), p.column_lengths
-    )  # fmt: skip
+    return OutputIndex((p.out_group, image, p.out_row, down, across), p.column_lengths, p.m, (1, 1), p.column_lengths)
 
 
 def stores_vectors(p: Correlation, out: Spec, count: int) -> bool:

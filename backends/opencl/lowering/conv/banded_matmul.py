@@ -41,16 +41,26 @@ def _banded_matmul(
     return runtime.launch(
         "conv/banded_matmul",
         {
-            "DTYPE": out.dtype.name, "WEIGHT_DTYPE": weights.dtype.name, "REAL": real_type(out.dtype),
-            "TAPS": taps if taps <= _FEW_TAPS else 0, "INNER_FIRST": inner_first, "UNIT_INNER": strides[2] == 1,
+            "DTYPE": out.dtype.name,
+            "WEIGHT_DTYPE": weights.dtype.name,
+            "REAL": real_type(out.dtype),
+            "TAPS": taps if taps <= _FEW_TAPS else 0,
+            "INNER_FIRST": inner_first,
+            "UNIT_INNER": strides[2] == 1,
         },
         {
-            "x": Strided(Tensor(0), dict(zip(("outer", "axis", "inner"), strides, strict=True))), "starts": Tensor(1),
-            "weights": Tensor(2), "out": Tensor(3), "rows": rows, "inner": inner, "taps": taps,
+            "x": Strided(Tensor(0), dict(zip(("outer", "axis", "inner"), strides, strict=True))),
+            "starts": Tensor(1),
+            "weights": Tensor(2),
+            "out": Tensor(3),
+            "rows": rows,
+            "inner": inner,
+            "taps": taps,
         },
-        (inner, rows, outer) if inner_first else (rows, inner, outer), (runtime.features.group_size, 1, 1),
+        (inner, rows, outer) if inner_first else (rows, inner, outer),
+        (runtime.features.group_size, 1, 1),
         kernel="banded_matmul",
-    )  # fmt: skip
+    )
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"banded_matmul": _banded_matmul}

@@ -46,14 +46,23 @@ def _banded_planes(
     cpu, real = runtime.features.cpu, real_type(out.dtype)
     blocks = ceil_div(rows, _ROWS_EACH[cpu])
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": out.dtype.name, "WEIGHT_DTYPE": specs[1].dtype.name, "REAL": real, "TAPS_DOWN": down,
+        "DTYPE": out.dtype.name,
+        "WEIGHT_DTYPE": specs[1].dtype.name,
+        "REAL": real,
+        "TAPS_DOWN": down,
         "TAPS_ACROSS": across,
-    }  # fmt: skip
+    }
     args: Arguments = {
         "x": Strided(Tensor(0), {"plane": steps[0], "down": x.strides[-2], "across": x.strides[-1]}),
-        "down_starts": Tensor(1), "down_weights": Tensor(2), "across_starts": Tensor(3), "across_weights": Tensor(4),
-        "out": Tensor(5), "rows": rows, "columns": columns, "rows_each": _ROWS_EACH[cpu],
-    }  # fmt: skip
+        "down_starts": Tensor(1),
+        "down_weights": Tensor(2),
+        "across_starts": Tensor(3),
+        "across_weights": Tensor(4),
+        "out": Tensor(5),
+        "rows": rows,
+        "columns": columns,
+        "rows_each": _ROWS_EACH[cpu],
+    }
     if cpu:
         definitions["WIDTH"] = max(2, runtime.features.vector_width // (2 if real == "double" else 1))
         items, group = (blocks, lengths[0]), (1, 1)
@@ -61,9 +70,13 @@ def _banded_planes(
     lanes = 1 if columns % _LANES or not out.aligned or out.dtype.itemsize > 4 else _LANES
     group_size = min(runtime.features.group_size, max(32, power_of_two_at_least(columns // lanes)))
     return runtime.launch(
-        "conv/banded_planes", {**definitions, "LANES": lanes}, args, (columns // lanes, blocks, lengths[0]),
-        (group_size, 1, 1), kernel="banded_planes",
-    )  # fmt: skip
+        "conv/banded_planes",
+        {**definitions, "LANES": lanes},
+        args,
+        (columns // lanes, blocks, lengths[0]),
+        (group_size, 1, 1),
+        kernel="banded_planes",
+    )
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"banded_planes": _banded_planes}

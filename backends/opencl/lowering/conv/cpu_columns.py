@@ -61,8 +61,9 @@ class Windows:
         down, across = self._axis(0), self._axis(1)
         return [
             [None if y is None or x is None else y * row + x * column for y in ys for x in xs]
-            for ys in down for xs in across
-        ]  # fmt: skip
+            for ys in down
+            for xs in across
+        ]
 
     def results_made(self, tap_stride: int) -> list[_Line]:
         """Return, for each tap, the index of the result that reads each pixel; taps begin at multiples of `tap_stride`."""
@@ -101,16 +102,25 @@ def im2col(runtime: Runtime, images: Spec, tensor: int, workspace: int, w: Windo
     width, lines = _split(w.pixels_read(x_row, x_column), w.result[1], runtime.features.vector_width, pattern)
     channels_each = ceil_div(channels, _ITEMS_PER_UNIT * runtime.features.compute_units)
     launch = runtime.launch(
-        "conv/cpu_im2col", {"ELEMENT": _ELEMENTS[size], "WIDTH": width, **_definition(pattern, width)},
+        "conv/cpu_im2col",
+        {"ELEMENT": _ELEMENTS[size], "WIDTH": width, **_definition(pattern, width)},
         {
-            "x": Tensor(tensor), "columns": Workspace(workspace),
+            "x": Tensor(tensor),
+            "columns": Workspace(workspace),
             "chunks": Table(tuple(n for line in lines for c in line for n in (c.start, c.source, c.inside))),
-            "chunks_each": len(lines[0]), "images": count, "channels": channels, "channels_each": channels_each,
-            "taps": w.taps, "results": w.results, "x_image": x_image, "x_channel": x_channel,
+            "chunks_each": len(lines[0]),
+            "images": count,
+            "channels": channels,
+            "channels_each": channels_each,
+            "taps": w.taps,
+            "results": w.results,
+            "x_image": x_image,
+            "x_channel": x_channel,
             "x_last": sum((n - 1) * s for n, s in zip(images.shape, images.strides, strict=True)),
         },
-        (ceil_div(channels, channels_each),), (1,)
-    )  # fmt: skip
+        (ceil_div(channels, channels_each),),
+        (1,),
+    )
     return launch, channels * w.taps * count * w.results * size
 
 
@@ -127,21 +137,35 @@ def col2im(runtime: Runtime, workspace: int, out: Spec, target: int, w: Windows,
         numbers += [first.start, *(n for c in found for n in (c.source, c.inside)), *[0] * (2 * (terms - len(found)))]
     channels_each = ceil_div(channels, _ITEMS_PER_UNIT * runtime.features.compute_units)
     args: Args = {
-        "columns": Workspace(workspace), "out": Tensor(target), "chunks": Table(tuple(numbers)),
-        "chunks_each": len(by_chunk), "terms": terms, "images": count, "channels": channels,
-        "channels_each": channels_each, "taps": w.taps, "results": w.results, "pixels": w.pixels,
+        "columns": Workspace(workspace),
+        "out": Tensor(target),
+        "chunks": Table(tuple(numbers)),
+        "chunks_each": len(by_chunk),
+        "terms": terms,
+        "images": count,
+        "channels": channels,
+        "channels_each": channels_each,
+        "taps": w.taps,
+        "results": w.results,
+        "pixels": w.pixels,
         "last": channels * w.taps * count * w.results - 1,
-    }  # fmt: skip
+    }
     if bias is not None:
         args["bias"] = Tensor(bias)
     return runtime.launch(
         "conv/cpu_col2im",
         {
-            "DTYPE": out.dtype.name, "REAL": real, "ELEMENT": _ELEMENTS[itemsize(real)], "WIDTH": width,
-            "BIAS": bias is not None, **_definition(pattern, width),
+            "DTYPE": out.dtype.name,
+            "REAL": real,
+            "ELEMENT": _ELEMENTS[itemsize(real)],
+            "WIDTH": width,
+            "BIAS": bias is not None,
+            **_definition(pattern, width),
         },
-        args, (ceil_div(channels, channels_each),), (1,)
-    )  # fmt: skip
+        args,
+        (ceil_div(channels, channels_each),),
+        (1,),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +179,11 @@ class _Chunk:
     """Bit mask of the elements that are not padding."""
 
 
-_SOURCE_OFFSETS: dict[str, Callable[[int], int]] = {"": lambda i: i, "SKIP": lambda i: 2 * i, "SPREAD": lambda i: i // 2}
+_SOURCE_OFFSETS: dict[str, Callable[[int], int]] = {
+    "": lambda i: i,
+    "SKIP": lambda i: 2 * i,
+    "SPREAD": lambda i: i // 2,
+}
 """Source index of element i of a chunk, relative to the first element's, by access pattern (see conv/cpu_gather.h)."""
 
 

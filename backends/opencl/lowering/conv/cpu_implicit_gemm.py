@@ -79,26 +79,52 @@ def _multiply(runtime: Runtime, p: Product, size: Pair, stride: Pair, phases: Se
     _, out_channel, out_row, out_column = p.out.strides
     spread = g.stride if len(phases) > 1 else (1, 1)
     args: dict[str, Argument] = {
-        "x": Tensor(0), "weights": Workspace(p.target + 2), "out": Tensor(p.target), "partial": Workspace(p.target + 1),
-        "table": _table(phases, tile.columns, out_row, out_column), "x_image": x_image, "x_channel": x_channel,
-        "x_row": x_row, "x_column": x_column,
+        "x": Tensor(0),
+        "weights": Workspace(p.target + 2),
+        "out": Tensor(p.target),
+        "partial": Workspace(p.target + 1),
+        "table": _table(phases, tile.columns, out_row, out_column),
+        "x_image": x_image,
+        "x_channel": x_channel,
+        "x_row": x_row,
+        "x_column": x_column,
         "x_last": sum((n - 1) * s for n, s in zip(p.images.shape, p.images.strides, strict=True)),
-        "out_channel": out_channel, "out_row": spread[0] * out_row, "out_column": spread[1] * out_column,
-        "images": g.images, "groups": g.groups, "channels": w.channels, "filters": w.rows, "height": size[0],
-        "width": size[1], "stride_h": stride[0], "stride_w": stride[1], "phases": len(phases),
-        "taps": sum(len(phase.taps) for phase in phases), "tiles": tiles, "panels_each": panels_each, "workers": workers,
-    }  # fmt: skip
+        "out_channel": out_channel,
+        "out_row": spread[0] * out_row,
+        "out_column": spread[1] * out_column,
+        "images": g.images,
+        "groups": g.groups,
+        "channels": w.channels,
+        "filters": w.rows,
+        "height": size[0],
+        "width": size[1],
+        "stride_h": stride[0],
+        "stride_w": stride[1],
+        "phases": len(phases),
+        "taps": sum(len(phase.taps) for phase in phases),
+        "tiles": tiles,
+        "panels_each": panels_each,
+        "workers": workers,
+    }
     if p.bias is not None:
         args["bias"] = Tensor(p.bias)
     multiply = runtime.launch(
         "conv/cpu_implicit_gemm",
         {
-            "DTYPE": p.images.dtype.name, "OUT_DTYPE": p.out.dtype.name, "REAL": p.real, "WIDTH": tile.width,
-            "ROWS": tile.rows, "VECTORS": tile.vectors, "KC": _KC, "BIAS": p.bias is not None,
+            "DTYPE": p.images.dtype.name,
+            "OUT_DTYPE": p.out.dtype.name,
+            "REAL": p.real,
+            "WIDTH": tile.width,
+            "ROWS": tile.rows,
+            "VECTORS": tile.vectors,
+            "KC": _KC,
+            "BIAS": p.bias is not None,
             "PREFETCH_DISTANCE": prefetch_distance(runtime),
         },
-        args, (workers, blocks), (1, 1),
-    )  # fmt: skip
+        args,
+        (workers, blocks),
+        (1, 1),
+    )
     partial = workers * blocks * panels_each * tile.rows * tile.columns * itemsize(p.real)
     return LaunchSequence((pack, multiply), (partial, weight_bytes))
 

@@ -62,12 +62,22 @@ def packed_planes(
         "conv/cpu_planes_pack",
         {"DTYPE": images.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real)},
         {
-            "x": Tensor(tensor), "planes": Workspace(workspace), "layout": layout_table(planes), "images": count,
-            "channels": channels, "channels_each": channels_each, "band": band, "x_image": x_image,
-            "x_channel": x_channel, "x_row": x_row, "x_column": x_column,
+            "x": Tensor(tensor),
+            "planes": Workspace(workspace),
+            "layout": layout_table(planes),
+            "images": count,
+            "channels": channels,
+            "channels_each": channels_each,
+            "band": band,
+            "x_image": x_image,
+            "x_channel": x_channel,
+            "x_row": x_row,
+            "x_column": x_column,
         },
-        (bands, ceil_div(channels, channels_each), count), (1, 1, 1), kernel="pack_planes",
-    )  # fmt: skip
+        (bands, ceil_div(channels, channels_each), count),
+        (1, 1, 1),
+        kernel="pack_planes",
+    )
     size = count * channels * planes.channel + beyond
     return Planes(Workspace(workspace), channels * planes.channel, planes.channel, (pack,), size * itemsize(real))
 
@@ -138,12 +148,21 @@ def packed_weights(runtime: Runtime, p: Product, phases: Sequence[Phase], tile: 
         "conv/cpu_planes_pack",
         {"DTYPE": w.spec.dtype.name, "REAL": p.real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
         {
-            "w": Tensor(w.tensor), "packed": Workspace(p.target + 2), "tap_sources": _tap_sources(phases, down, across),
-            "taps": taps, "groups": groups, "channels": w.channels, "filters": w.rows, "w_group": w.group_step,
-            "w_filter": w.row_step, "w_channel": w.channel_step,
+            "w": Tensor(w.tensor),
+            "packed": Workspace(p.target + 2),
+            "tap_sources": _tap_sources(phases, down, across),
+            "taps": taps,
+            "groups": groups,
+            "channels": w.channels,
+            "filters": w.rows,
+            "w_group": w.group_step,
+            "w_filter": w.row_step,
+            "w_channel": w.channel_step,
         },
-        (ceil_div(w.channels, BAND), panels, groups), (1, 1, 1), kernel="pack_weights",
-    )  # fmt: skip
+        (ceil_div(w.channels, BAND), panels, groups),
+        (1, 1, 1),
+        kernel="pack_weights",
+    )
     # With some strides no tap contributes to an image.
     return launch, groups * panels * tile.rows * w.channels * max(taps, 1) * itemsize(p.real)
 

@@ -19,7 +19,9 @@ _WIDTHS = (4, 8, 16)
 def max_pool(runtime: Runtime, pooling: Pooling, args: Args, *, gradient: bool) -> Launch:
     """Build the launch of a pooling; `args` has its operands, geometry and channels, and workspaces follow the operands."""
     real = real_type(pooling.dtype)
-    height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, *dilation = pooling.lengths
+    height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, *dilation = (
+        pooling.lengths
+    )
     most = lanes(runtime, real)
     vector = next((w for w in _WIDTHS if across <= w < most), most)
     # A row may end with less than a vector of windows, and vectors of every second element are read as a whole.
@@ -32,13 +34,23 @@ def max_pool(runtime: Runtime, pooling: Pooling, args: Args, *, gradient: bool) 
     return runtime.launch(
         "conv/cpu_max_pool",
         {
-            "DTYPE": pooling.dtype.name, "REAL": real, "MASK": "long" if real == "double" else "int", "WIDTH": vector,
+            "DTYPE": pooling.dtype.name,
+            "REAL": real,
+            "MASK": "long" if real == "double" else "int",
+            "WIDTH": vector,
             "STRIDE": stride_w if stride_w <= 2 else 0,
         },
         {
-            **args, "frames": Workspace(3 if gradient else 2), "planes": pooling.planes, "planes_each": planes_each,
-            "rows": rows, "pitch": pitch, "frame_length": frame,
+            **args,
+            "frames": Workspace(3 if gradient else 2),
+            "planes": pooling.planes,
+            "planes_each": planes_each,
+            "rows": rows,
+            "pitch": pitch,
+            "frame_length": frame,
         },
-        (items,), (1,), kernel="conv_cpu_max_pool_grad" if gradient else "conv_cpu_max_pool",
+        (items,),
+        (1,),
+        kernel="conv_cpu_max_pool_grad" if gradient else "conv_cpu_max_pool",
         workspace=((2 if gradient else 1) * items * frame * itemsize(real),),
-    )  # fmt: skip
+    )

@@ -143,15 +143,25 @@ def _packing_launch(runtime: Runtime, p: Product, layout: _Layout, tile: Registe
     pack, weights_bytes = packed_weights(runtime, p, layout.phases, tile)
     _, _, x_row, x_column = p.images.strides
     multiply = runtime.launch(
-        "conv/cpu_planes", {**_definitions(runtime, p, tile), "PREPACKED": False},
+        "conv/cpu_planes",
+        {**_definitions(runtime, p, tile), "PREPACKED": False},
         {
-            "x": Tensor(0), "planes": Workspace(p.target + 1), "layout": layout_table(layout.planes),
-            **_args(p, layout), "last_start": _UNLIMITED, "x_image": p.images.strides[0],
-            "x_channel": p.images.strides[1], "x_row": x_row, "x_column": x_column, "images": p.geometry.images,
-            "workers": workers, "columns": layout.columns,
+            "x": Tensor(0),
+            "planes": Workspace(p.target + 1),
+            "layout": layout_table(layout.planes),
+            **_args(p, layout),
+            "last_start": _UNLIMITED,
+            "x_image": p.images.strides[0],
+            "x_channel": p.images.strides[1],
+            "x_row": x_row,
+            "x_column": x_column,
+            "images": p.geometry.images,
+            "workers": workers,
+            "columns": layout.columns,
         },
-        (workers,), (1,),
-    )  # fmt: skip
+        (workers,),
+        (1,),
+    )
     image_bytes = (p.weights.channels * layout.planes.channel + tile.columns) * itemsize(p.real)
     return LaunchSequence((pack, multiply), (workers * image_bytes, weights_bytes))
 
@@ -172,23 +182,33 @@ def _prepacked_launch(
     while panels_each > 1 and tiles * len(layout.phases) * ceil_div(panels, panels_each) * p.count < workers:
         panels_each = ceil_div(panels_each, 2)
     multiply = runtime.launch(
-        "conv/cpu_planes", _definitions(runtime, p, tile),
+        "conv/cpu_planes",
+        _definitions(runtime, p, tile),
         {
-            "planes": planes.memory, **_args(p, layout),
-            "last_start": layout.columns - tile.columns if in_place else _UNLIMITED, "x_image": planes.image,
-            "x_channel": planes.channel, "panels_each": panels_each,
+            "planes": planes.memory,
+            **_args(p, layout),
+            "last_start": layout.columns - tile.columns if in_place else _UNLIMITED,
+            "x_image": planes.image,
+            "x_channel": planes.channel,
+            "panels_each": panels_each,
         },
-        (tiles, p.count, len(layout.phases) * ceil_div(panels, panels_each)), (1, 1, 1),
-    )  # fmt: skip
+        (tiles, p.count, len(layout.phases) * ceil_div(panels, panels_each)),
+        (1, 1, 1),
+    )
     return LaunchSequence((*planes.steps, pack, multiply), (planes.nbytes or 1, weights_bytes))
 
 
 def _definitions(runtime: Runtime, p: Product, tile: RegisterTile) -> dict[str, str | int | bool]:
     return {
-        "DTYPE": p.images.dtype.name, "OUT_DTYPE": p.out.dtype.name, "REAL": p.real, "WIDTH": tile.width,
-        "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": p.bias is not None,
+        "DTYPE": p.images.dtype.name,
+        "OUT_DTYPE": p.out.dtype.name,
+        "REAL": p.real,
+        "WIDTH": tile.width,
+        "ROWS": tile.rows,
+        "VECTORS": tile.vectors,
+        "BIAS": p.bias is not None,
         "CHANNELS_AHEAD": _CHANNELS_AHEAD if runtime.features.quirks.builtin_prefetch else 0,
-    }  # fmt: skip
+    }
 
 
 def _args(p: Product, layout: _Layout) -> Args:
@@ -200,11 +220,19 @@ def _args(p: Product, layout: _Layout) -> Args:
         pitch, phases = layout.columns, [replace(phases[0], down=1, across=layout.columns)]
     spread = p.geometry.stride if len(phases) > 1 else (1, 1)
     args: Args = {
-        "weights": Workspace(p.target + 2), "out": Tensor(p.target), "table": _table(phases, row, column),
-        "phases": len(phases), "taps": layout.taps, "groups": p.geometry.groups, "channels": p.weights.channels,
-        "filters": p.weights.rows, "pitch": pitch, "out_channel": channel, "out_row": spread[0] * row,
+        "weights": Workspace(p.target + 2),
+        "out": Tensor(p.target),
+        "table": _table(phases, row, column),
+        "phases": len(phases),
+        "taps": layout.taps,
+        "groups": p.geometry.groups,
+        "channels": p.weights.channels,
+        "filters": p.weights.rows,
+        "pitch": pitch,
+        "out_channel": channel,
+        "out_row": spread[0] * row,
         "out_column": spread[1] * column,
-    }  # fmt: skip
+    }
     return args if p.bias is None else args | {"bias": Tensor(p.bias)}
 
 

@@ -139,11 +139,18 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
         "gemm/split_k_reduce",
         {"OUT_DTYPE": out.dtype.name, "DTYPE": out.dtype.name, "REAL": real, "BIAS": False},
         {
-            "partial": Workspace(5), "out": Tensor(2), "size": out.size, "n": g.taps, "splits": splits,
-            "m": g.filters, "batch1": 1, "batch2": 1,
+            "partial": Workspace(5),
+            "out": Tensor(2),
+            "size": out.size,
+            "n": g.taps,
+            "splits": splits,
+            "m": g.filters,
+            "batch1": 1,
+            "batch2": 1,
         },
-        (out.size,), (runtime.features.group_size,),
-    )  # fmt: skip
+        (out.size,),
+        (runtime.features.group_size,),
+    )
     partial_bytes = splits * out.size * itemsize(real)
     return LaunchSequence((*steps, reduce), (*workspace, partial_bytes))
 
@@ -181,12 +188,18 @@ def _packing_launch(runtime: Runtime, c: Convolution, layout: _Layout, tile: Wei
         "conv/cpu_weight_grad",
         {**_definitions(runtime, c, tile), "PREPACKED": False, "GRADS_IN_PLACE": layout.grads_in_place},
         {
-            "g": Tensor(0), "grads": Workspace(3), "grads_layout": layout_table(layout.grads), "x": Tensor(1),
-            "planes": Workspace(4), "layout": layout_table(layout.planes),
-            **_args(g, layout, splits, images_each, out, real), **strides,
+            "g": Tensor(0),
+            "grads": Workspace(3),
+            "grads_layout": layout_table(layout.grads),
+            "x": Tensor(1),
+            "planes": Workspace(4),
+            "layout": layout_table(layout.planes),
+            **_args(g, layout, splits, images_each, out, real),
+            **strides,
         },
-        (splits, g.groups), (1, 1),
-    )  # fmt: skip
+        (splits, g.groups),
+        (1, 1),
+    )
     return _Multiplication((multiply,), (grads * itemsize(real) or 1, planes * itemsize(real)), splits)
 
 
@@ -205,14 +218,22 @@ def _prepacked_launches(runtime: Runtime, c: Convolution, layout: _Layout, tile:
     tiles = ceil_div(g.filters, filters_each)
     splits = min(parts, ceil_div(work_items(runtime), tiles * g.groups))
     multiply = runtime.launch(
-        "conv/cpu_weight_grad", _definitions(runtime, c, tile),
+        "conv/cpu_weight_grad",
+        _definitions(runtime, c, tile),
         {
-            "grads": grads.memory, "planes": planes.memory, **_args(g, layout, splits, images_each, out, real),
-            "chunk": chunk, "filters_each": filters_each, "g_image": grads.image, "g_channel": grads.channel,
-            "x_image": planes.image, "x_channel": planes.channel,
+            "grads": grads.memory,
+            "planes": planes.memory,
+            **_args(g, layout, splits, images_each, out, real),
+            "chunk": chunk,
+            "filters_each": filters_each,
+            "g_image": grads.image,
+            "g_channel": grads.channel,
+            "x_image": planes.image,
+            "x_channel": planes.channel,
         },
-        (tiles, splits, g.groups), (1, 1, 1),
-    )  # fmt: skip
+        (tiles, splits, g.groups),
+        (1, 1, 1),
+    )
     return _Multiplication((*grads.steps, *planes.steps, multiply), (grads.nbytes or 1, planes.nbytes or 1), splits)
 
 
@@ -227,19 +248,28 @@ def _planes(
 def _definitions(runtime: Runtime, c: Convolution, tile: WeightTile) -> Definitions:
     real = real_type(c.out.dtype)
     return {
-        "DTYPE": c.second.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real), "ROWS": tile.rows,
+        "DTYPE": c.second.dtype.name,
+        "REAL": real,
+        "WIDTH": lanes(runtime, real),
+        "ROWS": tile.rows,
         "COLUMNS": tile.pairs,
-    }  # fmt: skip
+    }
 
 
 def _args(g: Geometry, layout: _Layout, splits: int, images_each: int, out: Spec, real: str) -> Args:
     """Return the arguments of both variants of conv/cpu_weight_grad.cl."""
     return {
         "sums": Tensor(2) if _writes_result(splits, out, real) else Workspace(5),
-        "tap_offsets": Table(layout.phase.places), "taps": len(layout.phase.taps), "channels": g.channels,
-        "filters": g.filters, "images": g.images, "groups": g.groups, "count": layout.columns,
-        "images_each": images_each, "splits": splits,
-    }  # fmt: skip
+        "tap_offsets": Table(layout.phase.places),
+        "taps": len(layout.phase.taps),
+        "channels": g.channels,
+        "filters": g.filters,
+        "images": g.images,
+        "groups": g.groups,
+        "count": layout.columns,
+        "images_each": images_each,
+        "splits": splits,
+    }
 
 
 def _writes_result(splits: int, out: Spec, real: str) -> bool:

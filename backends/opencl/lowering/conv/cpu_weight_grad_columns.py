@@ -39,7 +39,11 @@ def columns(runtime: Runtime, c: Convolution) -> Columns | None:
     """Return the division of the product; None if this kernel does not support the convolution."""
     g, real = c.geometry, real_type(c.out.dtype)
     taps = g.kernel[1]
-    if not _MIN_TAPS <= taps <= _MAX_TAPS or g.dilation[1] != 1 or not (is_real(c.first, real) and is_real(c.second, real)):
+    if (
+        not _MIN_TAPS <= taps <= _MAX_TAPS
+        or g.dilation[1] != 1
+        or not (is_real(c.first, real) and is_real(c.second, real))
+    ):
         return None
     (_, _, g_row, g_column), x_strides = c.first.strides, c.second.strides
     if g_column != 1 or g_row != g.result[1] or x_strides[3] != 1 or min(x_strides) < 0:
@@ -69,19 +73,45 @@ def launch(runtime: Runtime, c: Convolution, division: Columns, sums: Tensor | W
     multiply = runtime.launch(
         "conv/cpu_weight_grad_columns",
         {
-            "DTYPE": c.second.dtype.name, "REAL": real, "WIDTH": tile.width, "ROWS": tile.rows, "VECTORS": tile.vectors,
-            "TAPS": g.kernel[1], "KC": _KC, "PREFETCH_DISTANCE": prefetch_distance(runtime),
+            "DTYPE": c.second.dtype.name,
+            "REAL": real,
+            "WIDTH": tile.width,
+            "ROWS": tile.rows,
+            "VECTORS": tile.vectors,
+            "TAPS": g.kernel[1],
+            "KC": _KC,
+            "PREFETCH_DISTANCE": prefetch_distance(runtime),
         },
         {
-            "g": Tensor(0), "x": Tensor(1), "partial": Workspace(3), "sums": sums, "g_image": c.first.strides[0],
-            "g_channel": c.first.strides[1], "x_image": x_image, "x_channel": x_channel, "x_row": x_row,
+            "g": Tensor(0),
+            "x": Tensor(1),
+            "partial": Workspace(3),
+            "sums": sums,
+            "g_image": c.first.strides[0],
+            "g_channel": c.first.strides[1],
+            "x_image": x_image,
+            "x_channel": x_channel,
+            "x_row": x_row,
             "x_last": sum((n - 1) * s for n, s in zip(c.second.shape, c.second.strides, strict=True)),
-            "images": g.images, "groups": g.groups, "channels": g.channels, "filters": g.filters,
-            "segments": g.channels * g.kernel[0], "kernel_h": g.kernel[0], "down": g.result[0], "across": g.result[1],
-            "height": g.size[0], "width": g.size[1], "stride_h": g.stride[0], "stride_w": g.stride[1],
-            "padding_h": g.padding[0], "padding_w": g.padding[1], "dilation_h": g.dilation[0], "splits": division.splits,
+            "images": g.images,
+            "groups": g.groups,
+            "channels": g.channels,
+            "filters": g.filters,
+            "segments": g.channels * g.kernel[0],
+            "kernel_h": g.kernel[0],
+            "down": g.result[0],
+            "across": g.result[1],
+            "height": g.size[0],
+            "width": g.size[1],
+            "stride_h": g.stride[0],
+            "stride_w": g.stride[1],
+            "padding_h": g.padding[0],
+            "padding_w": g.padding[1],
+            "dilation_h": g.dilation[0],
+            "splits": division.splits,
         },
-        (division.blocks, division.splits, g.groups), (1, 1, 1),
-    )  # fmt: skip
+        (division.blocks, division.splits, g.groups),
+        (1, 1, 1),
+    )
     tiles = division.blocks * division.splits * g.groups
     return multiply, tiles * round_up(g.filters, tile.rows) * tile.columns * itemsize(real)

@@ -103,35 +103,65 @@ def _convolve(runtime: Runtime, g: Geometry, c: Convolution, weights: Weights, t
     tile = _register_tile(width, columns)
     packed = packed_planes(runtime, c.first, 0, workspace, planes, real, beyond=tile.columns)
     definitions: dict[str, str | int | bool] = {
-        "REAL": real, "WIDTH": width, "ROWS": tile.rows, "DTYPE": weights.spec.dtype.name
-    }  # fmt: skip
+        "REAL": real,
+        "WIDTH": width,
+        "ROWS": tile.rows,
+        "DTYPE": weights.spec.dtype.name,
+    }
     panels = ceil_div(g.filters, tile.rows)
     kernel: Args = {
-        "w": Tensor(weights.tensor), "w_start": taps.start, "w_group": weights.group_step, "w_filter": weights.row_step,
-        "w_channel": weights.channel_step, "w_row": taps.row, "w_column": taps.column,
-    }  # fmt: skip
+        "w": Tensor(weights.tensor),
+        "w_start": taps.start,
+        "w_group": weights.group_step,
+        "w_filter": weights.row_step,
+        "w_channel": weights.channel_step,
+        "w_row": taps.row,
+        "w_column": taps.column,
+    }
     transform = runtime.launch(
-        "conv/cpu_winograd", definitions | {"BAND": BAND},
+        "conv/cpu_winograd",
+        definitions | {"BAND": BAND},
         {
-            **kernel, "packed": Workspace(workspace + 1), "groups": g.groups, "channels": g.channels, "filters": g.filters,
+            **kernel,
+            "packed": Workspace(workspace + 1),
+            "groups": g.groups,
+            "channels": g.channels,
+            "filters": g.filters,
         },
-        (ceil_div(g.channels, BAND), panels, g.groups), (1, 1, 1), kernel="winograd_weights",
-    )  # fmt: skip
+        (ceil_div(g.channels, BAND), panels, g.groups),
+        (1, 1, 1),
+        kernel="winograd_weights",
+    )
     weights_bytes = g.groups * panels * tile.rows * _TILE * g.channels * itemsize(real)
     workers = min(work_items(runtime), ceil_div(columns, tile.columns) * g.images * g.groups)
     args: Args = {
-        **kernel, "planes": packed.memory, "weights": Workspace(workspace + 1), "out": Tensor(c.target),
-        "scratch": Workspace(workspace + 2), "tap_offsets": Table(tiles.places), "images": g.images,
-        "groups": g.groups, "channels": g.channels, "filters": g.filters, "pitch": planes.pitch,
-        "tiles_down": tiles.down, "tiles_across": tiles.across, "down": g.result[0], "across": g.result[1],
-        "workers": workers, "planes_image": packed.image, "planes_channel": packed.channel,
-    }  # fmt: skip
+        **kernel,
+        "planes": packed.memory,
+        "weights": Workspace(workspace + 1),
+        "out": Tensor(c.target),
+        "scratch": Workspace(workspace + 2),
+        "tap_offsets": Table(tiles.places),
+        "images": g.images,
+        "groups": g.groups,
+        "channels": g.channels,
+        "filters": g.filters,
+        "pitch": planes.pitch,
+        "tiles_down": tiles.down,
+        "tiles_across": tiles.across,
+        "down": g.result[0],
+        "across": g.result[1],
+        "workers": workers,
+        "planes_image": packed.image,
+        "planes_channel": packed.channel,
+    }
     if c.bias is not None:
         args["bias"] = Tensor(c.bias)
     multiply = runtime.launch(
         "conv/cpu_winograd",
         definitions | {"OUT_DTYPE": c.out.dtype.name, "VECTORS": tile.vectors, "BIAS": c.bias is not None},
-        args, (workers,), (1,),
-    )  # fmt: skip
+        args,
+        (workers,),
+        (1,),
+    )
     scratch_bytes = workers * _TILE * g.channels * tile.columns * itemsize(real)
     return LaunchSequence((*packed.steps, transform, multiply), (packed.nbytes, weights_bytes, scratch_bytes))

@@ -31,9 +31,14 @@ def supports(c: Convolution, *, weight_grad: bool = False) -> bool:
     registers = span * g.kernel[1] + (g.taps if weight_grad else 0)
     weight = c.out if weight_grad else c.second
     return (
-        g.channels == 1 and g.groups > 1 and g.filters <= _MAX_FILTERS and registers <= _REGISTERS
-        and max(g.stride) <= _MAX_STRIDE and weight.is_contiguous and c.out.is_contiguous
-    )  # fmt: skip
+        g.channels == 1
+        and g.groups > 1
+        and g.filters <= _MAX_FILTERS
+        and registers <= _REGISTERS
+        and max(g.stride) <= _MAX_STRIDE
+        and weight.is_contiguous
+        and c.out.is_contiguous
+    )
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
@@ -67,22 +72,37 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
     strides = dict(zip(("g_image", "g_channel", "g_row", "g_column"), grad.strides, strict=True))
     partial = Workspace(c.target + 1)
     multiply = runtime.launch(
-        "conv/depthwise", _definitions(g, c, g.padding) | {"GROUP": group},
+        "conv/depthwise",
+        _definitions(g, c, g.padding) | {"GROUP": group},
         {
-            "g": Tensor(0), "x": Tensor(1), "partial": partial, "images": g.images, "images_each": images_each, **strides,
+            "g": Tensor(0),
+            "x": Tensor(1),
+            "partial": partial,
+            "images": g.images,
+            "images_each": images_each,
+            **strides,
             **_geometry(x, g.size, g.result, filters, g.filters),
         },
-        (filters * group, splits), (group, 1), kernel="conv_depthwise_weight_grad",
-    )  # fmt: skip
+        (filters * group, splits),
+        (group, 1),
+        kernel="conv_depthwise_weight_grad",
+    )
     reduce = runtime.launch(
         "gemm/split_k_reduce",
         {"OUT_DTYPE": out.dtype.name, "DTYPE": out.dtype.name, "REAL": real, "BIAS": False},
         {
-            "partial": partial, "out": Tensor(c.target), "size": out.size, "n": g.taps, "splits": splits, "m": filters,
-            "batch1": 1, "batch2": 1,
+            "partial": partial,
+            "out": Tensor(c.target),
+            "size": out.size,
+            "n": g.taps,
+            "splits": splits,
+            "m": filters,
+            "batch1": 1,
+            "batch2": 1,
         },
-        (out.size,), (runtime.features.group_size,),
-    )  # fmt: skip
+        (out.size,),
+        (runtime.features.group_size,),
+    )
     return LaunchSequence((multiply, reduce), (splits * out.size * (8 if real == "double" else 4),))
 
 
@@ -98,9 +118,12 @@ def _launch(
 ) -> Launch:
     lines = int(definitions["LINES"])
     args = {
-        "x": Tensor(0), "weight": Tensor(1), "out": Tensor(c.target), **more,
+        "x": Tensor(0),
+        "weight": Tensor(1),
+        "out": Tensor(c.target),
+        **more,
         **_geometry(c.first, size, result, channels, c.geometry.filters),
-    }  # fmt: skip
+    }
     items = (ceil_div(result[0], lines) * result[1], channels, c.geometry.images)
     return runtime.launch(
         "conv/depthwise", definitions, args, items, (runtime.features.group_size, 1, 1), kernel=kernel
@@ -113,15 +136,28 @@ def _geometry(
     """Return the members of DepthwiseGeometry."""
     strides = dict(zip(("x_image", "x_channel", "x_row", "x_column"), x.strides, strict=True))
     return {
-        **strides, "height": size[0], "width": size[1], "down": result[0], "across": result[1], "channels": channels,
+        **strides,
+        "height": size[0],
+        "width": size[1],
+        "down": result[0],
+        "across": result[1],
+        "channels": channels,
         "multiplier": multiplier,
-    }  # fmt: skip
+    }
 
 
 def _definitions(g: Geometry, c: Convolution, padding: tuple[int, int]) -> Definitions:
     return {
-        "DTYPE": c.first.dtype.name, "OUT_DTYPE": c.out.dtype.name, "REAL": real_type(c.out.dtype),
-        "KERNEL_H": g.kernel[0], "KERNEL_W": g.kernel[1], "STRIDE_Y": g.stride[0], "STRIDE_X": g.stride[1],
-        "DILATION_Y": g.dilation[0], "DILATION_X": g.dilation[1], "PADDING_Y": padding[0], "PADDING_X": padding[1],
+        "DTYPE": c.first.dtype.name,
+        "OUT_DTYPE": c.out.dtype.name,
+        "REAL": real_type(c.out.dtype),
+        "KERNEL_H": g.kernel[0],
+        "KERNEL_W": g.kernel[1],
+        "STRIDE_Y": g.stride[0],
+        "STRIDE_X": g.stride[1],
+        "DILATION_Y": g.dilation[0],
+        "DILATION_X": g.dilation[1],
+        "PADDING_Y": padding[0],
+        "PADDING_X": padding[1],
         "LINES": _LINES,
-    }  # fmt: skip
+    }

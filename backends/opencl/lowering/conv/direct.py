@@ -30,16 +30,22 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if not weight.is_contiguous:
         return Declined("the weight is not contiguous")
     args: Args = {
-        "x": Tensor(0), "weight": Tensor(1), "out": Tensor(c.target), "groups": g.groups, "channels": g.channels,
+        "x": Tensor(0),
+        "weight": Tensor(1),
+        "out": Tensor(c.target),
+        "groups": g.groups,
+        "channels": g.channels,
         **geometry_args(conv.forward(g, x, weight, out)),
-    }  # fmt: skip
+    }
     if c.bias is not None:
         args["bias"] = Tensor(c.bias)
     return runtime.launch(
         "conv/direct",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "BIAS": c.bias is not None},
-        args, (g.pixels, g.groups * g.filters, g.images), (runtime.features.group_size, 1, 1),
-    )  # fmt: skip
+        args,
+        (g.pixels, g.groups * g.filters, g.images),
+        (runtime.features.group_size, 1, 1),
+    )
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
@@ -50,11 +56,19 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
         "conv/direct_input_grad",
         {"DTYPE": grad.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype)},
         {
-            "g": Tensor(0), "weight": Tensor(1), "out": Tensor(c.target), "g_image": image, "g_filter": filter_,
-            "g_down": down, "g_across": across, "channels": g.channels, **geometry_args(conv.forward(g, out, weight, grad)),
+            "g": Tensor(0),
+            "weight": Tensor(1),
+            "out": Tensor(c.target),
+            "g_image": image,
+            "g_filter": filter_,
+            "g_down": down,
+            "g_across": across,
+            "channels": g.channels,
+            **geometry_args(conv.forward(g, out, weight, grad)),
         },
-        (math.prod(g.size), g.groups * g.channels, g.images), (runtime.features.group_size, 1, 1),
-    )  # fmt: skip
+        (math.prod(g.size), g.groups * g.channels, g.images),
+        (runtime.features.group_size, 1, 1),
+    )
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
@@ -65,8 +79,12 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
         "conv/direct_weight_grad",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "GROUP": group},
         {
-            "g": Tensor(0), "x": Tensor(1), "out": Tensor(2), "channels": g.channels,
+            "g": Tensor(0),
+            "x": Tensor(1),
+            "out": Tensor(2),
+            "channels": g.channels,
             **geometry_args(conv.weight_gradient(g, grad, x, out)),
         },
-        (out.size * group,), (group,),
-    )  # fmt: skip
+        (out.size * group,),
+        (group,),
+    )

@@ -51,9 +51,11 @@ class _TapAxis:
 
     def args(self, axis: str) -> Args:
         return {
-            f"{axis}_kernel": self.kernel, f"{axis}_start": self.start, f"{axis}_step": self.step,
+            f"{axis}_kernel": self.kernel,
+            f"{axis}_start": self.start,
+            f"{axis}_step": self.step,
             f"{axis}_divisor": self.divisor,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,10 @@ class _PackedProduct:
     def tap_args(self) -> Args:
         down, across = self.taps
         phases = {
-            "channels": self.output.channels, "phases_across": self.output.phases[1], "separate": self.separate,
-        }  # fmt: skip
+            "channels": self.output.channels,
+            "phases_across": self.output.phases[1],
+            "separate": self.separate,
+        }
         return {**phases, **down.args("down"), **across.args("across")}
 
 
@@ -115,14 +119,28 @@ def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
     phases = (strides[0] * g.stride[0], g.stride[1])
     lines = (ceil_div(g.size[0], phases[0]), ceil_div(g.size[1], phases[1]))
     product = Correlation(
-        groups=g.groups, m=g.channels * math.prod(phases), n=g.images * math.prod(lines),
+        groups=g.groups,
+        m=g.channels * math.prod(phases),
+        n=g.images * math.prod(lines),
         k=g.filters * down_count * across_count,
-        a_group=g.filters * w[0], a_row=w[1], a_terms=(w[0], w[2], w[3]),
-        x_group=g.filters * s[1], x_term=s[1], x_column=s[0], x_down=s[2], x_across=s[3],
-        term_lengths=(down_count, across_count), column_lengths=lines, term_step=(down_reach, across_reach),
-        column_step=strides, origin=(top, left), size=g.result,
-        out_group=g.channels * o[1], out_row=o[1], out_columns=(o[0], phases[0] * o[2], phases[1] * o[3]),
-    )  # fmt: skip
+        a_group=g.filters * w[0],
+        a_row=w[1],
+        a_terms=(w[0], w[2], w[3]),
+        x_group=g.filters * s[1],
+        x_term=s[1],
+        x_column=s[0],
+        x_down=s[2],
+        x_across=s[3],
+        term_lengths=(down_count, across_count),
+        column_lengths=lines,
+        term_step=(down_reach, across_reach),
+        column_step=strides,
+        origin=(top, left),
+        size=g.result,
+        out_group=g.channels * o[1],
+        out_row=o[1],
+        out_columns=(o[0], phases[0] * o[2], phases[1] * o[3]),
+    )
     output = OutputIndex((product.out_group, o[0], o[1], o[2], o[3]), lines, g.channels, phases, g.size)
     return _PackedProduct(product, (down, across), output, separate)
 
@@ -169,14 +187,22 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     multiply = runtime.launch(
         "conv/implicit_gemm_weight_grad",
         {
-            **tile.definitions(x.dtype, out.dtype), **occupancy.definitions(runtime.features.architecture),
-            "SPLIT": splits > 1, "OUT_LANES": 1 if p.n % 4 or not out.aligned else 4,
+            **tile.definitions(x.dtype, out.dtype),
+            **occupancy.definitions(runtime.features.architecture),
+            "SPLIT": splits > 1,
+            "OUT_LANES": 1 if p.n % 4 or not out.aligned else 4,
         },
         {
-            "g": Tensor(0), "x": Tensor(1), **result, "k_per_split": k_per_split, **geometry_args(p), **output.args(),
+            "g": Tensor(0),
+            "x": Tensor(1),
+            **result,
+            "k_per_split": k_per_split,
+            **geometry_args(p),
+            **output.args(),
         },
-        (tiles * tile.group, splits, g.groups), (tile.group, 1, 1),
-    )  # fmt: skip
+        (tiles * tile.group, splits, g.groups),
+        (tile.group, 1, 1),
+    )
     partials = Partials(3, splits, g.groups, p.m, p.n, x.dtype, out.dtype)
     return _reduced(runtime, [multiply], (), partials, None, 2, output)
 
@@ -199,11 +225,16 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     splits, k_per_split = split_tile(runtime, tile, tiles * p.groups, padded_k)
     split = splits > 1
     args: Args = {
-        "packed": Workspace(first), "k_offsets": Workspace(first + 1), "x": Tensor(0), "k_per_split": k_per_split,
+        "packed": Workspace(first),
+        "k_offsets": Workspace(first + 1),
+        "x": Tensor(0),
+        "k_per_split": k_per_split,
         **({"partial": Workspace(first + 2)} if split else {"out": Tensor(c.target)}),
-        **geometry_args(p), "k": padded_k, **packed.output.args(),
+        **geometry_args(p),
+        "k": padded_k,
+        **packed.output.args(),
         "rows_per_table": padded_m // packed.tables,
-    }  # fmt: skip
+    }
     biased = c.bias is not None and not split
     if biased and c.bias is not None:
         args["bias"] = Tensor(c.bias)
@@ -211,12 +242,17 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     multiply = runtime.launch(
         "conv/implicit_gemm",
         {
-            **tile.definitions(x.dtype, out.dtype), **occupancy.definitions(runtime.features.architecture),
-            "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if quads else 1,
+            **tile.definitions(x.dtype, out.dtype),
+            **occupancy.definitions(runtime.features.architecture),
+            "BIAS": biased,
+            "SPLIT": split,
+            "OUT_LANES": 4 if quads else 1,
             **({"ABSENT_TAPS": True} if packed.absent_taps else {}),
         },
-        args, (tiles * tile.group, splits, p.groups), (tile.group, 1, 1),
-    )  # fmt: skip
+        args,
+        (tiles * tile.group, splits, p.groups),
+        (tile.group, 1, 1),
+    )
     itemsize = 2 * tile.terms or (8 if real_type(out.dtype) == "double" else 4)
     workspace = (p.groups * padded_k * padded_m * itemsize, packed.tables * padded_k * 8)
     partials = Partials(first + 2, splits, p.groups, p.m, p.n, x.dtype, out.dtype)
@@ -233,21 +269,35 @@ def _pack(
     return runtime.launch(
         "conv/implicit_gemm_pack",
         {
-            "DTYPE": c.second.dtype.name, "REAL": real_type(c.out.dtype), "BF16_TERMS": tile.terms,
-            "HALF_TYPE": half_type(c.first.dtype), "DEPTH": tile.depth,
+            "DTYPE": c.second.dtype.name,
+            "REAL": real_type(c.out.dtype),
+            "BF16_TERMS": tile.terms,
+            "HALF_TYPE": half_type(c.first.dtype),
+            "DEPTH": tile.depth,
         },
         {
-            "packed": Workspace(first), "k_offsets": Workspace(first + 1), "weight": Tensor(1), "padded_m": padded_m,
-            "padded_k": padded_k, **geometry_args(packed.product), **packed.tap_args(),
+            "packed": Workspace(first),
+            "k_offsets": Workspace(first + 1),
+            "weight": Tensor(1),
+            "padded_m": padded_m,
+            "padded_k": padded_k,
+            **geometry_args(packed.product),
+            **packed.tap_args(),
         },
-        (padded_m, padded_k // 2 if tile.terms else padded_k, packed.product.groups), (group, 1, 1),
-    )  # fmt: skip
+        (padded_m, padded_k // 2 if tile.terms else padded_k, packed.product.groups),
+        (group, 1, 1),
+    )
 
 
 def _reduced(
-    runtime: Runtime, steps: list[Launch], workspace: tuple[int, ...], partials: Partials,
-    bias: int | None, target: int, output: OutputIndex,
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    steps: list[Launch],
+    workspace: tuple[int, ...],
+    partials: Partials,
+    bias: int | None,
+    target: int,
+    output: OutputIndex,
+) -> Launch:
     """Build the sequence of `steps`, followed by a reduction of their partial results if k is split."""
     if partials.splits == 1:
         return LaunchSequence(steps, workspace)

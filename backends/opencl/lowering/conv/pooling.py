@@ -40,25 +40,32 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
         if isinstance(pooling, Declined):
             return pooling
         definitions: dict[str, str | int | bool] = {
-            "DTYPE": pooling.dtype.name, "REAL": real_type(pooling.dtype), "OUT_DTYPE": out.dtype.name,
+            "DTYPE": pooling.dtype.name,
+            "REAL": real_type(pooling.dtype),
+            "OUT_DTYPE": out.dtype.name,
             "INCLUDE_PADDING": params.get("count_include_pad", True),
-        }  # fmt: skip
+        }
         on_cpu = runtime.features.cpu and kernel in ("max_pool", "max_pool_grad")
         if on_cpu and _is_2x2(pooling):
             return _max_pool_2x2(runtime, kernel, pooling, definitions, operands)
         args: Args = {
-            "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
+            "channels": pooling.channels,
+            **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
             **_operands(operands, pooling, _AXES),
-        }  # fmt: skip
+        }
         if on_cpu:
             return max_pool(runtime, pooling, args, gradient=gradient)
         items, function = pooling.pixels, kernel
         if kernel == "max_pool_grad" and (cells := _disjoint_cells(pooling)):
             items, function = cells, "max_pool_disjoint_grad"
         return runtime.launch(
-            "conv/pooling", definitions, args, (items, pooling.planes), (runtime.features.group_size, 1),
+            "conv/pooling",
+            definitions,
+            args,
+            (items, pooling.planes),
+            (runtime.features.group_size, 1),
             kernel=function,
-        )  # fmt: skip
+        )
 
     return lower
 
@@ -86,9 +93,13 @@ def _max_pool_2x2(
     planes_each = ceil_div(pooling.planes, _ITEMS_PER_UNIT * runtime.features.compute_units)
     down, across = pooling.lengths[2:4]
     args: Args = {
-        "planes": pooling.planes, "planes_each": planes_each, "channels": pooling.channels, "down": down,
-        "across": across, **_operands(operands, pooling, _AXES[:3]),
-    }  # fmt: skip
+        "planes": pooling.planes,
+        "planes_each": planes_each,
+        "channels": pooling.channels,
+        "down": down,
+        "across": across,
+        **_operands(operands, pooling, _AXES[:3]),
+    }
     real = definitions["REAL"]
     # Gradients are read eight at a time, so their planes must be contiguous.
     gradient_rows = pooling.strides[2:-4:4]
@@ -96,9 +107,11 @@ def _max_pool_2x2(
     return runtime.launch(
         "conv/cpu_pooling",
         {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
-        args, (ceil_div(pooling.planes, planes_each),), (1,),
+        args,
+        (ceil_div(pooling.planes, planes_each),),
+        (1,),
         kernel=kernel.replace("max_pool", "max_pool_2x2_vector" if vectors else "max_pool_2x2"),
-    )  # fmt: skip
+    )
 
 
 def _disjoint_cells(pooling: Pooling) -> int:

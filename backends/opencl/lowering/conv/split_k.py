@@ -54,16 +54,26 @@ def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, outp
     size = p.groups * p.rows * p.columns
     columns = _COLUMNS if size >= _MANY else 1
     args: Args = {
-        "partial": Workspace(p.index), "out": Tensor(target), "size": size, "rows": p.rows, "columns": p.columns,
-        "splits": p.splits, **output.args(),
-    }  # fmt: skip
+        "partial": Workspace(p.index),
+        "out": Tensor(target),
+        "size": size,
+        "rows": p.rows,
+        "columns": p.columns,
+        "splits": p.splits,
+        **output.args(),
+    }
     if bias is not None:
         args["bias"] = Tensor(bias)
     return runtime.launch(
         "conv/split_k_reduce",
         {
-            "DTYPE": p.dtype.name, "OUT_DTYPE": p.out.name, "REAL": real_type(p.out), "BIAS": bias is not None,
+            "DTYPE": p.dtype.name,
+            "OUT_DTYPE": p.out.name,
+            "REAL": real_type(p.out),
+            "BIAS": bias is not None,
             "COLUMNS": columns,
         },
-        args, (p.groups * p.rows * ceil_div(p.columns, columns * _GROUP) * _GROUP,), (_GROUP,),
-    )  # fmt: skip
+        args,
+        (p.groups * p.rows * ceil_div(p.columns, columns * _GROUP) * _GROUP,),
+        (_GROUP,),
+    )

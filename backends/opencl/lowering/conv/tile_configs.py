@@ -68,11 +68,21 @@ class TileConfig:
 
     def definitions(self, dtype: DType, out: DType) -> Definitions:
         return {
-            "DTYPE": dtype.name, "OUT_DTYPE": out.name, "REAL": real_type(out), "ROWS": self.rows, "COLUMNS": self.columns,
-            "ROW_BLOCKS": self.row_blocks, "COLUMN_BLOCKS": self.column_blocks, "DEPTH": self.depth,
-            "STAGES": self.stages, "BF16_TERMS": self.terms, "HALF_TYPE": half_type(dtype),
-            "TENSOR_CORES": self.tensor_cores, "ASYNC_COPIES": self.asynchronous, "ITEM_WIDTH": self.item_width,
-        }  # fmt: skip
+            "DTYPE": dtype.name,
+            "OUT_DTYPE": out.name,
+            "REAL": real_type(out),
+            "ROWS": self.rows,
+            "COLUMNS": self.columns,
+            "ROW_BLOCKS": self.row_blocks,
+            "COLUMN_BLOCKS": self.column_blocks,
+            "DEPTH": self.depth,
+            "STAGES": self.stages,
+            "BF16_TERMS": self.terms,
+            "HALF_TYPE": half_type(dtype),
+            "TENSOR_CORES": self.tensor_cores,
+            "ASYNC_COPIES": self.asynchronous,
+            "ITEM_WIDTH": self.item_width,
+        }
 
 
 def choose_tile(runtime: Runtime, rows: int, dtype: DType, out: DType, precision: str, weight_grad: bool) -> TileConfig:
@@ -130,9 +140,7 @@ class WgmmaTile:
 
     @property
     def definitions(self) -> Definitions:
-        return {
-            "WARPGROUPS": self.warpgroups, "WIDE": self.columns, "DEPTH": self.depth, "STAGES": self.stages
-        }  # fmt: skip
+        return {"WARPGROUPS": self.warpgroups, "WIDE": self.columns, "DEPTH": self.depth, "STAGES": self.stages}
 
 
 WGMMA_TILES = {

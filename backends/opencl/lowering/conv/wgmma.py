@@ -132,14 +132,27 @@ def _pack(runtime: Runtime, tensor: int, dtype: DType, m: _Matrices, terms: int,
     pixels, pitch = images * height * width, round_up(channels, _VECTOR)
     group_size = pixels * pitch
     launch = runtime.launch(
-        "conv/wgmma_pack", {"DTYPE": dtype.name, "HALF_TYPE": half_type(dtype), "BF16_TERMS": terms},
+        "conv/wgmma_pack",
+        {"DTYPE": dtype.name, "HALF_TYPE": half_type(dtype), "BF16_TERMS": terms},
         {
-            "x": Tensor(tensor), "packed": Workspace(workspace), "term_size": groups * group_size, "channels": channels,
-            "pixels": pixels, "pitch": pitch, "height": height, "width": width, "first": m.first, "x_group": x_group,
-            "x_image": x_image, "x_channel": x_channel, "x_down": x_down, "x_across": x_across,
+            "x": Tensor(tensor),
+            "packed": Workspace(workspace),
+            "term_size": groups * group_size,
+            "channels": channels,
+            "pixels": pixels,
+            "pitch": pitch,
+            "height": height,
+            "width": width,
+            "first": m.first,
+            "x_group": x_group,
+            "x_image": x_image,
+            "x_channel": x_channel,
+            "x_down": x_down,
+            "x_across": x_across,
         },
-        (ceil_div(pixels, _PACK_TILE) * _PACK_ITEMS, ceil_div(pitch, _PACK_TILE), groups), (_PACK_ITEMS, 1, 1),
-    )  # fmt: skip
+        (ceil_div(pixels, _PACK_TILE) * _PACK_ITEMS, ceil_div(pitch, _PACK_TILE), groups),
+        (_PACK_ITEMS, 1, 1),
+    )
     return _Packed(launch, workspace, pitch, group_size, groups * group_size, 2 * terms * groups * group_size)
 
 
@@ -187,9 +200,12 @@ def _with_positive_steps(p: Correlation) -> Correlation:
             strides[axis + 1] *= -1
             steps[axis] *= -1
     return replace(
-        p, a_offset=offset, a_terms=(strides[0], strides[1], strides[2]), term_step=(steps[0], steps[1]),
+        p,
+        a_offset=offset,
+        a_terms=(strides[0], strides[1], strides[2]),
+        term_step=(steps[0], steps[1]),
         origin=(origin[0], origin[1]),
-    )  # fmt: skip
+    )
 
 
 def _product(
@@ -206,20 +222,36 @@ def _product(
     split, output = splits > 1, output_index(p)
     lanes = (4 if p.n % 4 == 0 else 1) if split else _store_lanes(p, c.out)
     args: Args = {
-        "x": Workspace(x.index), "weight": Workspace(index), "k_per_split": k_per_split, "pitch": x.pitch,
-        **x.sizes("x"), "weight_term_size": weight.term_size, **geometry_args(p), "k": k, **output.args(),
-    }  # fmt: skip
+        "x": Workspace(x.index),
+        "weight": Workspace(index),
+        "k_per_split": k_per_split,
+        "pitch": x.pitch,
+        **x.sizes("x"),
+        "weight_term_size": weight.term_size,
+        **geometry_args(p),
+        "k": k,
+        **output.args(),
+    }
     args |= {"partial": Workspace(index + 1)} if split else {"out": Tensor(c.target), "out_first": p.out_offset}
     biased = c.bias is not None and not split
     if biased and c.bias is not None:
         args["bias"] = Tensor(c.bias)
     multiply = _launch(
-        runtime, "conv/wgmma", c, tile, splits, (p.n, p.m, p.groups), args,
+        runtime,
+        "conv/wgmma",
+        c,
+        tile,
+        splits,
+        (p.n, p.m, p.groups),
+        args,
         {
-            "BIAS": biased, "BIAS_DTYPE": c.first.dtype.name, "OUT_DTYPE": c.out.dtype.name, "OUT_LANES": lanes,
+            "BIAS": biased,
+            "BIAS_DTYPE": c.first.dtype.name,
+            "OUT_DTYPE": c.out.dtype.name,
+            "OUT_LANES": lanes,
             "SPLIT": split,
         },
-    )  # fmt: skip
+    )
     if not split:
         return [weight.launch, multiply], [weight.nbytes]
     partials = Partials(index + 1, splits, p.groups, p.m, p.n, c.first.dtype, c.out.dtype)
@@ -248,43 +280,77 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     tile, splits, k_per_split = choose_wgmma_tile(runtime, terms, (rows, p.m, p.k, p.groups))
     size = p.groups * rows * p.m
     multiply = _launch(
-        runtime, "conv/wgmma_weight_grad", c, tile, splits, (rows, p.m, p.groups),
+        runtime,
+        "conv/wgmma_weight_grad",
+        c,
+        tile,
+        splits,
+        (rows, p.m, p.groups),
         {
-            "x": Workspace(x.index), "g": Workspace(g.index), "partial": Workspace(first + 2), "rows": rows,
-            "k_per_split": k_per_split, "x_pitch": x.pitch, "g_pitch": g.pitch, **x.sizes("x"), **g.sizes("g"),
+            "x": Workspace(x.index),
+            "g": Workspace(g.index),
+            "partial": Workspace(first + 2),
+            "rows": rows,
+            "k_per_split": k_per_split,
+            "x_pitch": x.pitch,
+            "g_pitch": g.pitch,
+            **x.sizes("x"),
+            **g.sizes("g"),
             **geometry_args(p),
         },
         {"OUT_LANES": 1 if p.m % 4 else 4},
-    )  # fmt: skip
+    )
     out_filter, out_channel, out_down, out_across = c.out.strides
     reduce = runtime.launch(
-        "conv/wgmma_split_k_reduce", {"OUT_DTYPE": c.out.dtype.name},
+        "conv/wgmma_split_k_reduce",
+        {"OUT_DTYPE": c.out.dtype.name},
         {
-            "partial": Workspace(first + 2), "out": Tensor(c.target), "size": size, "filters": p.m,
-            "channels": geometry.channels, "pitch": x.pitch, "taps": taps, "taps_across": p.column_lengths[1],
-            "splits": splits, "out_group": p.out_group, "out_filter": out_filter, "out_channel": out_channel,
-            "out_down": out_down, "out_across": out_across,
+            "partial": Workspace(first + 2),
+            "out": Tensor(c.target),
+            "size": size,
+            "filters": p.m,
+            "channels": geometry.channels,
+            "pitch": x.pitch,
+            "taps": taps,
+            "taps_across": p.column_lengths[1],
+            "splits": splits,
+            "out_group": p.out_group,
+            "out_filter": out_filter,
+            "out_channel": out_channel,
+            "out_down": out_down,
+            "out_across": out_across,
         },
         (ceil_div(geometry.channels * taps, _REDUCE_SIDE) * _REDUCE_SIDE**2, ceil_div(p.m, _REDUCE_SIDE), p.groups),
         (_REDUCE_SIDE**2, 1, 1),
-    )  # fmt: skip
+    )
     workspace = (g.nbytes, x.nbytes, 4 * splits * size)
     return LaunchSequence([g.launch, x.launch, multiply, reduce], workspace)
 
 
 def _launch(
-    runtime: Runtime, kernel: str, c: Convolution, tile: WgmmaTile, splits: int,
-    shape: tuple[int, int, int], args: Args, definitions: dict[str, str | int | bool],
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    kernel: str,
+    c: Convolution,
+    tile: WgmmaTile,
+    splits: int,
+    shape: tuple[int, int, int],
+    args: Args,
+    definitions: dict[str, str | int | bool],
+) -> Launch:
     tensor_cores = runtime.features.tensor_cores
     rows, columns, groups = shape
     tiles = ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns)
     return runtime.launch(
         kernel,
         {
-            **tile.definitions, **definitions, "DTYPE": half_type(c.first.dtype), "BF16_TERMS": _bf16_terms(c),
+            **tile.definitions,
+            **definitions,
+            "DTYPE": half_type(c.first.dtype),
+            "BF16_TERMS": _bf16_terms(c),
             "TENSOR_CORES": tensor_cores,
         },
-        args, (tiles * tile.items, splits, groups), (tile.items, 1, 1),
+        args,
+        (tiles * tile.items, splits, groups),
+        (tile.items, 1, 1),
         target=EXTENDED_HOPPER if tensor_cores else None,
-    )  # fmt: skip
+    )

@@ -94,8 +94,14 @@ def scatter_along_axis(
 
 
 def _sum_parts(
-    runtime: Runtime, src: Spec, index: Spec, axis: int, out: Spec, parts: int, definitions: Mapping[str, str | int | bool]
-) -> Launch | Declined:  # fmt: skip
+    runtime: Runtime,
+    src: Spec,
+    index: Spec,
+    axis: int,
+    out: Spec,
+    parts: int,
+    definitions: Mapping[str, str | int | bool],
+) -> Launch | Declined:
     """Build the launches of partial sums, over a range of the axis per work-item, and of their reduction."""
     sums = Workspace(_SUMS + 1)
     sizes = {"items": parts, "parts": parts, "outer": math.prod(index.shape[:axis]), "length": out.shape[axis]}
@@ -103,9 +109,13 @@ def _sum_parts(
     if isinstance(add, Declined):
         return add
     reduce = runtime.launch(
-        "gather/along_axis", definitions, {"sums": sums, "out": Tensor(_SUMS), "size": out.size, "parts": parts},
-        (out.size,), (runtime.features.group_size,), kernel="sum_parts",
-    )  # fmt: skip
+        "gather/along_axis",
+        definitions,
+        {"sums": sums, "out": Tensor(_SUMS), "size": out.size, "parts": parts},
+        (out.size,),
+        (runtime.features.group_size,),
+        kernel="sum_parts",
+    )
     return LaunchSequence((add, reduce), (parts * out.size * out.dtype.itemsize,))
 
 
@@ -124,9 +134,16 @@ def _shares(runtime: Runtime, index: Spec, axis: int) -> dict[str, int]:
 
 
 def _launch(
-    runtime: Runtime, kernel: str, operand: str, data: Spec, index: Spec, axis: int, sizes: Mapping[str, int],
-    definitions: Mapping[str, str | int | bool], result: Arguments | None = None,
-) -> Launch | Declined:  # fmt: skip
+    runtime: Runtime,
+    kernel: str,
+    operand: str,
+    data: Spec,
+    index: Spec,
+    axis: int,
+    sizes: Mapping[str, int],
+    definitions: Mapping[str, str | int | bool],
+    result: Arguments | None = None,
+) -> Launch | Declined:
     """Build a launch of `kernel` with data parameter `operand` and result `out`, or the parameters in `result`.
 
     Its number of work-items is `items` of `sizes`, in groups of one, or the first of them.
@@ -141,13 +158,20 @@ def _launch(
         items, group = next(iter(sizes.values())), runtime.features.group_size
         definitions = {**definitions, "POSITION": "uint" if index.size < 1 << 31 else "ulong"}
     return runtime.launch(
-        "gather/along_axis", definitions,
+        "gather/along_axis",
+        definitions,
         {
-            operand: _strided(0, merged_data[1]), "index": _strided(1, index_strides),
-            **(result or {"out": Tensor(2)}), "count": count, "inner": inner, **sizes,
+            operand: _strided(0, merged_data[1]),
+            "index": _strided(1, index_strides),
+            **(result or {"out": Tensor(2)}),
+            "count": count,
+            "inner": inner,
+            **sizes,
         },
-        (items,), (group,), kernel=kernel,
-    )  # fmt: skip
+        (items,),
+        (group,),
+        kernel=kernel,
+    )
 
 
 def _strided(place: int, strides: tuple[int, int, int]) -> Strided:

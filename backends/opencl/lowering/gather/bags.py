@@ -30,16 +30,23 @@ class Bags:
     def definitions(self) -> dict[str, str | int | bool]:
         starts = {} if self.starts is None else {"STARTS_DTYPE": self.starts.dtype.name}
         return {
-            "INDEX_DTYPE": self.index.dtype.name, "STARTS": self.starts is not None, "SCALES": self.scales is not None,
+            "INDEX_DTYPE": self.index.dtype.name,
+            "STARTS": self.starts is not None,
+            "SCALES": self.scales is not None,
             **starts,
-        }  # fmt: skip
+        }
 
     def args(self, count: int, width: int, rows: int) -> dict[str, Argument]:
         """Return the arguments of `count` bags over a table of `rows` rows of `width` elements."""
         args: dict[str, Argument] = {
-            "index": Strided(Tensor(1), {"step": self.step}), "rows": rows, "count": self.index.size, "bags": count,
-            "width": width, "length": self.length, "marks": 0,
-        }  # fmt: skip
+            "index": Strided(Tensor(1), {"step": self.step}),
+            "rows": rows,
+            "count": self.index.size,
+            "bags": count,
+            "width": width,
+            "length": self.length,
+            "marks": 0,
+        }
         if self.starts is not None:
             args |= {"starts": Tensor(2), "marks": self.starts.shape[0]}
         scales = (

@@ -41,14 +41,23 @@ def _add(runtime: Runtime, p: RowScatter, accumulator: dtypes.DType, out: Tensor
     while columns > _MIN_COLUMNS and ceil_div(width, columns) < 2 * runtime.features.compute_units:
         columns //= 2
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": accumulator.name, "SOURCE_DTYPE": p.source.dtype.name, "INDEX_DTYPE": p.index.dtype.name,
+        "DTYPE": accumulator.name,
+        "SOURCE_DTYPE": p.source.dtype.name,
+        "INDEX_DTYPE": p.index.dtype.name,
         "WIDTH": runtime.features.vector_width if accumulator.itemsize <= 4 and width >= columns else 1,
-    }  # fmt: skip
+    }
     return runtime.launch(
-        "gather/cpu_scatter_add", definitions,
+        "gather/cpu_scatter_add",
+        definitions,
         {
-            **p.index.args(), **p.source.args(), "out": out, "count": p.index.count, "width": width, "rows": p.out.rows,
+            **p.index.args(),
+            **p.source.args(),
+            "out": out,
+            "count": p.index.count,
+            "width": width,
+            "rows": p.out.rows,
             "columns": columns,
         },
-        (ceil_div(width, columns),), (1,),
-    )  # fmt: skip
+        (ceil_div(width, columns),),
+        (1,),
+    )

@@ -59,16 +59,25 @@ def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int
             nbytes, width, row = nbytes * 2, width // 2, row // 2
     rows_each = max(1, min(_ELEMENTS_EACH // width, ceil_div(count, _GROUPS_PER_UNIT * runtime.features.compute_units)))
     definitions: dict[str, str | int | bool] = {
-        "INDEX_DTYPE": index.dtype.name, "UNIT": UNITS[nbytes], "WHOLE_ROWS": cpu, "LOADS": _LOADS,
+        "INDEX_DTYPE": index.dtype.name,
+        "UNIT": UNITS[nbytes],
+        "WHOLE_ROWS": cpu,
+        "LOADS": _LOADS,
         "ELEMENTS_PER_UNIT": nbytes // x.dtype.itemsize,
-    }  # fmt: skip
+    }
     index_at, x_at, out_at = (Tensor(i) for i in places)
     return runtime.launch(
-        "gather/gather", definitions,
+        "gather/gather",
+        definitions,
         {
-            "index": Strided(index_at, {"step": step}), "x": Strided(x_at, {"row": row, "column": column}), "out": out_at,
-            "count": count, "width": width, "rows": rows, "rows_each": rows_each,
+            "index": Strided(index_at, {"step": step}),
+            "x": Strided(x_at, {"row": row, "column": column}),
+            "out": out_at,
+            "count": count,
+            "width": width,
+            "rows": rows,
+            "rows_each": rows_each,
         },
         (ceil_div(count, rows_each) if cpu else ceil_div(count * width, _LOADS),),
         (1 if cpu else runtime.features.group_size,),
-    )  # fmt: skip
+    )

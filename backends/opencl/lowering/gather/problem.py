@@ -73,6 +73,8 @@ def atomic_definitions(index: DType, dtype: DType, float_atomics: str) -> dict[s
     """Return the definitions for kernels with lib/atomic_add.h; `float_atomics` is the device's feature."""
     is_float = dtype.kind == "float"
     return {
-        "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": is_float,
+        "DTYPE": dtype.name,
+        "INDEX_DTYPE": index.name,
+        "IS_FLOAT": is_float,
         FLOAT_ATOMICS: ATOMICS[float_atomics] if is_float else 0,
-    }  # fmt: skip
+    }

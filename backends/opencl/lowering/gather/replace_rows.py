@@ -47,16 +47,22 @@ def _row_update(
     launch = runtime.launch(
         "gather/replace_rows",
         {
-            "INDEX_DTYPE": update.numbers.dtype.name, "UNIT": UNITS[out.dtype.itemsize], "WRAP": wraps,
+            "INDEX_DTYPE": update.numbers.dtype.name,
+            "UNIT": UNITS[out.dtype.itemsize],
+            "WRAP": wraps,
             "DISTINCT": update.distinct,
         },
         {
             "index": Strided(Tensor(_INDEX), {"step": update.step}),
-            "source": Strided(Tensor(_SOURCE), {"row": update.row, "column": update.column}), "out": Tensor(_OUT),
-            "count": update.numbers.size, "width": out.shape[1], "rows": out.shape[0],
+            "source": Strided(Tensor(_SOURCE), {"row": update.row, "column": update.column}),
+            "out": Tensor(_OUT),
+            "count": update.numbers.size,
+            "width": out.shape[1],
+            "rows": out.shape[0],
         },
-        (update.items,), (runtime.features.group_size,),
-    )  # fmt: skip
+        (update.items,),
+        (runtime.features.group_size,),
+    )
     return LaunchSequence((copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs), launch))
 
 

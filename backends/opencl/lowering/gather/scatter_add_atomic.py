@@ -31,10 +31,16 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
     definitions = atomic_definitions(p.index.dtype, p.out.dtype, runtime.features.float_atomics)
     quads = adds_quads(runtime, p)
     return runtime.launch(
-        "gather/scatter_add_atomic", definitions | {"QUAD_ATOMICS": quads},
+        "gather/scatter_add_atomic",
+        definitions | {"QUAD_ATOMICS": quads},
         {
-            **p.index.args(), **p.source.args(), "out": Tensor(p.out.place), "count": p.index.count, "width": p.source.width,
+            **p.index.args(),
+            **p.source.args(),
+            "out": Tensor(p.out.place),
+            "count": p.index.count,
+            "width": p.source.width,
             "rows": p.out.rows,
         },
-        (p.index.count * p.source.width // (_QUAD if quads else 1),), (runtime.features.group_size,),
-    )  # fmt: skip
+        (p.index.count * p.source.width // (_QUAD if quads else 1),),
+        (runtime.features.group_size,),
+    )

@@ -33,9 +33,14 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
     group = min(_MAX_GROUP, max(_MIN_GROUP, power_of_two_at_least(ceil_div(row_width, width))))
     real = real_type(p.out.dtype)
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": p.out.dtype.name, "INDEX_DTYPE": p.index.dtype.name, "REAL": real, "GROUP": group, "WIDTH": width,
-        "MAX_TERMS": _MAX_TERMS, "INDICES_EACH": _INDICES_EACH,
-    }  # fmt: skip
+        "DTYPE": p.out.dtype.name,
+        "INDEX_DTYPE": p.index.dtype.name,
+        "REAL": real,
+        "GROUP": group,
+        "WIDTH": width,
+        "MAX_TERMS": _MAX_TERMS,
+        "INDICES_EACH": _INDICES_EACH,
+    }
     first, next_, long_rows, partial = (Workspace(FIRST_WORKSPACE + i) for i in range(4))
     firsts, max_long_rows = contiguous(dtypes.int32, (rows,)), count // (_MAX_TERMS + 1)
     columns = round_up(ceil_div(row_width, width), group)

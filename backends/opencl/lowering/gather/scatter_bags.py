@@ -41,7 +41,10 @@ def scatter_bags(
     args: Arguments = {"src": Tensor(0), "out": Tensor(_OUT), **bags.args(count, width, out.shape[0])}
     items = count * (width // 4 if quads else width)
     launch = runtime.launch(
-        "gather/scatter_bags", {**atomic, **bags.definitions, "QUAD_ATOMICS": quads}, args, (items,),
+        "gather/scatter_bags",
+        {**atomic, **bags.definitions, "QUAD_ATOMICS": quads},
+        args,
+        (items,),
         (runtime.features.group_size,),
-    )  # fmt: skip
+    )
     return after_zeros(copy.fill(runtime, out), launch, _OUT)

@@ -33,13 +33,20 @@ def store_rows(
     strides = (0,) * (_AXES - value.ndim) + value.strides
     rows, width = value.shape[-2:]
     store = runtime.launch(
-        "gather/store_rows", {"UNIT": UNITS[x.dtype.itemsize]},
+        "gather/store_rows",
+        {"UNIT": UNITS[x.dtype.itemsize]},
         {
             "value": Strided(Tensor(_VALUE), dict(zip(("b0", "b1", "row", "column"), strides, strict=True))),
-            "out": Tensor(_OUT), "position": Scalar(_POSITION), "size": value.size, "rows": rows, "width": width,
-            "capacity": x.shape[-2], "b1": value.shape[-3] if value.ndim > 2 else 1,
+            "out": Tensor(_OUT),
+            "position": Scalar(_POSITION),
+            "size": value.size,
+            "rows": rows,
+            "width": width,
+            "capacity": x.shape[-2],
+            "b1": value.shape[-3] if value.ndim > 2 else 1,
         },
-        (value.size,), (runtime.features.group_size,),
-    )  # fmt: skip
+        (value.size,),
+        (runtime.features.group_size,),
+    )
     copied = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence((copied, store))

@@ -43,12 +43,18 @@ def sum_bags(
     while vectors > 1 and width % (vectors * lanes):
         vectors //= 2
     definitions: dict[str, str | int | bool] = {
-        **bags.definitions, "DTYPE": out.dtype.name, "REAL": real, "WIDTH": lanes, "VECTORS": vectors,
+        **bags.definitions,
+        "DTYPE": out.dtype.name,
+        "REAL": real,
+        "WIDTH": lanes,
+        "VECTORS": vectors,
         "ROWS_AHEAD": _ROWS_AHEAD if features.cpu and features.quirks.builtin_prefetch else 0,
         "ALIGNED": not features.cpu and weight.aligned and out.aligned,
-    }  # fmt: skip
+    }
     args: Arguments = {
-        "x": Strided(Tensor(0), {"row": row}), "out": Tensor(4), **bags.args(out.shape[0], width, rows),
-    }  # fmt: skip
+        "x": Strided(Tensor(0), {"row": row}),
+        "out": Tensor(4),
+        **bags.args(out.shape[0], width, rows),
+    }
     items = out.shape[0] * (width // (lanes * vectors))
     return runtime.launch("gather/sum_bags", definitions, args, (items,), (1 if features.cpu else features.group_size,))

@@ -13,9 +13,11 @@ def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> d
     """Return the definitions of a product's dtypes, merged with others."""
     real = type_name(p.sum_class)
     defined: dict[str, str | int | bool] = {
-        "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": real,
+        "DTYPE": p.dtype.name,
+        "OUT_DTYPE": p.out_dtype.name,
+        "REAL": real,
         "WIDEN": type_name(register_class(p.dtype)) != real,
-    }  # fmt: skip
+    }
     for group in groups:
         defined |= group
     return defined | more
@@ -26,9 +28,14 @@ def geometry(
 ) -> dict[str, Argument]:
     """Return the arguments for a, b and GemmGeometry (gemm/operands.h); `a` and `b`, if present, replace operands."""
     return {
-        "a": strided(p.left, a), "b": strided(p.right, b), "m": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1],
+        "a": strided(p.left, a),
+        "b": strided(p.right, b),
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "batch1": p.batch[1],
         "batch2": p.batch[2],
-    }  # fmt: skip
+    }
 
 
 def strided(matrix: Matrix, memory: Tensor | Workspace | None = None) -> Strided:

@@ -23,7 +23,9 @@ def build(runtime: Runtime, p: Product) -> Launch:
     group = runtime.features.group_size
     items = min(round_up(ceil_div(size, _PER_ITEM), group), runtime.features.compute_units * _GROUPS_PER_UNIT * group)
     return runtime.launch(
-        "gemm/bf16_repair", {"REAL": "float", "WIDTH": 1, **macros},
+        "gemm/bf16_repair",
+        {"REAL": "float", "WIDTH": 1, **macros},
         {**geometry(p), **epilogue_args, "out": Tensor(p.out.place), "size": size},
-        (items,), (group,),
-    )  # fmt: skip
+        (items,),
+        (group,),
+    )

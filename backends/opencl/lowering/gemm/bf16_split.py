@@ -53,11 +53,18 @@ def split(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], 
         "gemm/bf16_split",
         {"BF16_TERMS": terms, "VECTORS": vectors, "COPY_ONLY": p.dtype.itemsize == 2},
         {
-            "x": Strided(Tensor(matrix.place), strides), "terms": Workspace(place), "length": length, "lines": lines,
-            "pitch": pitch, "term_size": term_stride, "batch1": distinct[1], "batch2": distinct[2],
+            "x": Strided(Tensor(matrix.place), strides),
+            "terms": Workspace(place),
+            "length": length,
+            "lines": lines,
+            "pitch": pitch,
+            "term_size": term_stride,
+            "batch1": distinct[1],
+            "batch2": distinct[2],
         },
-        (pitch // _PER_ITEM, lines, math.prod(distinct)), _GROUP,
-    )  # fmt: skip
+        (pitch // _PER_ITEM, lines, math.prod(distinct)),
+        _GROUP,
+    )
     row, column = (pitch, 1) if row_major else (1, pitch)
     repacked = Matrix(place, row, column, padded(tuple(batch), 0), aligned=True)
     return SplitOperand(launch, repacked, term_stride, terms * term_stride * 2)

@@ -121,13 +121,29 @@ def build(
     down, across = _blocks(runtime, p, tile, max_rows, _PACK_A_COST if pack else _READ_A_COST)
     pack |= ceil_div(p.n, tile.columns * across) > _MAX_PANELS_UNPACKED
     defined = definitions(
-        p, macros, REAL_DTYPE=p.sum_dtype.name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, KC=_KC, SLAB=slab,
-        MC=max_rows, A_ROW_MAJOR=row_major, PACK_A=pack, PACK_IN_LOCAL=pack and in_local,
-        PARTIAL_IN_WORKSPACE=bool(partial_bytes), ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=prefetch_distance(runtime),
-    )  # fmt: skip
+        p,
+        macros,
+        REAL_DTYPE=p.sum_dtype.name,
+        WIDTH=tile.width,
+        MR=tile.rows,
+        VECTORS=tile.vectors,
+        KC=_KC,
+        SLAB=slab,
+        MC=max_rows,
+        A_ROW_MAJOR=row_major,
+        PACK_A=pack,
+        PACK_IN_LOCAL=pack and in_local,
+        PARTIAL_IN_WORKSPACE=bool(partial_bytes),
+        ROW_SUMS=p.row_sums is not None,
+        PREFETCH_DISTANCE=prefetch_distance(runtime),
+    )
     args: dict[str, Argument] = {
-        **geometry(p, a, b), **epilogue_args, "out": out or Tensor(p.out.place), "blocks_down": down, "blocks_across": across,
-    }  # fmt: skip
+        **geometry(p, a, b),
+        **epilogue_args,
+        "out": out or Tensor(p.out.place),
+        "blocks_down": down,
+        "blocks_across": across,
+    }
     if partial_bytes:
         args["partial"] = Workspace(p.workspace)
     if p.row_sums is not None:

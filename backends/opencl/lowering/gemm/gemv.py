@@ -39,12 +39,26 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
     vectors = _CPU_VECTORS if cpu else 1
     macros, epilogue_args = epilogue(p)
     defined = definitions(
-        p, macros, WIDTH=width, ROWS=1 if p.m == 1 else _MAX_VECTORS, K_MAJOR=k_major, GROUP=group, LANES=lanes,
-        COLUMNS=_COLUMNS, VECTORS=vectors,
-    )  # fmt: skip
+        p,
+        macros,
+        WIDTH=width,
+        ROWS=1 if p.m == 1 else _MAX_VECTORS,
+        K_MAJOR=k_major,
+        GROUP=group,
+        LANES=lanes,
+        COLUMNS=_COLUMNS,
+        VECTORS=vectors,
+    )
     groups = ceil_div(p.n, _COLUMNS if k_major else lanes * width * vectors)
     args = {
-        "x": strided(x), "y": strided(y), "out": Strided(Tensor(p.out.place), {"row": p.out.row, "column": p.out.column}),
-        "rows": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1], "batch2": p.batch[2], **epilogue_args,
-    }  # fmt: skip
+        "x": strided(x),
+        "y": strided(y),
+        "out": Strided(Tensor(p.out.place), {"row": p.out.row, "column": p.out.column}),
+        "rows": p.m,
+        "n": p.n,
+        "k": p.k,
+        "batch1": p.batch[1],
+        "batch2": p.batch[2],
+        **epilogue_args,
+    }
     return runtime.launch("gemm/gemv", defined, args, (groups * group, p.count), (group, 1))

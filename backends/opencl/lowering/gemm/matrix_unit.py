@@ -43,16 +43,26 @@ def multiply(runtime: Runtime, p: Product, unit: MatrixUnit, tile: UnitTile) -> 
     macros, epilogue_args = epilogue(replace(p, bias=None, epilogue=None) if partial_sums else p)
     layouts = staging.definitions(p)
     defined = definitions(
-        p, macros, tile.macros, unit.macros, DEPTH=_DEPTH, SPLIT_K=partial_sums,
-        A_K_MAJOR=layouts["A_K_MAJOR"], B_K_MAJOR=layouts["B_K_MAJOR"],
-        A_CHUNK=layouts["A_BYTES"] // p.dtype.itemsize, B_CHUNK=layouts["B_BYTES"] // p.dtype.itemsize,
-    )  # fmt: skip
+        p,
+        macros,
+        tile.macros,
+        unit.macros,
+        DEPTH=_DEPTH,
+        SPLIT_K=partial_sums,
+        A_K_MAJOR=layouts["A_K_MAJOR"],
+        B_K_MAJOR=layouts["B_K_MAJOR"],
+        A_CHUNK=layouts["A_BYTES"] // p.dtype.itemsize,
+        B_CHUNK=layouts["B_BYTES"] // p.dtype.itemsize,
+    )
     target: Arguments = {"partial": Workspace(p.workspace)} if partial_sums else {"out": Tensor(p.out.place)}
     group = unit.lanes * tile.waves
     launch = runtime.launch(
-        "gemm/matrix_unit", defined, {**geometry(p), **epilogue_args, **target, "split_terms": split.terms},
-        (tiles // p.count * group, split.splits, p.count), (group, 1, 1),
-    )  # fmt: skip
+        "gemm/matrix_unit",
+        defined,
+        {**geometry(p), **epilogue_args, **target, "split_terms": split.terms},
+        (tiles // p.count * group, split.splits, p.count),
+        (group, 1, 1),
+    )
     if not partial_sums:
         return launch
     return LaunchSequence((launch, split_k.reduce(runtime, p, split, p.workspace)), split_k.workspace(p, split))

@@ -35,18 +35,28 @@ def multiply(
     layouts = staging.definitions(staged, padded=staged.dtype is not p.dtype, ragged=True)
     halves = tensor_cores and p.out_dtype in tile_configs.HALF_DTYPES
     defined = definitions(
-        staged, epilogue_macros, macros, tile.macros, layouts, WIDTH=2, TENSOR_CORES=tensor_cores, SPLIT_K=partial_sums,
-        PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned), SHORT_RESULTS=halves,
+        staged,
+        epilogue_macros,
+        macros,
+        tile.macros,
+        layouts,
+        WIDTH=2,
+        TENSOR_CORES=tensor_cores,
+        SPLIT_K=partial_sums,
+        PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned),
+        SHORT_RESULTS=halves,
         OCTETS=halves and not partial_sums and p.n % 8 == 0 and p.out.aligned,
-    )  # fmt: skip
+    )
     work_tiles = tile_configs.count(tile, p) * split.splits
     groups = min(work_tiles, runtime.features.compute_units * tile_configs.resident(runtime, tile))
     out = Workspace(place) if partial_sums else Tensor(p.out.place)
     multiply = runtime.launch(
-        kernel, defined,
+        kernel,
+        defined,
         {**args, **epilogue_args, "out": out, "split_terms": split.terms, "work_tiles": work_tiles},
-        (groups * tile.items, 1, 1), (tile.items, 1, 1),
+        (groups * tile.items, 1, 1),
+        (tile.items, 1, 1),
         target=EXTENDED_HOPPER if tensor_cores and kernel == "gemm/wgmma" else None,
-    )  # fmt: skip
+    )
     launches = [multiply, split_k.reduce(runtime, p, split, place)] if partial_sums else [multiply]
     return launches, split_k.workspace(p, split)

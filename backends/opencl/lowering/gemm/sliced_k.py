@@ -81,9 +81,16 @@ def multiply(runtime: Runtime, p: Product, tile: SlicedTile) -> Launch:
     layouts = staging.definitions(p)
     layouts = {name: layouts[name] for name in ("A_K_MAJOR", "B_K_MAJOR")}
     defined = definitions(
-        p, macros, layouts, occupancy.definitions(runtime.features.architecture), ROWS=tile.rows, COLUMNS=tile.columns,
-        TERMS=tile.terms, BATCHED=p.count > 1, ROW_SUMS=p.row_sums is not None,
-    )  # fmt: skip
+        p,
+        macros,
+        layouts,
+        occupancy.definitions(runtime.features.architecture),
+        ROWS=tile.rows,
+        COLUMNS=tile.columns,
+        TERMS=tile.terms,
+        BATCHED=p.count > 1,
+        ROW_SUMS=p.row_sums is not None,
+    )
     args: dict[str, Argument] = {**geometry(p), **epilogue_args, "out": Tensor(p.out.place)}
     if p.row_sums is not None:
         args["row_sums"] = Tensor(p.row_sums)

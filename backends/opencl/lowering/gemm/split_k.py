@@ -33,10 +33,19 @@ def reduce(runtime: Runtime, p: Product, split: SplitK, place: int) -> Launch:
     size = p.count * p.m * p.n
     width = _PER_ITEM if aligned(p, _PER_ITEM) else 1
     return runtime.launch(
-        "gemm/split_k_reduce", definitions(p, macros, WIDTH=width),
+        "gemm/split_k_reduce",
+        definitions(p, macros, WIDTH=width),
         {
-            "partial": Workspace(place), **epilogue_args, "out": Tensor(p.out.place), "size": size, "n": p.n,
-            "splits": split.splits, "m": p.m, "batch1": p.batch[1], "batch2": p.batch[2],
+            "partial": Workspace(place),
+            **epilogue_args,
+            "out": Tensor(p.out.place),
+            "size": size,
+            "n": p.n,
+            "splits": split.splits,
+            "m": p.m,
+            "batch1": p.batch[1],
+            "batch2": p.batch[2],
         },
-        (size // width,), (runtime.features.group_size,),
-    )  # fmt: skip
+        (size // width,),
+        (runtime.features.group_size,),
+    )

@@ -49,6 +49,9 @@ def definitions(p: Product, *, padded: bool = False, ragged: bool = False) -> di
     if padded:
         a, b = (replace(operand, nbytes=_COPY_BYTES[0], ragged=False) for operand in (a, b))
     return {
-        "A_K_MAJOR": a.k_major, "B_K_MAJOR": b.k_major, "A_BYTES": a.nbytes, "B_BYTES": b.nbytes,
+        "A_K_MAJOR": a.k_major,
+        "B_K_MAJOR": b.k_major,
+        "A_BYTES": a.nbytes,
+        "B_BYTES": b.nbytes,
         "RAGGED": a.ragged or b.ragged,
-    }  # fmt: skip
+    }

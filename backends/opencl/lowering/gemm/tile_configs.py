@@ -85,9 +85,13 @@ class WarpTile:
     @property
     def macros(self) -> dict[str, int]:
         return {
-            "TILE_ROWS": self.rows, "TILE_COLUMNS": self.columns, "WARP_ROWS": self.warp_rows,
-            "WARP_COLUMNS": self.warp_columns, "DEPTH": self.depth, "STAGES": self.stages,
-        }  # fmt: skip
+            "TILE_ROWS": self.rows,
+            "TILE_COLUMNS": self.columns,
+            "WARP_ROWS": self.warp_rows,
+            "WARP_COLUMNS": self.warp_columns,
+            "DEPTH": self.depth,
+            "STAGES": self.stages,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,11 @@ class WarpgroupTile:
     @property
     def macros(self) -> dict[str, int]:
         return {
-            "WARPGROUPS": self.warpgroups, "WIDE": self.columns, "STAGES": self.stages, "BF16_TERMS": self.bf16_terms,
-        }  # fmt: skip
+            "WARPGROUPS": self.warpgroups,
+            "WIDE": self.columns,
+            "STAGES": self.stages,
+            "BF16_TERMS": self.bf16_terms,
+        }
 
 
 def _warp_tile_fits(features: OpenCLFeatures, tile: WarpTile) -> bool:
@@ -147,11 +154,15 @@ def _fits(features: OpenCLFeatures, tile: TensorCoreTile) -> bool:
 MMA = Family[WarpTile](
     "matmul_mma",
     {
-        "rows": (64, 128, 256), "columns": (64, 128, 256), "warp_rows": (32, 64), "warp_columns": (32, 64),
-        "depth": (16, 32, 64), "stages": (2, 3, 4),
+        "rows": (64, 128, 256),
+        "columns": (64, 128, 256),
+        "warp_rows": (32, 64),
+        "warp_columns": (32, 64),
+        "depth": (16, 32, 64),
+        "stages": (2, 3, 4),
     },
     _warp_tile_fits,
-)  # fmt: skip
+)
 WGMMA = Family[WarpgroupTile](
     "matmul_wgmma",
     {"warpgroups": (1, 2), "columns": (128, 256), "stages": (2, 3, 4, 5, 6, 8)},
@@ -159,20 +170,25 @@ WGMMA = Family[WarpgroupTile](
 )
 
 HALF_TILES = {
-    WarpTile(2, 256, 128, 64, 64, 64, 3): 1560, WarpTile(2, 128, 128, 64, 64, 64, 3): 1330,
-    WarpTile(2, 128, 128, 64, 64, 32, 4): 1170, WarpTile(2, 64, 64, 32, 32, 64, 3): 940,
-}  # fmt: skip
+    WarpTile(2, 256, 128, 64, 64, 64, 3): 1560,
+    WarpTile(2, 128, 128, 64, 64, 64, 3): 1330,
+    WarpTile(2, 128, 128, 64, 64, 32, 4): 1170,
+    WarpTile(2, 64, 64, 32, 32, 64, 3): 940,
+}
 """Tiles for 16-bit operands, with the multiply-adds per nanosecond that a compute unit of an H200 reaches with each."""
 TF32_TILES = {
-    WarpTile(4, 256, 128, 64, 64, 32, 3): 700, WarpTile(4, 128, 128, 64, 64, 32, 3): 600,
-    WarpTile(4, 128, 128, 64, 64, 16, 4): 560, WarpTile(4, 128, 64, 64, 32, 32, 3): 500,
+    WarpTile(4, 256, 128, 64, 64, 32, 3): 700,
+    WarpTile(4, 128, 128, 64, 64, 32, 3): 600,
+    WarpTile(4, 128, 128, 64, 64, 16, 4): 560,
+    WarpTile(4, 128, 64, 64, 32, 32, 3): 500,
     WarpTile(4, 64, 64, 32, 32, 32, 3): 420,
-}  # fmt: skip
+}
 """Tiles for float32 rounded to TF32, with their multiply-adds per nanosecond."""
 TF32X3_TILES = {
-    WarpTile(4, 128, 128, 64, 32, 32, 3): 210, WarpTile(4, 128, 64, 64, 32, 16, 4): 200,
+    WarpTile(4, 128, 128, 64, 32, 32, 3): 210,
+    WarpTile(4, 128, 64, 64, 32, 16, 4): 200,
     WarpTile(4, 64, 64, 32, 32, 16, 3): 150,
-}  # fmt: skip
+}
 """Tiles for float32 split into two TF32 terms, with their multiply-adds per nanosecond."""
 WGMMA_TILES = {
     1: {WarpgroupTile(1, 2, 256, 4): 2860, WarpgroupTile(1, 2, 128, 6): 2480, WarpgroupTile(1, 1, 128, 4): 1950},

@@ -85,7 +85,7 @@ TILES = Family[SimtTile](
         and (tile.stages == 2 or features.tensor_cores)
         and (features.architecture is None or tile.usage.registers <= features.architecture.most_registers)
     ),
-)  # fmt: skip
+)
 
 
 def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> SimtTile:
@@ -154,20 +154,33 @@ def multiply(
         if layouts[f"{side}_K_MAJOR"]:
             layouts[f"{side}_BYTES"] = p.dtype.itemsize
     defined = definitions(
-        p, macros, layouts, occupancy.definitions(runtime.features.architecture), WIDTH=4,
-        QUAD_ROWS=tile.quad_rows, QUAD_COLUMNS=tile.quad_columns, DEPTH=tile.depth,
-        STAGES=tile.stages, ASYNC=asynchronous, TENSOR_CORES=runtime.features.tensor_cores, SPLIT_K=partial,
+        p,
+        macros,
+        layouts,
+        occupancy.definitions(runtime.features.architecture),
+        WIDTH=4,
+        QUAD_ROWS=tile.quad_rows,
+        QUAD_COLUMNS=tile.quad_columns,
+        DEPTH=tile.depth,
+        STAGES=tile.stages,
+        ASYNC=asynchronous,
+        TENSOR_CORES=runtime.features.tensor_cores,
+        SPLIT_K=partial,
         OUT_QUADS=p.n % 4 == 0 and (partial or (p.out.aligned and p.out_dtype is p.sum_dtype)),
-    )  # fmt: skip
+    )
     if not asynchronous:
         del defined["A_BYTES"], defined["B_BYTES"]  # unused: they would only multiply the programs
     target: Arguments = {"partial": Workspace(p.workspace)} if partial else {"out": Tensor(p.out.place)}
     large = tile.quad_rows * tile.quad_columns >= 4
     nvidia = runtime.features.compute_capability > 0
     launch = runtime.launch(
-        "gemm/tiles", defined, {**geometry(p, b=right), **epilogue_args, **target, "split_terms": split.terms},
-        (tiles // p.count * GROUP, split.splits, p.count), (GROUP, 1, 1), target=_OCCUPANCY if nvidia and large else None,
-    )  # fmt: skip
+        "gemm/tiles",
+        defined,
+        {**geometry(p, b=right), **epilogue_args, **target, "split_terms": split.terms},
+        (tiles // p.count * GROUP, split.splits, p.count),
+        (GROUP, 1, 1),
+        target=_OCCUPANCY if nvidia and large else None,
+    )
     if not partial:
         return launch
     reduce = split_k.reduce(runtime, p, split, p.workspace)

@@ -41,9 +41,10 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
     right = bf16_split.split(runtime, p, p.right, (p.k, p.n), tile.bf16_terms, p.workspace + 1)
     staged = replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
     args = {
-        **geometry(staged, Workspace(p.workspace), Workspace(p.workspace + 1)), "a_term_stride": left.term_stride,
+        **geometry(staged, Workspace(p.workspace), Workspace(p.workspace + 1)),
+        "a_term_stride": left.term_stride,
         "b_term_stride": right.term_stride,
-    }  # fmt: skip
+    }
     launches, workspace = persistent_tiles.multiply(
         runtime, "gemm/wgmma", p, staged, tile, split, {}, args, p.workspace + 2
     )

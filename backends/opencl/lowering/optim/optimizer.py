@@ -37,10 +37,14 @@ def _over_slots(
             group = int(sizes["GROUP"])
             launches.append(
                 runtime.launch(
-                    file, {**sizes, **kernel.definitions}, {**batch.args, **extra(chunks)},
-                    (batch.chunks * group,), (group,), kernel=function,
+                    file,
+                    {**sizes, **kernel.definitions},
+                    {**batch.args, **extra(chunks)},
+                    (batch.chunks * group,),
+                    (group,),
+                    kernel=function,
                 )
-            )  # fmt: skip
+            )
             chunks += batch.chunks
     return launches, chunks
 
@@ -49,9 +53,13 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     group = 1 if runtime.features.cpu else power_of_two_at_most(min(_MAX_GROUP, runtime.features.max_group_size))
     sizes = definitions(runtime, (), "float", group=group)
     return runtime.launch(
-        "optim/sum_of_squares", sizes, {"partial": partial, "out": out, "chunks": count}, (group,), (group,),
+        "optim/sum_of_squares",
+        sizes,
+        {"partial": partial, "out": out, "chunks": count},
+        (group,),
+        (group,),
         kernel="total_of_chunks",
-    )  # fmt: skip
+    )
 
 
 def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[tuple[int, int]]) -> Launch:

@@ -72,8 +72,10 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     args: Arguments = {
         "x": Strided(Tensor(0), {"column": t.source_step, "b0": t.source_batch[0], "b1": t.source_batch[1]}),
         "out": Strided(Tensor(1), {"row": t.target_step, "b0": t.target_batch[0], "b1": t.target_batch[1]}),
-        "rows": t.rows, "columns": t.columns, "b1": t.batch[1],
-    }  # fmt: skip
+        "rows": t.rows,
+        "columns": t.columns,
+        "b1": t.batch[1],
+    }
     definitions: dict[str, str | int | bool] = {"UNIT": _UNITS[source.dtype.itemsize]}
     if runtime.features.cpu:
         kernel, items, size = "pointwise/cpu_transpose", t.tiles(_CPU_BLOCK), 1

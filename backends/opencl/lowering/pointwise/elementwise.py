@@ -107,9 +107,13 @@ def group(
         **text.body(),
     }
     return runtime.launch(
-        "pointwise/elementwise", definitions, text.args, (ceil_div(space.items, each),), (choice.group,),
+        "pointwise/elementwise",
+        definitions,
+        text.args,
+        (ceil_div(space.items, each),),
+        (choice.group,),
         options=division_options(runtime),
-    )  # fmt: skip
+    )
 
 
 def division_options(runtime: Runtime) -> list[str]:

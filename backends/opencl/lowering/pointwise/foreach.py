@@ -54,10 +54,14 @@ def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) 
             width = int(sizes["GROUP"])
             launches.append(
                 runtime.launch(
-                    "pointwise/foreach", {**sizes, **generated}, {**batch.args, **text.args, **sums.arguments(chunks)},
-                    (batch.chunks * width,), (width,), options=[] if group.relaxed else division_options(runtime),
+                    "pointwise/foreach",
+                    {**sizes, **generated},
+                    {**batch.args, **text.args, **sums.arguments(chunks)},
+                    (batch.chunks * width,),
+                    (width,),
+                    options=[] if group.relaxed else division_options(runtime),
                 )
-            )  # fmt: skip
+            )
             chunks += batch.chunks
     if sums.workspace:
         launches += [
@@ -68,17 +72,25 @@ def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) 
 
 
 def sums_of_tensors(
-    runtime: Runtime, partial: Tensor | Workspace, out: Tensor, ranges: Sequence[tuple[int, int]], *,
-    real: ScalarType = "float", root: bool = False,
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    partial: Tensor | Workspace,
+    out: Tensor,
+    ranges: Sequence[tuple[int, int]],
+    *,
+    real: ScalarType = "float",
+    root: bool = False,
+) -> Launch:
     """Return a launch that adds up the sums of chunks of each tensor; `root` takes the square root of each result."""
     group = 1 if runtime.features.cpu else runtime.features.group_size
     sizes = definitions(runtime, (), real, group=group)
     table = Table(tuple(n for pair in ranges for n in pair))
     return runtime.launch(
-        "pointwise/sums_of_tensors", {**sizes, "ROOT": root}, {"partial": partial, "ranges": table, "out": out},
-        (len(ranges) * group,), (group,),
-    )  # fmt: skip
+        "pointwise/sums_of_tensors",
+        {**sizes, "ROOT": root},
+        {"partial": partial, "ranges": table, "out": out},
+        (len(ranges) * group,),
+        (group,),
+    )
 
 
 def _sum_definitions(count: int) -> dict[str, str | int | bool]:

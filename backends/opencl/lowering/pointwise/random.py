@@ -41,9 +41,10 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
             return Declined("seed or offset is a tensor")
         (out,) = outputs
         definitions: dict[str, str | int | bool] = {
-            "OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op],
+            "OUT_DTYPE": out.dtype.name,
+            "DISTRIBUTION": _DISTRIBUTIONS[op],
             "ALIGNED": out.aligned and not runtime.features.cpu,
-        }  # fmt: skip
+        }
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "counter": Scalar(1)}
         if op == "normal":
             args = {**args, "table": Table(COEFFICIENTS)}
@@ -66,9 +67,14 @@ def _dropout(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     real = real_type(x.dtype)
     definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "REAL": real}
     args: Arguments = {
-        "x": Tensor(0), "out": Tensor(3), "size": x.size, "seed": Scalar(1), "counter": Scalar(2),
-        "threshold": dropout_threshold(p), "scale": 1 / (1 - p),
-    }  # fmt: skip
+        "x": Tensor(0),
+        "out": Tensor(3),
+        "size": x.size,
+        "seed": Scalar(1),
+        "counter": Scalar(2),
+        "threshold": dropout_threshold(p),
+        "scale": 1 / (1 - p),
+    }
     if x.is_contiguous and (width := _blocks_per_vector(runtime)):
         definitions |= {"MASK": "long" if real == "double" else "int", "WIDTH": width}
         return _launch_cpu(runtime, "pointwise/cpu_dropout", definitions, args, x.size)
@@ -78,8 +84,13 @@ def _dropout(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     _, length1, length2 = (1,) * fill + lengths
     stride0, stride1, stride2 = (0,) * fill + strides
     args = {
-        **args, "length1": length1, "length2": length2, "x_stride0": stride0, "x_stride1": stride1, "x_stride2": stride2,
-    }  # fmt: skip
+        **args,
+        "length1": length1,
+        "length2": length2,
+        "x_stride0": stride0,
+        "x_stride1": stride1,
+        "x_stride2": stride2,
+    }
     group = runtime.features.group_size
     return runtime.launch("pointwise/dropout", definitions, args, (ceil_div(x.size, _WORDS),), (group,))
 

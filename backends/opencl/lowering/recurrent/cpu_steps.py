@@ -49,13 +49,20 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     rows, tiles = _tiles(runtime, p.batch)
     panels = Workspace(p.first_workspace)
     definitions: dict[str, str | int | bool] = {
-        **p.forward_definitions(), "WIDTH": width, "ROWS": rows, "BLOCK": tiles * rows,
+        **p.forward_definitions(),
+        "WIDTH": width,
+        "ROWS": rows,
+        "BLOCK": tiles * rows,
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
-    }  # fmt: skip
+    }
     pack = runtime.launch(
-        "recurrent/cpu_steps", definitions, {**_weight(p), "packed": panels, "size": p.size},
-        (ceil_div(p.size, width),), (1,), kernel="recurrent_cpu_pack_gates",
-    )  # fmt: skip
+        "recurrent/cpu_steps",
+        definitions,
+        {**_weight(p), "packed": panels, "size": p.size},
+        (ceil_div(p.size, width),),
+        (1,),
+        kernel="recurrent_cpu_pack_gates",
+    )
     args: Arguments = {**p.steps_args(), "packed": panels}
     run = runtime.launch("recurrent/cpu_steps", definitions, args, (ceil_div(p.batch, tiles * rows),), (1,))
     return LaunchSequence((pack, run), (4 * round_up(p.size, width) * p.size * p.gates,))
@@ -71,13 +78,21 @@ def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     panel = _COLUMNS * width
     panels = Workspace(p.first_workspace)
     definitions: dict[str, str | int | bool] = {
-        "CELL": p.cell, "WIDTH": width, "ROWS": rows, "BLOCK": tiles * rows, "COLUMNS": _COLUMNS,
+        "CELL": p.cell,
+        "WIDTH": width,
+        "ROWS": rows,
+        "BLOCK": tiles * rows,
+        "COLUMNS": _COLUMNS,
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
-    }  # fmt: skip
+    }
     pack = runtime.launch(
-        "recurrent/cpu_steps_grad", definitions, {**_weight(p), "packed": panels, "size": p.size},
-        (ceil_div(p.size, panel),), (1,), kernel="recurrent_cpu_pack_units",
-    )  # fmt: skip
+        "recurrent/cpu_steps_grad",
+        definitions,
+        {**_weight(p), "packed": panels, "size": p.size},
+        (ceil_div(p.size, panel),),
+        (1,),
+        kernel="recurrent_cpu_pack_units",
+    )
     args: Arguments = {**p.steps_grad_args(), "packed": panels}
     run = runtime.launch("recurrent/cpu_steps_grad", definitions, args, (ceil_div(p.batch, tiles * rows),), (1,))
     return LaunchSequence((pack, run), (4 * round_up(p.size, panel) * p.size * p.gates,))

@@ -73,16 +73,21 @@ class LayerSteps:
     def steps_args(self) -> dict[str, Argument]:
         """Return the arguments of a layer's kernels except for the weight: STEPS_PARAMETERS of recurrent/arguments.h."""
         return {
-            **self._sequences("x"), **self._states("hidden", "state"), **self._results("bias", "outs", "states"),
-            **(self._results("kept_gates") if self.keep_gates else {}), **self._numbers(),
-        }  # fmt: skip
+            **self._sequences("x"),
+            **self._states("hidden", "state"),
+            **self._results("bias", "outs", "states"),
+            **(self._results("kept_gates") if self.keep_gates else {}),
+            **self._numbers(),
+        }
 
     def steps_grad_args(self) -> dict[str, Argument]:
         """Return the gradient kernels' arguments except for the weight: STEPS_GRAD_PARAMETERS of recurrent/arguments.h."""
         return {
-            **self._sequences("grad", "grad_states", "gates", "fed_back", "states"), **self._states("first"),
-            **self._results("d_gates", "d_fed_back", "d_hidden", "d_state"), **self._numbers(),
-        }  # fmt: skip
+            **self._sequences("grad", "grad_states", "gates", "fed_back", "states"),
+            **self._states("first"),
+            **self._results("d_gates", "d_fed_back", "d_hidden", "d_state"),
+            **self._numbers(),
+        }
 
     def weight_rows(self) -> Strided:
         """Return the weight as a kernel argument, with contiguous rows."""

@@ -78,9 +78,14 @@ def gradient(runtime: Runtime, p: LayerSteps, division: ResidentShares) -> Launc
 
 
 def _launch(
-    runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentShares,
-    definitions: dict[str, str | int | bool], args: Arguments, exchanged: int,
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    kernel: str,
+    p: LayerSteps,
+    division: ResidentShares,
+    definitions: dict[str, str | int | bool],
+    args: Arguments,
+    exchanged: int,
+) -> Launch:
     """Build a launch whose groups exchange `exchanged` values per sequence and step, in zero-initialized memory."""
     at = p.first_workspace
     bound: Arguments = {**args, "weight": p.weight_rows(), "exchange": Workspace(at), "shares": division.shares}

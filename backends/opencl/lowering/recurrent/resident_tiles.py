@@ -82,19 +82,32 @@ def gradient(runtime: Runtime, p: LayerSteps, division: ResidentTiles) -> Launch
 
 
 def _launch(
-    runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentTiles,
-    definitions: dict[str, str | int | bool], args: Arguments, exchanged: int, counts: int,
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    kernel: str,
+    p: LayerSteps,
+    division: ResidentTiles,
+    definitions: dict[str, str | int | bool],
+    args: Arguments,
+    exchanged: int,
+    counts: int,
+) -> Launch:
     """Build a launch whose groups exchange `exchanged` values per sequence and have `counts` counters each, initially 0."""
     at = p.first_workspace
     groups = division.shares * division.clusters
     bound: Arguments = {
-        **args, "weight": p.weight_rows(), "exchange": Workspace(at), "flags": Workspace(at + 1),
-        "shares": division.shares, "parts": division.parts,
-    }  # fmt: skip
+        **args,
+        "weight": p.weight_rows(),
+        "exchange": Workspace(at),
+        "flags": Workspace(at + 1),
+        "shares": division.shares,
+        "parts": division.parts,
+    }
     definitions = {
-        **definitions, "TENSOR_CORES": runtime.features.tensor_cores, "ROW_BLOCKS": division.blocks, "TERMS": p.size,
-    }  # fmt: skip
+        **definitions,
+        "TENSOR_CORES": runtime.features.tensor_cores,
+        "ROW_BLOCKS": division.blocks,
+        "TERMS": p.size,
+    }
     run = runtime.launch(kernel, definitions, bound, (groups * _GROUP,), (_GROUP,))
     flags = contiguous(dtypes.int32, (groups * counts,))
     clear = copy.fill_workspace(runtime, flags, at + 1)

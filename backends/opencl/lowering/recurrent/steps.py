@@ -38,9 +38,12 @@ def _definitions(runtime: Runtime, p: LayerSteps) -> dict[str, str | int | bool]
     group = power_of_two_at_most(min(_MAX_GROUP, runtime.features.max_group_size))
     units = min(group, max(_MIN_UNITS, power_of_two_at_least(p.size)))
     return {
-        "CELL": p.cell, "ROWS": _rows(runtime, p), "UNITS": units, "SLICES": group // units,
+        "CELL": p.cell,
+        "ROWS": _rows(runtime, p),
+        "UNITS": units,
+        "SLICES": group // units,
         "MAX_SIZE": _MAX_SIZE,
-    }  # fmt: skip
+    }
 
 
 def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:

@@ -25,9 +25,12 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
     splits = split.split_terms(runtime, axes, _ROW_WORKERS)
     wide = register_class(x.dtype) in _WIDE
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "SPLIT": splits > 1,
-        "BETTER": ">" if op == "argmax" else "<", "OPERATION": "largest" if op == "argmax" else "smallest",
-    }  # fmt: skip
+        "DTYPE": x.dtype.name,
+        "OUT_DTYPE": out.dtype.name,
+        "SPLIT": splits > 1,
+        "BETTER": ">" if op == "argmax" else "<",
+        "OPERATION": "largest" if op == "argmax" else "smallest",
+    }
     out_args: Args = {"out": Tensor(1)}
     partial: Args = {"values": Workspace(2), "positions": Workspace(3)}
     args: Args = {"x": Tensor(0), **(partial if splits > 1 else out_args)}
@@ -41,17 +44,20 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
     lanes = split.lanes(runtime, splits)
     group = split.row_group(runtime, axes.results)
     second = runtime.launch(
-        "reduction/arg_rows", definitions | {"LANES": lanes, "GROUP": group},
-        {**partial, **out_args, "results": axes.results, "splits": splits}, (axes.results * lanes,), (group,),
+        "reduction/arg_rows",
+        definitions | {"LANES": lanes, "GROUP": group},
+        {**partial, **out_args, "results": axes.results, "splits": splits},
+        (axes.results * lanes,),
+        (group,),
         kernel="reduce_positions",
-    )  # fmt: skip
+    )
     count = splits * axes.results
     return LaunchSequence([first, second], (count * (8 if wide else 4), count * _POSITION_BYTES))
 
 
 def _rows(
     runtime: Runtime, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args
-) -> Launch:  # fmt: skip
+) -> Launch:
     terms = ceil_div(axes.length, splits)
     lanes = split.lanes(runtime, terms)
     group = split.row_group(runtime, axes.results * splits)
@@ -64,7 +70,7 @@ def _rows(
 
 def _columns(
     runtime: Runtime, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args, wide: bool
-) -> Launch | Declined:  # fmt: skip
+) -> Launch | Declined:
     terms = ceil_div(axes.length, splits)
     if terms >= 1 << 31:
         return Declined("the axis is longer than 2^31")

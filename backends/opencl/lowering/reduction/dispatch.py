@@ -75,9 +75,17 @@ def identity(op: Operation, sum_dtype: DType) -> str:
 
 
 def _rows(
-    runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, sum_dtype: DType, splits: int,
-    total: int, memory: tuple[Memory, Memory],
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    op: Operation,
+    source: DType,
+    aligned: bool,
+    axes: Axes,
+    target: DType,
+    sum_dtype: DType,
+    splits: int,
+    total: int,
+    memory: tuple[Memory, Memory],
+) -> Launch:
     terms = ceil_div(axes.length, splits)
     lanes = split.lanes(runtime, terms)
     width, whole = split.row_width(runtime, aligned, axes, terms // lanes)
@@ -86,22 +94,39 @@ def _rows(
     each = split.tasks_each(runtime, tasks, terms)
     divides = op == "mean" and total > 0
     definitions = {
-        **_definitions(op, source, target, sum_dtype, divides), "WIDTH": width, "ALIGNED": whole, "LANES": lanes,
-        "GROUP": group, "EXCHANGE": exchange(runtime, sum_dtype.itemsize, lanes, group), "TASKS_IN_TURN": cpu,
+        **_definitions(op, source, target, sum_dtype, divides),
+        "WIDTH": width,
+        "ALIGNED": whole,
+        "LANES": lanes,
+        "GROUP": group,
+        "EXCHANGE": exchange(runtime, sum_dtype.itemsize, lanes, group),
+        "TASKS_IN_TURN": cpu,
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
-    }  # fmt: skip
+    }
     args = {
-        "x": memory[0], "out": memory[1], "divisor": total if divides else 1, "tasks_each": each,
+        "x": memory[0],
+        "out": memory[1],
+        "divisor": total if divides else 1,
+        "tasks_each": each,
         **split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes)),
-    }  # fmt: skip
+    }
     items = ceil_div(tasks, each) * lanes
     return runtime.launch("reduction/rows", definitions, args, (items,), (group,))
 
 
 def _columns(
-    runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, sum_dtype: DType, splits: int,
-    total: int, memory: tuple[Memory, Memory], slices: int,
-) -> Launch:  # fmt: skip
+    runtime: Runtime,
+    op: Operation,
+    source: DType,
+    aligned: bool,
+    axes: Axes,
+    target: DType,
+    sum_dtype: DType,
+    splits: int,
+    total: int,
+    memory: tuple[Memory, Memory],
+    slices: int,
+) -> Launch:
     features = runtime.features
     columns = axes.kept[1][0]
     if features.cpu:
@@ -114,15 +139,17 @@ def _columns(
     group = features.group_size if not features.cpu else 1
     divides = op == "mean" and total > 0
     definitions = {
-        **_definitions(op, source, target, sum_dtype, divides), "WIDTH": width, "ALIGNED": whole, "STRIPS": strips,
-        "SLICES": slices, "GROUP": group,
-    }  # fmt: skip
+        **_definitions(op, source, target, sum_dtype, divides),
+        "WIDTH": width,
+        "ALIGNED": whole,
+        "STRIPS": strips,
+        "SLICES": slices,
+        "GROUP": group,
+    }
     chunk = ceil_div(axes.length, splits)
     if splits * slices > 1 and not features.cpu:
         chunk = round_up(chunk, slices * _ROWS_IN_FLIGHT)
-    args = {
-        "x": memory[0], "out": memory[1], "divisor": total if divides else 1, **split.geometry(axes, splits, chunk)
-    }  # fmt: skip
+    args = {"x": memory[0], "out": memory[1], "divisor": total if divides else 1, **split.geometry(axes, splits, chunk)}
     items = axes.kept[0][0] * ceil_div(columns, strips * width) * splits
     return runtime.launch("reduction/columns", definitions, args, (items * slices,), (group,))
 

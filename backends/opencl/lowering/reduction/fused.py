@@ -161,8 +161,10 @@ def _pass(
 ) -> Launch:
     """Return one launch from the inputs to the output, or to `workspace`, which holds the partial results of all splits."""
     features = runtime.features
-    reach = max(sum(abs(s) * (n - 1) for s, n in zip(o.strides, (*space.kept, *space.reduced), strict=True))
-                for o in space.operands)  # fmt: skip
+    reach = max(
+        sum(abs(s) * (n - 1) for s, n in zip(o.strides, (*space.kept, *space.reduced), strict=True))
+        for o in space.operands
+    )
     wide = max(reach, math.prod(space.kept) * max(splits, math.prod(space.reduced))) > INT32_LIMIT
     index: ScalarType = "ulong" if wide else "uint"
     width, aligned = _width(runtime, space)
@@ -182,24 +184,40 @@ def _pass(
     chunks = 1 if space.by_rows else ceil_div(space.vectors, strips * width)
     items = math.prod(space.outer_kept) * chunks * splits
     numbers = {
-        "inner": space.vectors, "chunks": chunks, "blocks": blocks, "span": span, "runs": units,
-        "runs_each": ceil_div(units, splits), "splits": splits, "items": items,
-    }  # fmt: skip
+        "inner": space.vectors,
+        "chunks": chunks,
+        "blocks": blocks,
+        "span": span,
+        "runs": units,
+        "runs_each": ceil_div(units, splits),
+        "splits": splits,
+        "items": items,
+    }
     for number, value in numbers.items():
         text.constant(number, index, value)
     text.constant("scale", "double" if real == "double" else "float", scale)
     definitions: dict[str, str | int | bool] = {
-        "WIDTH": width, "ALIGNED": aligned, "INDEX": index, "OFFSET": "long" if wide else "int",
-        "BY_ROWS": space.by_rows, "WHOLE": space.vectors % width == 0, "STRIPS": strips,
-        "GROUP": size if space.by_rows else 1, "REAL": real,
+        "WIDTH": width,
+        "ALIGNED": aligned,
+        "INDEX": index,
+        "OFFSET": "long" if wide else "int",
+        "BY_ROWS": space.by_rows,
+        "WHOLE": space.vectors % width == 0,
+        "STRIPS": strips,
+        "GROUP": size if space.by_rows else 1,
+        "REAL": real,
         "OUT_DTYPE": target.name,
-        "OPERATION": COMBINE[operation], "IDENTITY": _IDENTITIES[operation],
+        "OPERATION": COMBINE[operation],
+        "IDENTITY": _IDENTITIES[operation],
         **dict.fromkeys(sorted(text.dialect.headers), 1),
         **text.signature(),
-        "LOCATE_KEPT": "\n".join(text.locate), "LOCATE_REDUCED": "\n".join(text.store),
-        "REGISTERS": "\n".join(text.registers), "LOAD_FULL": "\n".join(text.load),
-        "LOAD_PART": "\n".join(text.load_part), "COMPUTE_ALL": "\n".join(text.compute),
-    }  # fmt: skip
+        "LOCATE_KEPT": "\n".join(text.locate),
+        "LOCATE_REDUCED": "\n".join(text.store),
+        "REGISTERS": "\n".join(text.registers),
+        "LOAD_FULL": "\n".join(text.load),
+        "LOAD_PART": "\n".join(text.load_part),
+        "COMPUTE_ALL": "\n".join(text.compute),
+    }
     args = {**text.args, "out": workspace or Tensor(len(inputs))}
     launched = items * size if space.by_rows else items
     return runtime.launch("reduction/fused", definitions, args, (launched,), (size,), options=division_options(runtime))

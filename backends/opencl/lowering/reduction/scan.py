@@ -52,11 +52,15 @@ def _lowering(operation: Operation) -> LoweringFunction:
 def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, sum_dtype: DType) -> Launch | Declined:
     """Return a launch (x, out) of prefix sums, products or extrema in `sum_dtype` along an axis; `out` may be `x`."""
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(sum_dtype)),
-        "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": COMBINE[operation], "IDENTITY": identity(operation, sum_dtype),
+        "DTYPE": x.dtype.name,
+        "OUT_DTYPE": out.dtype.name,
+        "ACCUMULATOR": type_name(register_class(sum_dtype)),
+        "MAP(v)": convert("v", x.dtype, sum_dtype),
+        "OPERATION": COMBINE[operation],
+        "IDENTITY": identity(operation, sum_dtype),
         "WHOLE_NUMBERS": not sum_dtype.is_floating_point,
         "COMPENSATED": operation == "sum" and sum_dtype.is_floating_point,
-    }  # fmt: skip
+    }
     columns = _columns(x, axis)
     if columns is not None:
         return _down_columns(runtime, x.shape[axis], columns, sum_dtype.itemsize, definitions)
@@ -84,9 +88,12 @@ def _width(runtime: Runtime, itemsize: int, length: int) -> int:
 
 
 def _down_columns(
-    runtime: Runtime, length: int, columns: tuple[int, int, int, int], itemsize: int,
+    runtime: Runtime,
+    length: int,
+    columns: tuple[int, int, int, int],
+    itemsize: int,
     definitions: dict[str, str | int | bool],
-) -> Launch:  # fmt: skip
+) -> Launch:
     slabs, count, slab_stride, row_stride = columns
     features = runtime.features
     width = _width(runtime, itemsize, count) if features.cpu else 1
@@ -95,9 +102,14 @@ def _down_columns(
     workers = (_CPU_WORKERS if features.cpu else _GPU_COLUMNS) * features.compute_units
     splits = split_count(tasks, workers, length // _MIN_COLUMN_SPLIT, _MAX_COLUMN_SPLITS)
     geometry: Args = {
-        "x_slab": slab_stride, "x_row": row_stride, "slabs": slabs, "length": length, "columns": count, "splits": splits,
+        "x_slab": slab_stride,
+        "x_row": row_stride,
+        "slabs": slabs,
+        "length": length,
+        "columns": count,
+        "splits": splits,
         "split_length": ceil_div(length, splits),
-    }  # fmt: skip
+    }
     definitions = definitions | {"WIDTH": width, "SPLIT": splits > 1}
     items, groups = (tasks * splits,), (group,)
     totals: Args = {"totals": Workspace(2)} if splits > 1 else {}
@@ -111,16 +123,23 @@ def _down_columns(
     if splits == 1:
         return scan
     first = runtime.launch(
-        "reduction/scan_columns", definitions, {"x": Tensor(0), **totals, **geometry}, items, groups,
+        "reduction/scan_columns",
+        definitions,
+        {"x": Tensor(0), **totals, **geometry},
+        items,
+        groups,
         kernel="column_totals",
-    )  # fmt: skip
+    )
     return LaunchSequence([first, scan], (slabs * splits * count * itemsize,))
 
 
 def _along_rows(
-    runtime: Runtime, specs: Sequence[Spec], merged: StridedRows, itemsize: int,
+    runtime: Runtime,
+    specs: Sequence[Spec],
+    merged: StridedRows,
+    itemsize: int,
     definitions: dict[str, str | int | bool],
-) -> Launch:  # fmt: skip
+) -> Launch:
     features = runtime.features
     width, group, aligned = 1, 1, False
     if features.cpu:
@@ -138,15 +157,22 @@ def _along_rows(
     items, groups = (merged.count * splits * group,), (group,)
     totals: Args = {"totals": Workspace(2)} if splits > 1 else {}
     scan = runtime.launch(
-        "reduction/scan_rows", definitions,
-        {"x": Tensor(0), "out": Tensor(1), **totals, **row_args(merged, "x", "out"), **numbers}, items, groups,
-    )  # fmt: skip
+        "reduction/scan_rows",
+        definitions,
+        {"x": Tensor(0), "out": Tensor(1), **totals, **row_args(merged, "x", "out"), **numbers},
+        items,
+        groups,
+    )
     if splits == 1:
         return scan
     first = runtime.launch(
-        "reduction/scan_rows", definitions, {"x": Tensor(0), **totals, **row_args(merged, "x"), **numbers}, items,
-        groups, kernel="scan_totals",
-    )  # fmt: skip
+        "reduction/scan_rows",
+        definitions,
+        {"x": Tensor(0), **totals, **row_args(merged, "x"), **numbers},
+        items,
+        groups,
+        kernel="scan_totals",
+    )
     return LaunchSequence([first, scan], (merged.count * splits * itemsize,))
 
 

@@ -117,7 +117,14 @@ def geometry(axes: Axes, count: int, chunk: int) -> dict[str, Argument]:
     (kept_outer, kept_outer_stride), (kept_inner, kept_inner_stride) = axes.kept
     (_, reduced_outer_stride), (reduced_inner, reduced_inner_stride) = axes.reduced
     return {
-        "kept_outer": kept_outer, "kept_inner": kept_inner, "reduced_inner": reduced_inner, "length": axes.length,
-        "splits": count, "chunk": chunk, "kept_outer_stride": kept_outer_stride, "kept_inner_stride": kept_inner_stride,
-        "reduced_outer_stride": reduced_outer_stride, "reduced_inner_stride": reduced_inner_stride,
-    }  # fmt: skip
+        "kept_outer": kept_outer,
+        "kept_inner": kept_inner,
+        "reduced_inner": reduced_inner,
+        "length": axes.length,
+        "splits": count,
+        "chunk": chunk,
+        "kept_outer_stride": kept_outer_stride,
+        "kept_inner_stride": kept_inner_stride,
+        "reduced_outer_stride": reduced_outer_stride,
+        "reduced_inner_stride": reduced_inner_stride,
+    }

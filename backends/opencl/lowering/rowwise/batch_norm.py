@@ -123,28 +123,48 @@ def _forward(
     reducing, applying = division.groups
     statistics: Args = {name: memory[name] for name in ("means", "variances")}
     geometry = {**division.lengths, **_strides(x=planes)}
-    launches = [runtime.launch(
-        "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": split},
-        {
-            "x": memory["x"], **({"partial": workspace} if split else statistics), **geometry,
-            "images_each": division.images_each,
-        },
-        division.items(reducing, division.images_each), (reducing, 1), kernel="batch_statistics",
-    )]  # fmt: skip
-    if split:
-        launches.append(runtime.launch(
-            "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": True},
+    launches = [
+        runtime.launch(
+            "rowwise/batch_norm",
+            definitions | {"GROUP": reducing, "SPLIT": split},
             {
-                "partial": workspace, **statistics, **division.lengths, "images_each": division.images_each,
-                "splits": division.splits,
+                "x": memory["x"],
+                **({"partial": workspace} if split else statistics),
+                **geometry,
+                "images_each": division.images_each,
             },
-            (planes.channels,), (_reduce_group(runtime),), kernel="batch_reduce_statistics",
-        ))  # fmt: skip
-    launches.append(runtime.launch(
-        "rowwise/batch_norm", definitions | {"GROUP": applying, "RELU": relu},
-        memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
-        division.items(applying, division.images_applied), (applying, 1), kernel="batch_apply",
-    ))  # fmt: skip
+            division.items(reducing, division.images_each),
+            (reducing, 1),
+            kernel="batch_statistics",
+        )
+    ]
+    if split:
+        launches.append(
+            runtime.launch(
+                "rowwise/batch_norm",
+                definitions | {"GROUP": reducing, "SPLIT": True},
+                {
+                    "partial": workspace,
+                    **statistics,
+                    **division.lengths,
+                    "images_each": division.images_each,
+                    "splits": division.splits,
+                },
+                (planes.channels,),
+                (_reduce_group(runtime),),
+                kernel="batch_reduce_statistics",
+            )
+        )
+    launches.append(
+        runtime.launch(
+            "rowwise/batch_norm",
+            definitions | {"GROUP": applying, "RELU": relu},
+            memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
+            division.items(applying, division.images_applied),
+            (applying, 1),
+            kernel="batch_apply",
+        )
+    )
     nbytes = 2 * division.splits * planes.channels * itemsize(str(definitions["REAL"]))
     return LaunchSequence(launches, (nbytes,) if split else ())
 
@@ -171,21 +191,32 @@ def _backward(
 
     saved = ("weight", "bias", "means", "variances", "eps")
     sums = runtime.launch(
-        "rowwise/batch_norm", definitions | {"GROUP": reducing},
-        select("g", "x", *(saved if relu else ("means",)), "partial") | geometry | {"images_each": division.images_each},
-        division.items(reducing, division.images_each), (reducing, 1), kernel="batch_sums",
-    )  # fmt: skip
+        "rowwise/batch_norm",
+        definitions | {"GROUP": reducing},
+        select("g", "x", *(saved if relu else ("means",)), "partial")
+        | geometry
+        | {"images_each": division.images_each},
+        division.items(reducing, division.images_each),
+        (reducing, 1),
+        kernel="batch_sums",
+    )
     reduced = runtime.launch(
-        "rowwise/batch_norm", definitions | {"GROUP": reducing},
+        "rowwise/batch_norm",
+        definitions | {"GROUP": reducing},
         select("partial", "variances", "dweight", "dbias", "sums", "eps")
         | {"channels": x.channels, "splits": division.splits},
-        (x.channels,), (_reduce_group(runtime),), kernel="batch_reduce_sums",
-    )  # fmt: skip
+        (x.channels,),
+        (_reduce_group(runtime),),
+        kernel="batch_reduce_sums",
+    )
     apply = runtime.launch(
-        "rowwise/batch_norm", definitions | {"GROUP": applying},
+        "rowwise/batch_norm",
+        definitions | {"GROUP": applying},
         select("g", "x", *saved, "dx", "sums") | geometry | {"images_each": division.images_applied},
-        division.items(applying, division.images_applied), (applying, 1), kernel="batch_input_grad",
-    )  # fmt: skip
+        division.items(applying, division.images_applied),
+        (applying, 1),
+        kernel="batch_input_grad",
+    )
     nbytes = 2 * x.channels * itemsize(str(definitions["REAL"]))
     return LaunchSequence((sums, reduced, apply), (division.splits * nbytes, nbytes))
 

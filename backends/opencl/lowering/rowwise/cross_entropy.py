@@ -39,9 +39,12 @@ def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     smoothing = params["label_smoothing"]
     definitions = kernel.definitions | {"INDEX_DTYPE": target.dtype.name, "SMOOTHED": smoothing != 0}
     args: Args = {
-        **_memory("x", "target", "loss", "lse"), "target_step": target.strides[0], "ignored": params["ignore_index"],
-        "smoothing": smoothing, **kernel.args("x"),
-    }  # fmt: skip
+        **_memory("x", "target", "loss", "lse"),
+        "target_step": target.strides[0],
+        "ignored": params["ignore_index"],
+        "smoothing": smoothing,
+        **kernel.args("x"),
+    }
     return runtime.launch("rowwise/cross_entropy", definitions, args, kernel.items, kernel.group)
 
 
@@ -55,14 +58,20 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
     if isinstance(kernel, Declined):
         return kernel
     definitions = kernel.definitions | {
-        "INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name,
+        "INDEX_DTYPE": target.dtype.name,
+        "GRADIENT_DTYPE": g.dtype.name,
         "PADDING": outputs[0].shape[1] - logits.shape[1],
-    }  # fmt: skip
+    }
     args: Args = {
-        **_memory("g", "x", "target", "lse", "dx"), "g_step": g.strides[0], "target_step": target.strides[0],
-        "lse_step": lse.strides[0], "lse_part": lse.strides[1], "ignored": params["ignore_index"],
-        "smoothing": params["label_smoothing"], **kernel.args("x", "dx"),
-    }  # fmt: skip
+        **_memory("g", "x", "target", "lse", "dx"),
+        "g_step": g.strides[0],
+        "target_step": target.strides[0],
+        "lse_step": lse.strides[0],
+        "lse_part": lse.strides[1],
+        "ignored": params["ignore_index"],
+        "smoothing": params["label_smoothing"],
+        **kernel.args("x", "dx"),
+    }
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group)
 
 
@@ -74,9 +83,12 @@ def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: P
     if losses.shape[0] > _MAX_ROWS:
         return Declined(f"{losses.shape[0]} rows; one group adds at most {_MAX_ROWS}")
     args: Args = {
-        **_memory("losses", "target", "out", "scale"), "rows": losses.shape[0], "losses_step": losses.strides[0],
-        "target_step": target.strides[0], "ignored": params["ignore_index"],
-    }  # fmt: skip
+        **_memory("losses", "target", "out", "scale"),
+        "rows": losses.shape[0],
+        "losses_step": losses.strides[0],
+        "target_step": target.strides[0],
+        "ignored": params["ignore_index"],
+    }
     return _single_group(runtime, "mean_loss", losses, target, args)
 
 
@@ -91,10 +103,15 @@ def _mean_with_gradient(
     if runtime.features.cpu or rows > _MAX_GROUP or classes > _MAX_CLASSES:
         return Declined(f"logits {logits.shape}; one group of a GPU supports up to {_MAX_GROUP} rows of {_MAX_CLASSES}")
     args: Args = {
-        **_memory("x", "target", "out", "dx"), "rows": rows, "classes": classes, "x_row": logits.strides[0],
-        "x_step": logits.strides[1], "target_step": target.strides[0], "ignored": params["ignore_index"],
+        **_memory("x", "target", "out", "dx"),
+        "rows": rows,
+        "classes": classes,
+        "x_row": logits.strides[0],
+        "x_step": logits.strides[1],
+        "target_step": target.strides[0],
+        "ignored": params["ignore_index"],
         "smoothing": params["label_smoothing"],
-    }  # fmt: skip
+    }
     return _single_group(runtime, "mean_cross_entropy", logits, target, args)
 
 
@@ -109,9 +126,12 @@ def _single_group(runtime: Runtime, kernel: str, x: Spec, target: Spec, args: Ar
     most = min(runtime.features.max_group_size, _MAX_GROUP)
     group = 1 if runtime.features.cpu else min(most, max(_MIN_GROUP, power_of_two_at_least(x.shape[0])))
     definitions: Definitions = {
-        "DTYPE": x.dtype.name, "INDEX_DTYPE": target.dtype.name, "REAL": real, "GROUP": group,
+        "DTYPE": x.dtype.name,
+        "INDEX_DTYPE": target.dtype.name,
+        "REAL": real,
+        "GROUP": group,
         "EXCHANGE": exchange(runtime, itemsize(real), group, group),
-    }  # fmt: skip
+    }
     return runtime.launch(f"rowwise/{kernel}", definitions, args, (group,), (group,), options=division_options(runtime))
 
 

@@ -45,9 +45,12 @@ def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     definitions |= optional("WEIGHT", weight) | optional("BIAS", bias)
     operands = zip(("x", "weight", "bias", "out", "means", "scales"), (*inputs, *outputs), strict=True)
     args: Args = {
-        **tensors(dict(operands)), "eps": params["eps"], "groups": groups, "inner": planes.inner,
+        **tensors(dict(operands)),
+        "eps": params["eps"],
+        "groups": groups,
+        "inner": planes.inner,
         **kernel.args("x", "out"),
-    }  # fmt: skip
+    }
     return runtime.launch("rowwise/norm", definitions, args, kernel.items, kernel.group)
 
 
@@ -67,17 +70,19 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
     definitions = kernel.definitions | optional("WEIGHT", inputs[2])
     definitions |= {"ALIGNED": _aligned(kernel, inputs, planes), "GRADIENT_DTYPE": outputs[1].dtype.name}
     geometry: Args = {
-        "images": x.images, "channels": x.channels, "groups": params["groups"], "length": x.inner,
-        "g_image": g.steps[0], "x_image": x.steps[0],
-    }  # fmt: skip
+        "images": x.images,
+        "channels": x.channels,
+        "groups": params["groups"],
+        "length": x.inner,
+        "g_image": g.steps[0],
+        "x_image": x.steps[0],
+    }
     names = ("g", "x", "weight", "means", "scales", "dx", "dweight", "dbias")
     memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True))) | {"sums": Workspace(len(names))}
 
     def launch(function: str, operands: tuple[str, ...], numbers: Args, items: int, group: tuple[int, ...]) -> Launch:
         args = {name: memory[name] for name in operands if name in memory} | numbers
-        return runtime.launch(
-            "rowwise/group_norm_grad", definitions, args, (items,), group, kernel=function
-        )  # fmt: skip
+        return runtime.launch("rowwise/group_norm_grad", definitions, args, (items,), group, kernel=function)
 
     items, shape = x.images * x.channels * kernel.group[0], {"images": x.images, "channels": x.channels}
     sums = launch("plane_sums", ("g", "x", "means", "scales", "sums"), geometry, items, kernel.group)

@@ -105,9 +105,12 @@ class _Gradient:
         definitions = self.kernel.definitions | {"CENTRED": self.centred, "WEIGHT_SUMS": fused}
         operands = ("g", "x", "weight", "means", "scales", "dx", *(("partial",) if fused else ()))
         return self.runtime.launch(
-            "rowwise/norm_grad", definitions | optional("WEIGHT", self.weight),
-            self._select(*operands) | self.kernel.args("g", "x", "dx"), self.kernel.items, self.kernel.group,
-        )  # fmt: skip
+            "rowwise/norm_grad",
+            definitions | optional("WEIGHT", self.weight),
+            self._select(*operands) | self.kernel.args("g", "x", "dx"),
+            self.kernel.items,
+            self.kernel.group,
+        )
 
     def _columns(self) -> int:
         """Return the columns that a work-item of a GPU sums, as one vector."""
@@ -123,22 +126,33 @@ class _Gradient:
 
     def _definitions(self, columns: int) -> Definitions:
         return {
-            "DTYPE": self.merged.x.dtype.name, "OUT_DTYPE": self.dweight.dtype.name, "REAL": self.kernel.real,
-            "WIDTH": columns, "ALIGNED": columns > 1, "CENTRED": self.centred,
-        }  # fmt: skip
+            "DTYPE": self.merged.x.dtype.name,
+            "OUT_DTYPE": self.dweight.dtype.name,
+            "REAL": self.kernel.real,
+            "WIDTH": columns,
+            "ALIGNED": columns > 1,
+            "CENTRED": self.centred,
+        }
 
     def _partial_sums(self, columns: int, chunk: int, partials: int) -> Launch:
         """Build the launch of the first stage on a GPU: sums of chunks of rows."""
         blocks = ceil_div(self.kernel.length, columns)
         args = self._select("g", "x", "means", "scales", "partial") | {
-            "rows": self.kernel.rows, "length": self.kernel.length, "chunk": chunk,
-            "g_row": self.merged.g_row, "x_row": self.merged.x_row,
-        }  # fmt: skip
+            "rows": self.kernel.rows,
+            "length": self.kernel.length,
+            "chunk": chunk,
+            "g_row": self.merged.g_row,
+            "x_row": self.merged.x_row,
+        }
         group = 32 if blocks <= 32 else min(self.runtime.features.group_size, _PARTIAL_GROUP)
         return self.runtime.launch(
-            "rowwise/norm_weight_grad", self._definitions(columns), args, (blocks, partials),
-            (group, 1), kernel="norm_weight_partial",
-        )  # fmt: skip
+            "rowwise/norm_weight_grad",
+            self._definitions(columns),
+            args,
+            (blocks, partials),
+            (group, 1),
+            kernel="norm_weight_partial",
+        )
 
     def _total(self, columns: int, partials: int) -> Launch:
         """Build the launch of the second stage: gradients of weight and bias from the partial sums."""
@@ -150,9 +164,13 @@ class _Gradient:
             group = (_TOTAL_COLUMNS, slices)
         args = self._select("partial", "dweight", "dbias") | {"length": self.kernel.length, "partials": partials}
         return self.runtime.launch(
-            "rowwise/norm_weight_grad", definitions, args, (self.kernel.length, slices), group,
+            "rowwise/norm_weight_grad",
+            definitions,
+            args,
+            (self.kernel.length, slices),
+            group,
             kernel="norm_weight_total",
-        )  # fmt: skip
+        )
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

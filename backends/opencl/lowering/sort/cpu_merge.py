@@ -39,9 +39,12 @@ def build(problem: SortProblem) -> Launch:
 def _sort_blocks(problem: SortProblem, blocks: int, last: bool) -> Launch:
     memory: Arguments = _RESULTS if last else {"x": Tensor(X), "items": Workspace(FIRST_WORKSPACE)}
     return problem.runtime.launch(
-        "sort/cpu_blocks", {**problem.definitions, "SIZE": _BLOCK, "LAST": last},
-        {**memory, "blocks": blocks, **problem.geometry(problem.length, problem.keep)}, (problem.rows * blocks,), (1,),
-    )  # fmt: skip
+        "sort/cpu_blocks",
+        {**problem.definitions, "SIZE": _BLOCK, "LAST": last},
+        {**memory, "blocks": blocks, **problem.geometry(problem.length, problem.keep)},
+        (problem.rows * blocks,),
+        (1,),
+    )
 
 
 def _merge(problem: SortProblem, run: int, source: Workspace, target: Workspace, last: bool) -> Launch:
@@ -49,10 +52,16 @@ def _merge(problem: SortProblem, run: int, source: Workspace, target: Workspace,
     chunks = ceil_div(min(2 * run, problem.keep), _CHUNK)
     memory: Arguments = _RESULTS if last else {"merged": target}
     return problem.runtime.launch(
-        "sort/cpu_merge", {**problem.definitions, "CHUNK": _CHUNK, "LAST": last},
+        "sort/cpu_merge",
+        {**problem.definitions, "CHUNK": _CHUNK, "LAST": last},
         {
-            "items": source, **memory, "run": run, "pairs": pairs, "chunks": chunks,
+            "items": source,
+            **memory,
+            "run": run,
+            "pairs": pairs,
+            "chunks": chunks,
             **problem.geometry(problem.length, problem.keep),
         },
-        (problem.rows * pairs * chunks,), (1,),
-    )  # fmt: skip
+        (problem.rows * pairs * chunks,),
+        (1,),
+    )

@@ -45,6 +45,12 @@ class SortProblem:
         steps = self.step, *self.kept.steps[1:]
         x, values, indices = ((*outer, step) for outer, step in zip(self.kept.strides, steps, strict=True))
         return {
-            "x_strides": x, "values_strides": values, "indices_strides": indices, "rows": self.rows, "length": length,
-            "keep": keep, "rows1": self.kept.outer[1], "rows2": self.kept.outer[2],
-        }  # fmt: skip
+            "x_strides": x,
+            "values_strides": values,
+            "indices_strides": indices,
+            "rows": self.rows,
+            "length": length,
+            "keep": keep,
+            "rows1": self.kept.outer[1],
+            "rows2": self.kept.outer[2],
+        }

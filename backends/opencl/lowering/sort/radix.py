@@ -66,15 +66,25 @@ class SortTile:
 _TILES = tuple(
     SortTile(group, each)
     for group, each in (
-        (64, 3), (64, 7), (64, 11), (64, 15), (128, 11), (128, 15), (256, 11), (256, 15), (512, 11), (512, 15)
+        (64, 3),
+        (64, 7),
+        (64, 11),
+        (64, 15),
+        (128, 11),
+        (128, 15),
+        (256, 11),
+        (256, 15),
+        (512, 11),
+        (512, 15),
     )
-)  # fmt: skip
+)
 """Candidates in order of size."""
 
 DIGITS = Family[SortTile](
-    "sort_digits", {"group": (128, 256, 512), "each": (7, 11, 15), "groups_per_unit": (4, 8, 16)},
+    "sort_digits",
+    {"group": (128, 256, 512), "each": (7, 11, 15), "groups_per_unit": (4, 8, 16)},
     lambda features, tile: tile.fits(features, 8),
-)  # fmt: skip
+)
 
 
 def fits(problem: SortProblem) -> bool:
@@ -180,17 +190,28 @@ class _RadixSort:
         self.sort(pruned, p.keep * piece, target)
 
     def _launch(
-        self, file: str, kernel: str, tile: SortTile, args: Arguments, groups: int,
-        more: Mapping[str, int] | None = None, *, last: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        file: str,
+        kernel: str,
+        tile: SortTile,
+        args: Arguments,
+        groups: int,
+        more: Mapping[str, int] | None = None,
+        *,
+        last: bool | None = None,
+    ) -> None:
         """Append a launch.
 
         FIRST and LAST follow from `args`; a kernel without a target uses `last`, to share its program.
         """
         definitions = {
-            **self._problem.definitions, "GROUP": tile.group, "EACH": tile.each, "FIRST": "x" in args,
-            "LAST": "values" in args if last is None else last, **(more or {}),
-        }  # fmt: skip
+            **self._problem.definitions,
+            "GROUP": tile.group,
+            "EACH": tile.each,
+            "FIRST": "x" in args,
+            "LAST": "values" in args if last is None else last,
+            **(more or {}),
+        }
         launch = self._problem.runtime.launch(
             file, definitions, args, (groups * tile.group,), (tile.group,), kernel=kernel
         )

@@ -18,9 +18,12 @@ _FETCH = "EPILOGUE_FETCH(slot, row, column, i0, i1, i2)"
 _TRANSPOSE = "EPILOGUE_TRANSPOSE(slot)"
 _FINISH = "EPILOGUE_FINISH(sum, slot, g)"
 _NONE: Definitions = {
-    "EPILOGUE": 0, "EPILOGUE_TENSORS": 0, "EPILOGUE_NUMBERS": 0, "UNPACK_EPILOGUE": "",
+    "EPILOGUE": 0,
+    "EPILOGUE_TENSORS": 0,
+    "EPILOGUE_NUMBERS": 0,
+    "UNPACK_EPILOGUE": "",
     **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _FETCH, _TRANSPOSE, _FINISH), ""),
-}  # fmt: skip
+}
 _GROUP_OF_COLUMNS = 8
 """Adjacent 16-bit elements that are loaded at once."""
 
@@ -99,10 +102,15 @@ def _load(text: _EpilogueText, p: Product, name: str, operand: Addend) -> None:
     strides = {"row": m.row, "column": m.column, "batch0": m.batch[0], "batch1": m.batch[1], "batch2": m.batch[2]}
     for axis, stride in strides.items():
         text.constant(f"{name}_{axis}", "long", stride)
-    line = " + ".join([
-        f"{name}_memory_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
-        f"(long)(i2) * {name}_batch2",
-    ])  # fmt: skip
+    line = " + ".join(
+        [
+            f"{name}_memory_offset",
+            f"(long)(row) * {name}_row",
+            f"(long)(i0) * {name}_batch0",
+            f"(long)(i1) * {name}_batch1",
+            f"(long)(i2) * {name}_batch2",
+        ]
+    )
     access = "BROADCAST" if m.column == 0 else "CONTIGUOUS" if m.column == 1 else "STRIDED"
     place = f"{name}_memory + ({line} + (long)(column) * {name}_column)"
     text.loads.append(f"EPILOGUE_LOAD_{access}({dtype}, {name}, {place}, {name}_column, left)")

@@ -70,24 +70,27 @@ def definitions(
         width = max(1, width // 2)
     group = group or (1 if cpu else runtime.features.group_size)
     sizes: dict[str, str | int | bool] = {
-        "REAL": real, "WIDTH": width, "ALIGNED": aligned, "GROUP": group, "CHUNK": chunk_size(runtime),
+        "REAL": real,
+        "WIDTH": width,
+        "ALIGNED": aligned,
+        "GROUP": group,
+        "CHUNK": chunk_size(runtime),
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, group, group),
-    }  # fmt: skip
+    }
     if of_matrices(operands):
         sizes["MATRICES"] = True
     return {**sizes, **_slot_definitions(operands, slots)} if slots else sizes
 
 
 def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, str | int | bool]:
-    parameters = [
-        f"{_pointer(o)}{o.name}_{i}, const ulong {o.name}_{i}_offset" for i in range(count) for o in operands
-    ]  # fmt: skip
+    parameters = [f"{_pointer(o)}{o.name}_{i}, const ulong {o.name}_{i}_offset" for i in range(count) for o in operands]
     numbers = ", ".join(["size", "start", *_MATRIX * of_matrices(operands)])
     variables = " ".join(f"{_pointer(o)}{o.name};" for o in operands) + f" uint {numbers};"
     return {
-        "SLOTS": count, "SLOT_PARAMETERS": ",\n".join(parameters),
+        "SLOTS": count,
+        "SLOT_PARAMETERS": ",\n".join(parameters),
         "FIND_SLOT": f"{variables}\n{_binary_search(operands, 0, count)}",
-    }  # fmt: skip
+    }
 
 
 def _binary_search(operands: Sequence[SlotOperand], first: int, end: int) -> str:
@@ -111,9 +114,12 @@ def chunk_size(runtime: Runtime) -> int:
 
 
 def batches(
-    runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], other: int = _OTHER_BYTES,
+    runtime: Runtime,
+    operands: Sequence[SlotOperand],
+    slots: Sequence[TensorSlot],
+    other: int = _OTHER_BYTES,
     chunks_of: Callable[[TensorSlot], int] | None = None,
-) -> list[Batch]:  # fmt: skip
+) -> list[Batch]:
     """Distribute slots over launches; empty ones are left out.
 
     `other` is the size of the parameters that all slots share, `chunks_of` returns the number of chunks of a slot.
@@ -140,7 +146,10 @@ def chunk_ranges(
 
 
 def _batch(
-    operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], per_launch: int, chunks_of: Callable[[TensorSlot], int]
+    operands: Sequence[SlotOperand],
+    slots: Sequence[TensorSlot],
+    per_launch: int,
+    chunks_of: Callable[[TensorSlot], int],
 ) -> Batch:
     """Return the batch of a launch for `slots`.
 

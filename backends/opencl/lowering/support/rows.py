@@ -96,9 +96,12 @@ class RowKernel:
 def row_args(merged: StridedRows, *operands: str, rows_each: int = 1) -> dict[str, Argument]:
     """Return ROW_MEMBERS and the STRIDE_MEMBERS of the first operands, which have these names in the kernel."""
     args: dict[str, Argument] = {
-        "rows": merged.count, "length": merged.length, "rows_each": rows_each, "outer1": merged.outer[1],
+        "rows": merged.count,
+        "length": merged.length,
+        "rows_each": rows_each,
+        "outer1": merged.outer[1],
         "outer2": merged.outer[2],
-    }  # fmt: skip
+    }
     for name, (outer0, outer1, outer2), step in zip(operands, merged.strides, merged.steps, strict=False):
         args |= {f"{name}_outer0": outer0, f"{name}_outer1": outer1, f"{name}_outer2": outer2, f"{name}_step": step}
     return args
@@ -135,15 +138,21 @@ def row_kernel(
         tile = replace(tile, rows_each=ceil_div(merged.count, groups))
     real = real_type(dtype)
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": dtype.name, "REAL": real, "WIDTH": tile.width, "ALIGNED": tile.aligned, "GROUP": tile.group,
-        "LANES": tile.lanes, "ROW_VECTORS": tile.row_vectors,
+        "DTYPE": dtype.name,
+        "REAL": real,
+        "WIDTH": tile.width,
+        "ALIGNED": tile.aligned,
+        "GROUP": tile.group,
+        "LANES": tile.lanes,
+        "ROW_VECTORS": tile.row_vectors,
         "FULL": tile.row_vectors * tile.lanes * tile.width == merged.length,
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, tile.lanes, tile.group),
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
-        "POLYNOMIAL_EXP": polynomial_exp(runtime, dtype), "POLYNOMIAL_EXP_FAST": runtime.features.cpu and real == "float",
+        "POLYNOMIAL_EXP": polynomial_exp(runtime, dtype),
+        "POLYNOMIAL_EXP_FAST": runtime.features.cpu and real == "float",
         "PTX_EXP_FAST": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
         "PTX_BFLOAT16": runtime.features.tensor_cores,
-    }  # fmt: skip
+    }
     items = ceil_div(merged.count, tile.rows_each) * tile.lanes
     return RowKernel(merged, tile.rows_each, definitions, (items,), (tile.group,))
 

@@ -84,12 +84,18 @@ def describe(operands: Sequence[Spec], mask: Spec | None, results: Sequence[Spec
     if mask is not None:
         broadcast = broadcast_strides(mask.shape, mask.strides, (*q.shape[:-2], t, s))
         mask_strides = {
-            **_batch_strides("mask", shape.batch_strides[-1][3 - axes :]), "mask_row": broadcast[-2],
+            **_batch_strides("mask", shape.batch_strides[-1][3 - axes :]),
+            "mask_row": broadcast[-2],
             "mask_column": broadcast[-1],
-        }  # fmt: skip
+        }
     definitions = {
-        "DTYPE": q.dtype.name, "WIDTH": VECTOR if vectors and not tail else 1, "TAIL": tail, "CAUSAL": causal, "AXES": axes,
-        "MASK_DTYPE": mask.dtype.name if mask is not None else "", "QUADS": ceil_div(d, VECTOR),
+        "DTYPE": q.dtype.name,
+        "WIDTH": VECTOR if vectors and not tail else 1,
+        "TAIL": tail,
+        "CAUSAL": causal,
+        "AXES": axes,
+        "MASK_DTYPE": mask.dtype.name if mask is not None else "",
+        "QUADS": ceil_div(d, VECTOR),
         "VALUE_QUADS": ceil_div(e, VECTOR),
-    }  # fmt: skip
+    }
     return Call(shape, definitions, axes, mask_strides)

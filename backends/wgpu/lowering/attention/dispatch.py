@@ -41,9 +41,14 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
     if isinstance(strategy, Declined):
         return strategy
     args: Arguments = {
-        "q": Tensor(0), "k": Tensor(1), "v": Tensor(2), **({"mask": Tensor(3)} if masks else {}), "out": Tensor(4),
-        "lse": Tensor(5), **call.scalars(params["scale"], {"q": q, "k": k, "v": v}),
-    }  # fmt: skip
+        "q": Tensor(0),
+        "k": Tensor(1),
+        "v": Tensor(2),
+        **({"mask": Tensor(3)} if masks else {}),
+        "out": Tensor(4),
+        "lse": Tensor(5),
+        **call.scalars(params["scale"], {"q": q, "k": k, "v": v}),
+    }
     groups = ceil_div(call.shape.t, strategy.rows) * call.shape.count
     definitions = {**call.definitions, **strategy.definitions}
     return runtime.launch(f"attention/{strategy.kernel}", definitions, args, groups)
@@ -74,9 +79,15 @@ def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...],
         return strategy
     # The arguments are 7 inputs, 3 outputs, then the workspace.
     shared: Arguments = {
-        "g": Tensor(0), "q": Tensor(1), "k": Tensor(2), "v": Tensor(3), **({"mask": Tensor(4)} if masks else {}),
-        "lse": Tensor(6), "delta": Workspace(10), **call.scalars(params["scale"], {"g": g, "q": q, "k": k, "v": v}),
-    }  # fmt: skip
+        "g": Tensor(0),
+        "q": Tensor(1),
+        "k": Tensor(2),
+        "v": Tensor(3),
+        **({"mask": Tensor(4)} if masks else {}),
+        "lse": Tensor(6),
+        "delta": Workspace(10),
+        **call.scalars(params["scale"], {"g": g, "q": q, "k": k, "v": v}),
+    }
     queries: Arguments = {**shared, "out": Tensor(5), "dq": Tensor(7)}
     keys: Arguments = {**shared, "dk": Tensor(8), "dv": Tensor(9)}
     if sum(not isinstance(value, Workspace) for value in queries.values()) > MAX_PARAMETER_WORDS:

@@ -24,22 +24,39 @@ def arguments(c: Correlation, p: Product, split_length: int, *, split: bool) -> 
     """Return the arguments of conv/windows.wgsl; with `split`, the output is the workspace for partial sums."""
     target: Arguments = {"partial": Workspace(p.workspace)} if split else _output(c, p)
     return {
-        "a": Tensor(p.left.place), "x": Tensor(p.right.place), **target, "m": c.m, "n": c.n, "k": c.k,
-        "split_length": split_length, "count": c.groups, "a_group": c.a_group, "a_row": c.a_row,
+        "a": Tensor(p.left.place),
+        "x": Tensor(p.right.place),
+        **target,
+        "m": c.m,
+        "n": c.n,
+        "k": c.k,
+        "split_length": split_length,
+        "count": c.groups,
+        "a_group": c.a_group,
+        "a_row": c.a_row,
         **{f"a_term{i}": stride for i, stride in enumerate(c.a_terms)},
-        "x_group": c.x_group, "x_term": c.x_term, "x_column": c.x_column, "x_down": c.x_down, "x_across": c.x_across,
-        "term_lengths": _pack(c.term_lengths), "column_lengths": _pack(c.column_lengths),
-        "term_step": _pack(c.term_step), "column_step": _pack(c.column_step), "origin": _pack(c.origin),
+        "x_group": c.x_group,
+        "x_term": c.x_term,
+        "x_column": c.x_column,
+        "x_down": c.x_down,
+        "x_across": c.x_across,
+        "term_lengths": _pack(c.term_lengths),
+        "column_lengths": _pack(c.column_lengths),
+        "term_step": _pack(c.term_step),
+        "column_step": _pack(c.column_step),
+        "origin": _pack(c.origin),
         "size": _pack(c.size),
-    }  # fmt: skip
+    }
 
 
 def _output(c: Correlation, p: Product) -> Arguments:
     return {
-        "out": Tensor(p.out.place), **({} if p.bias is None else {"bias": Tensor(p.bias)}),
-        "out_group": c.out_group, "out_row": c.out_row,
+        "out": Tensor(p.out.place),
+        **({} if p.bias is None else {"bias": Tensor(p.bias)}),
+        "out_group": c.out_group,
+        "out_row": c.out_row,
         **{f"out_column{i}": stride for i, stride in enumerate(c.out_columns)},
-    }  # fmt: skip
+    }
 
 
 def _pack(pair: Pair) -> int:

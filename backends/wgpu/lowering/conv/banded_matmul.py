@@ -35,9 +35,16 @@ def _banded_matmul(
     rows, taps = weights.shape
     group = runtime.features.group_size
     args: Arguments = {
-        "x": Tensor(0), "starts": Tensor(1), "weights": Tensor(2), "out": Tensor(3), "size": out.size, "rows": rows,
-        "inner": inner, "taps": taps, **dict(zip(("x_outer", "x_axis", "x_inner"), strides, strict=True)),
-    }  # fmt: skip
+        "x": Tensor(0),
+        "starts": Tensor(1),
+        "weights": Tensor(2),
+        "out": Tensor(3),
+        "size": out.size,
+        "rows": rows,
+        "inner": inner,
+        "taps": taps,
+        **dict(zip(("x_outer", "x_axis", "x_inner"), strides, strict=True)),
+    }
     definitions = {"DTYPE": out.dtype.name, "WEIGHT_DTYPE": weights.dtype.name, "GROUP": group}
     return runtime.launch("conv/banded_matmul", definitions, args, ceil_div(out.size, group))
 

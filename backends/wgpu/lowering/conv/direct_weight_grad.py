@@ -21,6 +21,9 @@ def build(runtime: Runtime, c: Correlation, p: Product) -> Launch:
     """Return the launch of a correlation; `p` is its product, with arguments."""
     group = _GROUP_CPU if runtime.features.cpu else _GROUP
     variables = {
-        **definitions(p, split=False), **group_reduce.definitions(runtime, group, group), "ROWS": c.m, "OUT_LANES": 1
-    }  # fmt: skip
+        **definitions(p, split=False),
+        **group_reduce.definitions(runtime, group, group),
+        "ROWS": c.m,
+        "OUT_LANES": 1,
+    }
     return runtime.launch("conv/direct_weight_grad", variables, arguments(c, p, c.k, split=False), c.groups * c.n)

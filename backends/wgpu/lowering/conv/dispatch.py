@@ -92,9 +92,20 @@ def _correlate(runtime: Runtime, c: Correlation, dtype: DType, out: Spec, places
     """Return a launch for operands of `dtype`. It requires workspace only for dense results."""
     matrix, images, bias, result, workspace = places
     p = Product(
-        (1, 1, c.groups), c.m, c.n, c.k, Matrix(matrix, 0, 0, (0, 0, 0)), Matrix(images, 0, 0, (0, 0, 0)),
-        Matrix(result, c.n, 1, (0, 0, c.m * c.n)), dtype, out.dtype, bias, workspace, 1, 0,
-    )  # fmt: skip
+        (1, 1, c.groups),
+        c.m,
+        c.n,
+        c.k,
+        Matrix(matrix, 0, 0, (0, 0, 0)),
+        Matrix(images, 0, 0, (0, 0, 0)),
+        Matrix(result, c.n, 1, (0, 0, c.m * c.n)),
+        dtype,
+        out.dtype,
+        bias,
+        workspace,
+        1,
+        0,
+    )
     if c.m <= implicit_gemm.FEW_FILTERS and c.n <= c.k:
         return direct_weight_grad.build(runtime, c, p)
     return implicit_gemm.multiply(runtime, c, p, out)

@@ -34,9 +34,11 @@ def multiply(runtime: Runtime, c: Correlation, p: Product, out: Spec) -> Launch:
     if c.dense and (p.bias is None or c.groups == 1):
         split = split_k.choose(runtime, p, groups, blocks=in_blocks)
     variables = {
-        **definitions(p, split=split.splits > 1), **shape.definitions(), "OUT_LANES": out_lanes(c, out),
+        **definitions(p, split=split.splits > 1),
+        **shape.definitions(),
+        "OUT_LANES": out_lanes(c, out),
         "MAJOR": "k" if math.prod(c.term_lengths) > math.prod(c.column_lengths) else "n",
-    }  # fmt: skip
+    }
     source = "conv/implicit_gemm_blocks" if in_blocks else "conv/implicit_gemm"
     launch = runtime.launch(
         source, variables, arguments(c, p, split.terms, split=split.splits > 1), groups * split.splits

@@ -48,15 +48,21 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
         lanes = 4 if out.dtype.itemsize < 4 and out.aligned else 1
         group = runtime.features.group_size
         definitions = {
-            "OPERATION": kernel, "DTYPE": pooling.dtype.name, "OUT_DTYPE": out.dtype.name, "LANES": lanes,
-            "GROUP": group, "INCLUDE_PADDING": params.get("count_include_pad", True),
-        }  # fmt: skip
+            "OPERATION": kernel,
+            "DTYPE": pooling.dtype.name,
+            "OUT_DTYPE": out.dtype.name,
+            "LANES": lanes,
+            "GROUP": group,
+            "INCLUDE_PADDING": params.get("count_include_pad", True),
+        }
         strides = [f"{name}_{axis}" for name in operands for axis in _AXES]
         args: Arguments = {
-            **{name: Tensor(i) for i, name in enumerate((*operands, "out"))}, "size": out.size,
-            "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
+            **{name: Tensor(i) for i, name in enumerate((*operands, "out"))},
+            "size": out.size,
+            "channels": pooling.channels,
+            **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
             **dict(zip(strides, pooling.strides, strict=True)),
-        }  # fmt: skip
+        }
         return runtime.launch("conv/pooling", definitions, args, ceil_div(ceil_div(out.size, lanes), group))
 
     return lower

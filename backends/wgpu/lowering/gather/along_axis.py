@@ -44,10 +44,12 @@ def _geometry(name: str, data: Spec, index: Spec, axis: int, length: int) -> dic
     _, data_strides = merged_data
     (_, index_length, inner), index_strides = merged_index
     return {
-        "index_length": index_length, "inner": inner, "length": length,
+        "index_length": index_length,
+        "inner": inner,
+        "length": length,
         **{f"{name}_{part}": stride for part, stride in zip(_AXES, data_strides, strict=True)},
         **{f"index_{part}": stride for part, stride in zip(_AXES, index_strides, strict=True)},
-    }  # fmt: skip
+    }
 
 
 def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: int, data: Arguments) -> Launch:

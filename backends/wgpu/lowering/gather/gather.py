@@ -79,10 +79,19 @@ def _launch(
     size = runtime.features.group_size
     first, length = table
     args: Arguments = {
-        "index": Tensor(places[0]), "x": Tensor(places[1]), "out": Tensor(places[2]), "items": items, "width": width,
-        "length": length, "first": first, "rows": x.shape[0], "writes_zeros": first == 0, "index_step": step,
-        "x_row": x.strides[0] // ratio, "x_column": x.strides[1] if width > 1 and ratio == 1 else 1,
-    }  # fmt: skip
+        "index": Tensor(places[0]),
+        "x": Tensor(places[1]),
+        "out": Tensor(places[2]),
+        "items": items,
+        "width": width,
+        "length": length,
+        "first": first,
+        "rows": x.shape[0],
+        "writes_zeros": first == 0,
+        "index_step": step,
+        "x_row": x.strides[0] // ratio,
+        "x_column": x.strides[1] if width > 1 and ratio == 1 else 1,
+    }
     definitions = {"INDEX": index.dtype.name, "ITEM": itemsize, "BYTES": nbytes, "GROUP": size}
     return runtime.launch("gather/gather", definitions, args, ceil_div(items, size))
 

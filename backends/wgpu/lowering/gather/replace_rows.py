@@ -39,14 +39,24 @@ def _row_update(
         return OPERAND_TOO_LARGE
     size = runtime.features.group_size
     args: Arguments = {
-        "index": Tensor(1), "source": Tensor(2), "out": Tensor(3), "items": update.items, "count": update.numbers.size,
-        "width": out.shape[1], "rows": out.shape[0], "index_step": update.step, "source_row": update.row,
+        "index": Tensor(1),
+        "source": Tensor(2),
+        "out": Tensor(3),
+        "items": update.items,
+        "count": update.numbers.size,
+        "width": out.shape[1],
+        "rows": out.shape[0],
+        "index_step": update.step,
+        "source_row": update.row,
         "source_column": update.column,
-    }  # fmt: skip
+    }
     definitions = {
-        "INDEX": update.numbers.dtype.name, "BYTES": out.dtype.itemsize, "GROUP": size, "WRAP": wraps,
+        "INDEX": update.numbers.dtype.name,
+        "BYTES": out.dtype.itemsize,
+        "GROUP": size,
+        "WRAP": wraps,
         "DISTINCT": update.distinct,
-    }  # fmt: skip
+    }
     launch = runtime.launch("gather/replace_rows", definitions, args, ceil_div(update.items, size))
     return LaunchSequence((copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs), launch))
 

@@ -50,18 +50,25 @@ class RowSums:
     def definitions(self, runtime: Runtime) -> dict[str, Any]:
         """Return the template variables common to all kernels."""
         return {
-            "INDEX": self.index.dtype.name, "DTYPE": self.out.dtype.name, "GROUP": runtime.features.group_size,
+            "INDEX": self.index.dtype.name,
+            "DTYPE": self.out.dtype.name,
+            "GROUP": runtime.features.group_size,
             "WRAP": self.wrap,
-        }  # fmt: skip
+        }
 
     def arguments(self, step: int) -> Arguments:
         """Return the arguments common to all kernels; `step` is the stride of the index."""
         index, source, out = self.places
         return {
-            "index": Tensor(index), "source": Tensor(source), "out": Tensor(out), "width": self.out.shape[1],
-            "rows": self.out.shape[0], "index_step": step, "source_row": self.row_step,
+            "index": Tensor(index),
+            "source": Tensor(source),
+            "out": Tensor(out),
+            "width": self.out.shape[1],
+            "rows": self.out.shape[0],
+            "index_step": step,
+            "source_row": self.row_step,
             "source_column": self.column_step,
-        }  # fmt: skip
+        }
 
 
 def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | Declined:
@@ -85,9 +92,13 @@ def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **
     """Return the launch with one workgroup per row of the output, or per index if there are many more rows than indices."""
     width = sums.out.shape[1]
     vectors = (
-        sums.source.aligned and sums.out.aligned and sums.column_step == 1 and sums.row_step % _LANES == 0
-        and width % _LANES == 0 and sums.out.dtype.itemsize <= 4
-    )  # fmt: skip
+        sums.source.aligned
+        and sums.out.aligned
+        and sums.column_step == 1
+        and sums.row_step % _LANES == 0
+        and width % _LANES == 0
+        and sums.out.dtype.itemsize <= 4
+    )
     lanes = _LANES if vectors else 1
     row_vectors = width // lanes
     columns = power_of_two_at_least(row_vectors)

@@ -36,9 +36,16 @@ def _store_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], par
     size = runtime.features.group_size
     names = ("outer_stride", "inner_stride", "row_stride", "column_stride")
     args: Arguments = {
-        "value": Tensor(1), "out": Tensor(3), "position": Scalar(2), "items": value.size, "rows": rows, "width": width,
-        "capacity": x.shape[-2], "inner": inner, **dict(zip(names, strides, strict=True)),
-    }  # fmt: skip
+        "value": Tensor(1),
+        "out": Tensor(3),
+        "position": Scalar(2),
+        "items": value.size,
+        "rows": rows,
+        "width": width,
+        "capacity": x.shape[-2],
+        "inner": inner,
+        **dict(zip(names, strides, strict=True)),
+    }
     definitions = {"BYTES": out.dtype.itemsize, "GROUP": size}
     store = runtime.launch("gather/store_rows", definitions, args, ceil_div(value.size, size))
     copy_in = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)

@@ -13,9 +13,13 @@ LANES = 4
 def definitions(p: Product, *, split: bool) -> dict[str, object]:
     """Return the template variables of lib/store_sums.wgsl; with `split` the kernel stores partial sums in the workspace."""
     return {
-        "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": type_name(p.sum_class), "SPLIT": split,
-        "BIAS": p.bias is not None and not split, "OUT_LANES": _out_lanes(p),
-    }  # fmt: skip
+        "DTYPE": p.dtype.name,
+        "OUT_DTYPE": p.out_dtype.name,
+        "REAL": type_name(p.sum_class),
+        "SPLIT": split,
+        "BIAS": p.bias is not None and not split,
+        "OUT_LANES": _out_lanes(p),
+    }
 
 
 def _out_lanes(p: Product) -> int:
@@ -48,10 +52,20 @@ def targets(p: Product) -> Arguments:
 def arguments(p: Product, split_length: int, *, split: bool) -> Arguments:
     """Return the arguments of gemm/operands.wgsl; with `split`, sums go to the workspace."""
     return {
-        "a": Tensor(p.left.place), "b": Tensor(p.right.place),
+        "a": Tensor(p.left.place),
+        "b": Tensor(p.right.place),
         **({"partial": Workspace(p.workspace)} if split else targets(p)),
-        "m": p.m, "n": p.n, "k": p.k, "split_length": split_length, "count": p.count, "batch1": p.batch[1],
-        "batch2": p.batch[2], "stride_am": p.left.row, "stride_ak": p.left.column, "stride_bn": p.right.column,
-        "stride_bk": p.right.row, **{f"a_batch{i}": stride for i, stride in enumerate(p.left.batch)},
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "split_length": split_length,
+        "count": p.count,
+        "batch1": p.batch[1],
+        "batch2": p.batch[2],
+        "stride_am": p.left.row,
+        "stride_ak": p.left.column,
+        "stride_bn": p.right.column,
+        "stride_bk": p.right.row,
+        **{f"a_batch{i}": stride for i, stride in enumerate(p.left.batch)},
         **{f"b_batch{i}": stride for i, stride in enumerate(p.right.batch)},
-    }  # fmt: skip
+    }

@@ -87,9 +87,17 @@ def _half(
     ]
     bias = p.bias if split is None else None
     half = replace(
-        p, batch=(b0, b1, b2), m=m, n=n, k=k, left=left, right=right, out=out, bias=None if bias is None else 3,
+        p,
+        batch=(b0, b1, b2),
+        m=m,
+        n=n,
+        k=k,
+        left=left,
+        right=right,
+        out=out,
+        bias=None if bias is None else 3,
         workspace=3 if bias is None else 4,
-    )  # fmt: skip
+    )
     size = p.count * p.m * p.n
     if split is not None:
         target = Matrix(2, n, 1, (b1 * b2 * m * n, b2 * m * n, m * n), split * size % ALIGNMENT == 0)

@@ -41,8 +41,12 @@ class Block:
 
     def definitions(self) -> Definitions:
         return {
-            "ROWS": self.rows, "QUADS": self.quads, "DOWN": self.down, "ACROSS": self.across, "BROADCAST": self.broadcast
-        }  # fmt: skip
+            "ROWS": self.rows,
+            "QUADS": self.quads,
+            "DOWN": self.down,
+            "ACROSS": self.across,
+            "BROADCAST": self.broadcast,
+        }
 
 
 def choose(runtime: Runtime, m: int, n: int, k: int) -> Block:

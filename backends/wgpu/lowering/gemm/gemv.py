@@ -29,8 +29,12 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
     if p.right.row != 1 or p.left.column != 1 or p.k < _MIN_TERMS:
         return None
     variables = {
-        **definitions(p, split=False), **group_reduce.definitions(runtime, _GROUP, _GROUP), **layouts(p),
-        "OUT_LANES": 1, "ROWS": 1 if p.m == 1 else MAX_VECTORS, "COLUMNS": _COLUMNS,
-    }  # fmt: skip
+        **definitions(p, split=False),
+        **group_reduce.definitions(runtime, _GROUP, _GROUP),
+        **layouts(p),
+        "OUT_LANES": 1,
+        "ROWS": 1 if p.m == 1 else MAX_VECTORS,
+        "COLUMNS": _COLUMNS,
+    }
     groups = ceil_div(p.n, _COLUMNS) * p.count
     return runtime.launch("gemm/gemv", variables, arguments(p, p.k, split=False), groups)

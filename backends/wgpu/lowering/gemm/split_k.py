@@ -43,8 +43,13 @@ def reduce(runtime: Runtime, p: Product, splits: int) -> Launch:
     size = p.count * p.m * p.n
     variables = {**definitions(p, split=False), "GROUP": _GROUP, "OUT_LANES": 1}
     args: Arguments = {
-        "partial": Workspace(p.workspace), **targets(p), "m": p.m, "n": p.n, "size": size, "splits": splits
-    }  # fmt: skip
+        "partial": Workspace(p.workspace),
+        **targets(p),
+        "m": p.m,
+        "n": p.n,
+        "size": size,
+        "splits": splits,
+    }
     return runtime.launch("gemm/split_k_reduce", variables, args, ceil_div(size, _GROUP))
 
 

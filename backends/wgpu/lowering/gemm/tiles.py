@@ -41,9 +41,12 @@ class Tile:
 
     def definitions(self) -> Definitions:
         return {
-            "QUAD_ROWS": self.quad_rows, "QUAD_COLUMNS": self.quad_columns, "DEPTH": self.depth, "STAGES": self.stages,
+            "QUAD_ROWS": self.quad_rows,
+            "QUAD_COLUMNS": self.quad_columns,
+            "DEPTH": self.depth,
+            "STAGES": self.stages,
             "BLOCK_COLUMNS": self.block_columns,
-        }  # fmt: skip
+        }
 
 
 _EFFICIENCY = {Tile(2, 2, 8): 1.0, Tile(1, 2, 16): 0.8, Tile(2, 1, 16): 0.8, Tile(1, 1, 16): 0.6}

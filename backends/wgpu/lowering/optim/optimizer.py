@@ -54,7 +54,12 @@ def _means(runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSl
 
 LOWERINGS = optim.lowerings(
     MultiTensorBuilders(
-        copy.copy, _over_slots, _total, chunk_ranges=chunk_ranges, norms=_norms, means=_means,
+        copy.copy,
+        _over_slots,
+        _total,
+        chunk_ranges=chunk_ranges,
+        norms=_norms,
+        means=_means,
         elementwise=foreach.over_tensors,
     )
-)  # fmt: skip
+)

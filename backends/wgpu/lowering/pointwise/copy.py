@@ -46,10 +46,19 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     tiles = t.tiles(_BLOCK if runtime.features.cpu else _LOCAL_TILE)
     (source0, source1), (target0, target1) = t.source_batch, t.target_batch
     args: Arguments = {
-        "src": Tensor(0), "dest": Tensor(1), "rows": t.rows, "columns": t.columns, "source_step": t.source_step,
-        "target_step": t.target_step, "batch1": t.batch[1], "source0": source0, "source1": source1, "target0": target0,
-        "target1": target1, "tiles": tiles,
-    }  # fmt: skip
+        "src": Tensor(0),
+        "dest": Tensor(1),
+        "rows": t.rows,
+        "columns": t.columns,
+        "source_step": t.source_step,
+        "target_step": t.target_step,
+        "batch1": t.batch[1],
+        "source0": source0,
+        "source1": source1,
+        "target0": target0,
+        "target1": target1,
+        "tiles": tiles,
+    }
     if runtime.features.cpu:
         definitions = {"ELEMENT": element, "SIZE": _BLOCK}
         groups = ceil_div(tiles, _BLOCKS_PER_GROUP)

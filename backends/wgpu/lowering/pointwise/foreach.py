@@ -72,7 +72,8 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     definitions: dict[str, Any] = {
         "SHARED": [
             {"name": f"a{i}", "dtype": s.dtype.name}
-            for i, s in enumerate(group.inputs) if i >= group.reads and isinstance(s, Spec)
+            for i, s in enumerate(group.inputs)
+            if i >= group.reads and isinstance(s, Spec)
         ],
         "NUMBERS": ", ".join(body.numbers),
         "PROLOGUE": prologue,
@@ -83,7 +84,7 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
             for (index, _), value in zip(group.writes, written, strict=True)
         ],
         "SUMS": [cast(body, values[value], dtypes.float32) for value in kept[len(written) :]],
-    }  # fmt: skip
+    }
     kernel = MultiTensorKernel("foreach", group.operands, definitions)
     filled = [s for s in slots if s.size]
     numbers = {**arguments, **body.args}

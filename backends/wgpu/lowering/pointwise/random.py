@@ -65,10 +65,19 @@ def _dropout(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     size = runtime.features.group_size
     definitions = {"DTYPE": x.dtype.name, "STRIDED": not (x.is_contiguous and x.aligned), "GROUP": size}
     args: Arguments = {
-        "x": Tensor(0), "out": Tensor(3), "size": x.size, "seed": Scalar(1), "offset": Scalar(2),
-        "threshold": dropout_threshold(p), "scale": 1 / (1 - p), "length1": lengths[1], "length2": lengths[2],
-        "step0": steps[0], "step1": steps[1], "step2": steps[2],
-    }  # fmt: skip
+        "x": Tensor(0),
+        "out": Tensor(3),
+        "size": x.size,
+        "seed": Scalar(1),
+        "offset": Scalar(2),
+        "threshold": dropout_threshold(p),
+        "scale": 1 / (1 - p),
+        "length1": lengths[1],
+        "length2": lengths[2],
+        "step0": steps[0],
+        "step1": steps[1],
+        "step2": steps[2],
+    }
     return runtime.launch("pointwise/dropout", definitions, args, ceil_div(blocks_for(x.size), size))
 
 

@@ -21,12 +21,22 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
     lanes = row_lanes(runtime, axes.length)
     group = group_reduce.group_size(runtime, lanes, axes.results)
     definitions = {
-        **group_reduce.definitions(runtime, lanes, group), "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name,
-        "BETTER": ">" if op == "argmax" else "<", "OUTER": k0 > 1, "TWO_AXES": has_two_axes(axes),
-    }  # fmt: skip
+        **group_reduce.definitions(runtime, lanes, group),
+        "DTYPE": x.dtype.name,
+        "OUT_DTYPE": out.dtype.name,
+        "BETTER": ">" if op == "argmax" else "<",
+        "OUTER": k0 > 1,
+        "TWO_AXES": has_two_axes(axes),
+    }
     args: Arguments = {
-        "x": Tensor(0), "out": Tensor(1), "rows": axes.results, "k1": k1, "k0s": k0s, "k1s": k1s,
-        **iterator_members(axes, lanes), "length": axes.length,
-    }  # fmt: skip
+        "x": Tensor(0),
+        "out": Tensor(1),
+        "rows": axes.results,
+        "k1": k1,
+        "k0s": k0s,
+        "k1s": k1s,
+        **iterator_members(axes, lanes),
+        "length": axes.length,
+    }
     groups = ceil_div(axes.results * lanes, group)
     return runtime.launch("reduction/arg", definitions, args, groups)

@@ -77,9 +77,15 @@ def _definitions(op: Operation, x: Operand, target: Target) -> dict[str, Any]:
 
 def _common_arguments(x: Operand, axes: Axes, target: Target, split_length: int) -> Arguments:
     return {
-        **x.bind("x"), **target.operand.bind("out"), "length": axes.length, "splits": target.splits,
-        "split_length": split_length, "q0": target.strides[0], "q1": target.strides[1], "divisor": target.divisor or 1,
-    }  # fmt: skip
+        **x.bind("x"),
+        **target.operand.bind("out"),
+        "length": axes.length,
+        "splits": target.splits,
+        "split_length": split_length,
+        "q0": target.strides[0],
+        "q1": target.strides[1],
+        "divisor": target.divisor or 1,
+    }
 
 
 def has_two_axes(axes: Axes) -> bool:
@@ -103,14 +109,22 @@ def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Targe
     lanes = row_lanes(runtime, ceil_div(ceil_div(axes.length, target.splits), width))
     group = group_reduce.group_size(runtime, lanes, tasks)
     definitions = {
-        **_definitions(op, x, target), **group_reduce.definitions(runtime, lanes, group), "WIDTH": width, "OUTER": k0 > 1,
-        "TWO_AXES": has_two_axes(axes), "SPLIT": target.splits > 1,
-    }  # fmt: skip
+        **_definitions(op, x, target),
+        **group_reduce.definitions(runtime, lanes, group),
+        "WIDTH": width,
+        "OUTER": k0 > 1,
+        "TWO_AXES": has_two_axes(axes),
+        "SPLIT": target.splits > 1,
+    }
     split_length = round_up(ceil_div(axes.length, target.splits), width)
     args: Arguments = {
-        **_common_arguments(x, axes, target, split_length), "tasks": tasks, "k1": k1, "k0s": k0s, "k1s": k1s,
+        **_common_arguments(x, axes, target, split_length),
+        "tasks": tasks,
+        "k1": k1,
+        "k0s": k0s,
+        "k1s": k1s,
         **iterator_members(axes, lanes * width),
-    }  # fmt: skip
+    }
     return runtime.launch("reduction/rows", definitions, args, ceil_div(tasks * lanes, group))
 
 
@@ -124,13 +138,20 @@ def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Ta
     q0, q1 = target.strides
     out_vectors = target.operand.aligned and target.splits == 1 and q1 == 1 and q0 % _VECTOR == 0
     definitions = {
-        **_definitions(op, x, target), **group.definitions, "WIDTH": width, "TWO_AXES": has_two_axes(axes),
+        **_definitions(op, x, target),
+        **group.definitions,
+        "WIDTH": width,
+        "TWO_AXES": has_two_axes(axes),
         "OUT_WIDTH": _VECTOR if out_vectors and width == _VECTOR else 1,
-    }  # fmt: skip
+    }
     args: Arguments = {
-        **_common_arguments(x, axes, target, ceil_div(axes.length, target.splits)), "column_blocks": column_blocks,
-        "slices": slices, "k1": k1, "k0s": k0s, **iterator_members(axes, group.rows),
-    }  # fmt: skip
+        **_common_arguments(x, axes, target, ceil_div(axes.length, target.splits)),
+        "column_blocks": column_blocks,
+        "slices": slices,
+        "k1": k1,
+        "k0s": k0s,
+        **iterator_members(axes, group.rows),
+    }
     return runtime.launch("reduction/columns", definitions, args, column_blocks * slices)
 
 

@@ -68,17 +68,21 @@ class _Launcher:
         two_axes = self.images > 1
         strides = {name: (q.steps[0], 1) for name, q in self.planes.items()}
         args: Arguments = {
-            **operands, "channels": self.channels, "splits": self.splits, "split_length": self.split_length,
-            "length": self.length, **{f"{name}_channel": q.steps[1] for name, q in self.planes.items()},
+            **operands,
+            "channels": self.channels,
+            "splits": self.splits,
+            "split_length": self.split_length,
+            "length": self.length,
+            **{f"{name}_channel": q.steps[1] for name, q in self.planes.items()},
             **term_iterator.members(self.inner if two_axes else 0, self.lanes * self.width, strides),
-        }  # fmt: skip
+        }
         variables = {
-            **definitions, **group_reduce.definitions(self.runtime, self.lanes, group), "WIDTH": self.width,
+            **definitions,
+            **group_reduce.definitions(self.runtime, self.lanes, group),
+            "WIDTH": self.width,
             "TWO_AXES": two_axes,
-        }  # fmt: skip
-        return self.runtime.launch(
-            "rowwise/batch_norm_partials", variables, args, ceil_div(tasks * self.lanes, group)
-        )  # fmt: skip
+        }
+        return self.runtime.launch("rowwise/batch_norm_partials", variables, args, ceil_div(tasks * self.lanes, group))
 
     def reduce(self, definitions: Mapping[str, Any], operands: Arguments) -> Launch:
         """Return the launch that combines the splits of every channel."""
@@ -87,8 +91,9 @@ class _Launcher:
         return self.runtime.launch(
             "rowwise/batch_norm_reduce",
             {**definitions, **group_reduce.definitions(self.runtime, lanes, group)},
-            {**operands, "channels": self.channels, "splits": self.splits}, ceil_div(self.channels * lanes, group),
-        )  # fmt: skip
+            {**operands, "channels": self.channels, "splits": self.splits},
+            ceil_div(self.channels * lanes, group),
+        )
 
     def apply(self, definitions: Mapping[str, Any], operands: Arguments) -> Launch:
         """Return the launch that computes the elements of every plane from the statistics."""
@@ -105,8 +110,9 @@ class _Launcher:
         return self.runtime.launch(
             "rowwise/batch_norm_apply",
             {**definitions, "WIDTH": self.width, "LANES": lanes, "GROUP": group},
-            args, ceil_div(count * lanes, group),
-        )  # fmt: skip
+            args,
+            ceil_div(count * lanes, group),
+        )
 
 
 def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
@@ -119,26 +125,36 @@ def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
         return OPERAND_TOO_LARGE
     launcher = _Launcher(runtime, {"x": planes}, (x, outputs[0]))
     definitions = {
-        "DTYPE": x.dtype.name, "GRADIENT": False, "WEIGHT": weight.dtype.name if weight else "",
+        "DTYPE": x.dtype.name,
+        "GRADIENT": False,
+        "WEIGHT": weight.dtype.name if weight else "",
         "BIAS": bias.dtype.name if bias else "",
-    }  # fmt: skip
+    }
     affine = {name: Tensor(i) for i, name in ((1, "weight"), (2, "bias")) if inputs[i] is not None}
     launches = (
         launcher.partials(definitions, {"x": Tensor(0), "partial": Workspace(6)}),
         launcher.reduce(
             definitions,
             {
-                "partial": Workspace(6), "means": Tensor(4), "variances": Tensor(5), "split_length": launcher.split_length,
+                "partial": Workspace(6),
+                "means": Tensor(4),
+                "variances": Tensor(5),
+                "split_length": launcher.split_length,
                 "length": launcher.length,
             },
         ),
         launcher.apply(
             definitions,
             {
-                "x": Tensor(0), **affine, "mean": Tensor(4), "variance": Tensor(5), "out": Tensor(3), "eps": params["eps"],
+                "x": Tensor(0),
+                **affine,
+                "mean": Tensor(4),
+                "variance": Tensor(5),
+                "out": Tensor(3),
+                "eps": params["eps"],
             },
         ),
-    )  # fmt: skip
+    )
     return LaunchSequence(launches, (launcher.workspace,))
 
 
@@ -153,9 +169,12 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
         return OPERAND_TOO_LARGE
     launcher = _Launcher(runtime, dict(zip(("g", "x"), planes, strict=True)), (g, x, outputs[0]))
     definitions = {
-        "DTYPE": x.dtype.name, "GRADIENT": True, "WEIGHT": weight.dtype.name if weight else "", "BIAS": "",
+        "DTYPE": x.dtype.name,
+        "GRADIENT": True,
+        "WEIGHT": weight.dtype.name if weight else "",
+        "BIAS": "",
         "OUT_DTYPE": outputs[1].dtype.name,
-    }  # fmt: skip
+    }
     images: Arguments = {"g": Tensor(0), "x": Tensor(1)}
     affine = {"weight": Tensor(2)} if weight is not None else {}
     sums: Arguments = {"sums": Workspace(9), "eps": params["eps"]}
@@ -164,13 +183,17 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
         launcher.reduce(
             definitions,
             {
-                "partial": Workspace(8), "variances": Tensor(4), "dweight": Tensor(6), "dbias": Tensor(7), **sums,
+                "partial": Workspace(8),
+                "variances": Tensor(4),
+                "dweight": Tensor(6),
+                "dbias": Tensor(7),
+                **sums,
             },
         ),
         launcher.apply(
             definitions, {**images, **affine, "mean": Tensor(3), "variance": Tensor(4), "out": Tensor(5), **sums}
         ),
-    )  # fmt: skip
+    )
     return LaunchSequence(launches, (launcher.workspace, launcher.channels * _PAIR))
 
 

@@ -30,13 +30,16 @@ def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     arranged = rows.arrange(runtime, {"x": logits}, 1)
     if isinstance(arranged, Declined):
         return arranged
-    definitions = {
-        **arranged.definitions, "INDEX_DTYPE": target.dtype.name, "SMOOTHED": params["label_smoothing"] != 0
-    }  # fmt: skip
+    definitions = {**arranged.definitions, "INDEX_DTYPE": target.dtype.name, "SMOOTHED": params["label_smoothing"] != 0}
     args: Arguments = {
-        "x": Tensor(0), "labels": Tensor(1), "loss": Tensor(2), "lse": Tensor(3), "labels_step": target.strides[0],
-        **_options(params), **arranged.args,
-    }  # fmt: skip
+        "x": Tensor(0),
+        "labels": Tensor(1),
+        "loss": Tensor(2),
+        "lse": Tensor(3),
+        "labels_step": target.strides[0],
+        **_options(params),
+        **arranged.args,
+    }
     return runtime.launch("rowwise/cross_entropy", definitions, args, arranged.groups)
 
 
@@ -56,10 +59,18 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
         return arranged
     definitions = {**arranged.definitions, "INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
     args: Arguments = {
-        "g": Tensor(0), "x": Tensor(1), "labels": Tensor(2), "lse": Tensor(3), "dx": Tensor(4), "g_step": g.strides[0],
-        "labels_step": target.strides[0], "lse_step": lse.strides[0], "lse_part": lse.strides[1],
-        **_options(params), **arranged.args,
-    }  # fmt: skip
+        "g": Tensor(0),
+        "x": Tensor(1),
+        "labels": Tensor(2),
+        "lse": Tensor(3),
+        "dx": Tensor(4),
+        "g_step": g.strides[0],
+        "labels_step": target.strides[0],
+        "lse_step": lse.strides[0],
+        "lse_part": lse.strides[1],
+        **_options(params),
+        **arranged.args,
+    }
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, arranged.groups)
 
 

@@ -63,14 +63,16 @@ def _forward(centred: bool) -> LoweringFunction:
         if isinstance(arranged, Declined):
             return arranged
         definitions = {
-            **arranged.definitions, **_affine(arranged, weight=inputs[1], bias=inputs[2] if centred else None),
+            **arranged.definitions,
+            **_affine(arranged, weight=inputs[1], bias=inputs[2] if centred else None),
             "CENTRED": centred,
-        }  # fmt: skip
+        }
         affine = ("weight", "bias") if centred else ("weight",)
         args: Arguments = {
-            **_present(("x", *affine, "out", *_statistics(centred)), (*inputs, *outputs)), "eps": params["eps"],
+            **_present(("x", *affine, "out", *_statistics(centred)), (*inputs, *outputs)),
+            "eps": params["eps"],
             **arranged.args,
-        }  # fmt: skip
+        }
         return runtime.launch("rowwise/norm", definitions, args, arranged.groups)
 
     return lower
@@ -116,14 +118,20 @@ def _weight_partials(
     splits = max(1, min(splits, ceil_div(arranged.rows, _MIN_ROWS * group.rows)))
     split_length = ceil_div(arranged.rows, splits)
     splits = ceil_div(arranged.rows, split_length)
-    definitions = {
-        "DTYPE": gradient.x.dtype.name, "CENTRED": centred, "WIDTH": arranged.width, **group.definitions
-    }  # fmt: skip
+    definitions = {"DTYPE": gradient.x.dtype.name, "CENTRED": centred, "WIDTH": arranged.width, **group.definitions}
     args: Arguments = {
-        "g": Tensor(0), "x": Tensor(1), **{name: Tensor(3 + i) for i, name in enumerate(_statistics(centred))},
-        "partial": Workspace(workspace), "rows": arranged.rows, "length": arranged.length, "split_length": split_length,
-        "splits": splits, "column_blocks": column_blocks, "g_row": gradient.g_row, "x_row": gradient.x_row,
-    }  # fmt: skip
+        "g": Tensor(0),
+        "x": Tensor(1),
+        **{name: Tensor(3 + i) for i, name in enumerate(_statistics(centred))},
+        "partial": Workspace(workspace),
+        "rows": arranged.rows,
+        "length": arranged.length,
+        "split_length": split_length,
+        "splits": splits,
+        "column_blocks": column_blocks,
+        "g_row": gradient.g_row,
+        "x_row": gradient.x_row,
+    }
     launch = runtime.launch("rowwise/norm_weight_grad", definitions, args, column_blocks * splits)
     return launch, splits
 

@@ -26,9 +26,13 @@ _GPU_CHUNK = 4096
 
 
 def over_slots(
-    runtime: Runtime, file: str, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraArguments,
+    runtime: Runtime,
+    file: str,
+    kernel: MultiTensorKernel,
+    slots: Sequence[TensorSlot],
+    extra: ExtraArguments,
     groups_of: Callable[[TensorSlot], int] | None = None,
-) -> tuple[list[Launch], int]:  # fmt: skip
+) -> tuple[list[Launch], int]:
     """Return the launches of a kernel over all slots, and their total number of workgroups, `groups_of` each slot.
 
     Raises KernelBuildError if the buffers and parameters of one slot exceed the limits of a launch.
@@ -81,9 +85,13 @@ def chunk_size(runtime: Runtime) -> int:
 
 
 def _launch(
-    runtime: Runtime, file: str, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: Arguments,
+    runtime: Runtime,
+    file: str,
+    kernel: MultiTensorKernel,
+    slots: Sequence[TensorSlot],
+    extra: Arguments,
     groups_of: Callable[[TensorSlot], int],
-) -> tuple[Launch, int]:  # fmt: skip
+) -> tuple[Launch, int]:
     """Return one launch over slots of equal alignment, and its number of workgroups."""
     groups = sum(map(groups_of, slots))
     args: dict[str, Argument] = {f"size{i}": slot.size for i, slot in enumerate(slots)}
@@ -118,7 +126,7 @@ def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], extra: A
     words = sum(not isinstance(value, Workspace) for value in extra.values())
     return min(
         _MAX_SLOTS, (runtime.features.max_buffers - buffers) // len(operands), (MAX_PARAMETER_WORDS - words) // per_slot
-    )  # fmt: skip
+    )
 
 
 def _definitions(runtime: Runtime, kernel: MultiTensorKernel, aligned: bool) -> dict[str, Any]:
@@ -127,6 +135,8 @@ def _definitions(runtime: Runtime, kernel: MultiTensorKernel, aligned: bool) -> 
     ]
     size = runtime.features.group_size
     return {
-        **group_reduce.definitions(runtime, size, size), **kernel.definitions, "OPERANDS": operands,
+        **group_reduce.definitions(runtime, size, size),
+        **kernel.definitions,
+        "OPERANDS": operands,
         "WIDTH": 4 if aligned else 1,
-    }  # fmt: skip
+    }

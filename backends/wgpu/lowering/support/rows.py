@@ -67,10 +67,13 @@ def arrange(runtime: Runtime, operands: Mapping[str, Spec], axis: int, kept: int
         row_vectors = 0
     group = group_reduce.group_size(runtime, lanes, strided.count)
     definitions = {
-        **group_reduce.definitions(runtime, lanes, group), "DTYPE": specs[0].dtype.name, "WIDTH": width,
-        "ROW_VECTORS": row_vectors, "FULL": row_vectors * lanes == vectors,
+        **group_reduce.definitions(runtime, lanes, group),
+        "DTYPE": specs[0].dtype.name,
+        "WIDTH": width,
+        "ROW_VECTORS": row_vectors,
+        "FULL": row_vectors * lanes == vectors,
         "AXES": 3 - sum(n == 1 for n in strided.outer[:2]),
-    }  # fmt: skip
+    }
     args = {"rows": strided.count, "length": strided.length, "rows1": strided.outer[1], "rows2": strided.outer[2]}
     for name, step, strides in zip(operands, strided.steps, strided.strides, strict=True):
         args |= {f"{name}_{axis}": stride for axis, stride in enumerate(strides)} | {f"{name}_step": step}
@@ -98,9 +101,7 @@ def _lanes(runtime: Runtime, strided: StridedRows, width: int, kept: int) -> int
     if features.cpu:
         lanes = group_reduce.cpu_lanes(runtime, vectors)
         # Rows that do not fit in registers use one invocation each, if there are enough rows to keep the device busy.
-        alone = (
-            vectors > max_row_vectors * lanes and strided.count >= group_reduce.busy_invocations(runtime) // 2
-        )  # fmt: skip
+        alone = vectors > max_row_vectors * lanes and strided.count >= group_reduce.busy_invocations(runtime) // 2
         return group_reduce.enough_lanes(runtime, 1, vectors) if alone else lanes
     if not strided.contiguous and strided.count >= _MANY_ROWS:
         # Adjacent rows are then adjacent in memory, so that accesses of adjacent invocations coalesce.
@@ -110,9 +111,14 @@ def _lanes(runtime: Runtime, strided: StridedRows, width: int, kept: int) -> int
 
 
 def in_halves(
-    runtime: Runtime, lower: LoweringFunction, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...],
-    params: Params, axis: int, whole: frozenset[int] = frozenset(),
-) -> Launch | Declined:  # fmt: skip
+    runtime: Runtime,
+    lower: LoweringFunction,
+    inputs: tuple[InputSpec | None, ...],
+    outputs: tuple[Spec, ...],
+    params: Params,
+    axis: int,
+    whole: frozenset[int] = frozenset(),
+) -> Launch | Declined:
     """Lower an op over rows beyond the binding size limit as two halves of `axis`; operands in `whole` are not split."""
     launches = []
     for half in halves(inputs, outputs, axis, whole):

@@ -14,7 +14,9 @@ def members(inner_length: int, step: int, strides: Mapping[str, tuple[int, int]]
     args = {"inner_length": inner_length, "inner_step": inner_step}
     for name, (outer, inner) in strides.items():
         args |= {
-            f"{name}_outer": outer, f"{name}_inner": inner, f"{name}_step": outer_step * outer + inner_step * inner,
+            f"{name}_outer": outer,
+            f"{name}_inner": inner,
+            f"{name}_step": outer_step * outer + inner_step * inner,
             f"{name}_carry": outer - inner_length * inner,
-        }  # fmt: skip
+        }
     return args

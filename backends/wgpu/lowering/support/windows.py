@@ -28,10 +28,12 @@ class SubLaunch:
         specs = (*self.inputs, *self.outputs)
 
         def run(*args: Any) -> None:
-            launch(*[
-                Ref(a.handle, s, a.offset + o) if isinstance(s, Spec) else a
-                for a, s, o in zip(args, specs, self.offsets, strict=True)
-            ])  # fmt: skip
+            launch(
+                *[
+                    Ref(a.handle, s, a.offset + o) if isinstance(s, Spec) else a
+                    for a, s, o in zip(args, specs, self.offsets, strict=True)
+                ]
+            )
 
         return SimpleLaunch(launch.name, run)
 

@@ -20,7 +20,9 @@ def canonicalize_views(graph: Graph) -> Graph:
         if order is not None:
             _rearrange(rewriter, node, order)
         elif node.op is OPS["concat"] and (root := _whole(graph, node)) is not None:
-            rewriter.replace(node, OPS["reshape"], [rewriter.operand(Value(root))], (graph.tensor(node.outputs[0]).shape,))
+            rewriter.replace(
+                node, OPS["reshape"], [rewriter.operand(Value(root))], (graph.tensor(node.outputs[0]).shape,)
+            )
         elif node.op is OPS["concat"] and (parts := _uncopied(rewriter, node)):
             (joined,) = rewriter.add(node.op, parts, node.params, node.origin)
             rewriter.replace(node, OPS["reshape"], [joined], (graph.tensor(node.outputs[0]).shape,))

@@ -22,10 +22,11 @@ _DEGREE = 13
 _NORM = 5.37
 """Up to this 1-norm the Pade approximant of degree 13 is exact to double precision (Higham 2005)."""
 _COEFFICIENTS = [
-    math.factorial(2 * _DEGREE - j) * math.factorial(_DEGREE)
+    math.factorial(2 * _DEGREE - j)
+    * math.factorial(_DEGREE)
     / (math.factorial(2 * _DEGREE) * math.factorial(_DEGREE - j) * math.factorial(j))
     for j in range(_DEGREE + 1)
-]  # fmt: skip
+]
 
 
 def _exponential(a: np.ndarray) -> np.ndarray:

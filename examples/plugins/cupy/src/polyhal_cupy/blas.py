@@ -112,11 +112,30 @@ class Blas:
         def call(left: int, right: int, out: int) -> None:
             one, zero = factors.ctypes.data, factors.ctypes.data + factors.itemsize
             cublas.gemmStridedBatchedEx(
-                self._handle, b.operation, a.operation, p.n, p.m, p.k,
-                one, right, kind, b.leading, p.right.batch[axis], left, kind, a.leading, p.left.batch[axis],
-                zero, out, kind, p.out.row, p.out.batch[axis],
-                p.batch[axis], compute, cublas.CUBLAS_GEMM_DEFAULT,
-            )  # fmt: skip
+                self._handle,
+                b.operation,
+                a.operation,
+                p.n,
+                p.m,
+                p.k,
+                one,
+                right,
+                kind,
+                b.leading,
+                p.right.batch[axis],
+                left,
+                kind,
+                a.leading,
+                p.left.batch[axis],
+                zero,
+                out,
+                kind,
+                p.out.row,
+                p.out.batch[axis],
+                p.batch[axis],
+                compute,
+                cublas.CUBLAS_GEMM_DEFAULT,
+            )
 
         return call
 

@@ -25,9 +25,17 @@ if TYPE_CHECKING:
 _BYTES = 1
 """NCCL's number of uint8, the dtype of all transfers without a reduction."""
 _DTYPES = {
-    dtypes.int8: 0, dtypes.uint8: 1, dtypes.int32: 2, dtypes.uint32: 3, dtypes.int64: 4, dtypes.uint64: 5,
-    dtypes.float16: 6, dtypes.float32: 7, dtypes.float64: 8, dtypes.bfloat16: 9,
-}  # fmt: skip
+    dtypes.int8: 0,
+    dtypes.uint8: 1,
+    dtypes.int32: 2,
+    dtypes.uint32: 3,
+    dtypes.int64: 4,
+    dtypes.uint64: 5,
+    dtypes.float16: 6,
+    dtypes.float32: 7,
+    dtypes.float64: 8,
+    dtypes.bfloat16: 9,
+}
 _REDUCTIONS = {Reduction.SUM: 0, Reduction.MAX: 2, Reduction.MIN: 3}
 _REDUCING = frozenset({Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER})
 

@@ -14,9 +14,11 @@ CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 CUBLAS_DEFAULT_MATH, CUBLAS_GEMM_DEFAULT = 0, -1
 CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F = 68, 70
 _TYPES: dict[int, Any] = {
-    runtime.CUDA_R_32F: np.float32, runtime.CUDA_R_64F: np.float64, runtime.CUDA_R_16F: np.float16,
+    runtime.CUDA_R_32F: np.float32,
+    runtime.CUDA_R_64F: np.float64,
+    runtime.CUDA_R_16F: np.float16,
     runtime.CUDA_R_16BF: ml_dtypes.bfloat16,
-}  # fmt: skip
+}
 _WIDE = {CUBLAS_COMPUTE_32F: np.float32, CUBLAS_COMPUTE_64F: np.float64}
 
 
@@ -41,10 +43,30 @@ def setMathMode(handle: int, mode: int) -> None:
 
 
 def gemmStridedBatchedEx(
-    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int,
-    A: int, Atype: int, lda: int, strideA: int, B: int, Btype: int, ldb: int, strideB: int, beta: int,
-    C: int, Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
-) -> None:  # fmt: skip
+    handle: int,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    A: int,
+    Atype: int,
+    lda: int,
+    strideA: int,
+    B: int,
+    Btype: int,
+    ldb: int,
+    strideB: int,
+    beta: int,
+    C: int,
+    Ctype: int,
+    ldc: int,
+    strideC: int,
+    batchCount: int,
+    computeType: int,
+    algo: int,
+) -> None:
     wide = _WIDE[computeType]
     assert _scalar(alpha, wide) == 1
     assert _scalar(beta, wide) == 0
