@@ -118,7 +118,7 @@ def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(params["dtype"], (_range(start, stop, step, params["dtype"])[2],))]
 
 
-def _range(start: int, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, Any, int]:
+def _range(start: float, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, Any, int]:
     """First number, step and count. As in PyTorch, an integer dtype truncates both numbers, int64 before it counts."""
     numbers = start, stop, step
     if dtype is dtypes.int64:
