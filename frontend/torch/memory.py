@@ -214,9 +214,12 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
 
 @_kernel("resize_.default")
 def resize(x: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
-    """Change the shape in place, in row-major order. Memory that is too small is replaced; its elements are lost."""
-    if tuple(x.shape) != tuple(size):
-        tensors.resize(x, size)
+    """Change the shape in place. The elements in memory stay in their order; further ones are uninitialized."""
+    strides = None
+    if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
+        strides = torch.empty(size, device="meta", memory_format=memory_format).stride()
+    if tuple(x.shape) != tuple(size) or strides not in (None, x.stride()):
+        tensors.resize(x, size, strides)
     return x
 
 

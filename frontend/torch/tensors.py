@@ -151,15 +151,21 @@ def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return wrap(out)
 
 
-def resize(x: torch.Tensor, shape: Sequence[int]) -> None:
-    """Make `x` a contiguous tensor of `shape`, with new memory if the old is too small."""
-    strides = contiguous_strides(tuple(shape))
+def resize(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int] | None = None) -> None:
+    """Make `x` a dense tensor of `shape`, in row-major order by default.
+
+    If the memory is too small, its elements move to a larger block. Views of it keep the old block.
+    """
     offset: Any = x.storage_offset()
     count = offset + math.prod(shape)
     storage = storage_of(x)
-    if count * x.element_size() > storage.nbytes():
-        storage = storage_of(allocate((count,), x.dtype))
-    share(x, storage, offset, shape, strides)
+    kept = storage.nbytes() // x.element_size()
+    if count > kept:
+        grown = allocate((count,), x.dtype)
+        if kept:
+            grown[:kept].copy_(torch.as_strided(x, (kept,), (1,), 0))
+        storage = storage_of(grown)
+    share(x, storage, offset, shape, contiguous_strides(tuple(shape)) if strides is None else strides)
 
 
 def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:

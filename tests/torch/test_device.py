@@ -104,6 +104,26 @@ def test_strided_empty_resize_and_out(torch_device: str) -> None:
         torch.add(a, a, out=torch.empty(3, dtype=torch.int64, device=torch_device))
 
 
+@pytest.mark.parametrize("size", [(2, 2), (3, 4), (1000,), (0,), (2, 1, 3)])
+@pytest.mark.parametrize("start", [0, 1])
+def test_resizing_keeps_the_elements_in_memory(torch_device: str, size: tuple[int, ...], start: int) -> None:
+    kept = []
+    for device in ("cpu", torch_device):
+        x = torch.arange(6.0).to(device)[start:].view(-1)
+        x.resize_(size)
+        assert x.shape == size
+        kept.append(x.flatten()[: 6 - start].tolist())
+    assert kept[0] == kept[1]
+
+
+def test_resizing_to_a_memory_format_has_its_strides(torch_device: str) -> None:
+    x, expected = (
+        torch.zeros(48, device=d).resize_(2, 3, 4, 2, memory_format=torch.channels_last) for d in (torch_device, "cpu")
+    )
+    assert x.stride() == expected.stride()
+    assert x.resize_(2, 3, 4, 2).stride() == expected.resize_(2, 3, 4, 2).stride()
+
+
 def test_writes_in_place_are_refused_as_pytorch_refuses_them(torch_device: str) -> None:
     x = torch.ones(3, dtype=torch.int64, device=torch_device)
     with pytest.raises(RuntimeError, match="can't be cast"):
