@@ -11,6 +11,7 @@ import torch
 
 import polyhal as ph
 from polyhal import distributions as D
+from polyhal.hal.system.discovery.registry import registry
 
 UNIT = [0.15, 0.5, 0.8]
 POSITIVE = [0.3, 1.0, 2.5]
@@ -116,7 +117,7 @@ class Pair:
 @pytest.fixture(params=[("numpy", "float64"), ("opencl", "float32")], ids=["numpy", "opencl"])
 def target(request: pytest.FixtureRequest) -> tuple[str, str]:
     """A device and a dtype. Formulas are compared on NumPy; that they run in float32 on a device shows with densities."""
-    if not ph.hal.discovery.registry.registry().probe(request.param[0]):
+    if not registry().probe(request.param[0]):
         pytest.skip("no such device")
     return request.param  # type: ignore[no-any-return]
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal.hal import dtypes
+from polyhal.hal.core.dispatch import apply
 from polyhal.hal.core.memory.overlap import share_elements
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops import OPS
 from polyhal.hal.system.discovery.registry import registry
 
 Write = Callable[[Any, Callable[[Any], Any]], Any]
@@ -155,7 +157,7 @@ def test_layouts_share_elements_exactly_if_a_position_is_in_both(case: Any) -> N
 
 
 def _windows_of(memory: Any, shape: tuple[int, ...], window: Any) -> Any:
-    return ph.hal.dispatch.apply(ph.hal.ops.OPS["window"], (memory,), (shape, *window))
+    return apply(OPS["window"], (memory,), (shape, *window))
 
 
 @settings(max_examples=40)

@@ -9,6 +9,7 @@ import pytest
 
 import polyhal as ph
 from polyhal.hal.errors import AutogradError, KernelBuildError
+from polyhal.hal.system.discovery.registry import registry
 
 SOURCE = "__kernel void NAME(__global const float* x, __global float* out) { out[get_global_id(0)] = 2 * x[get_global_id(0)]; }"
 
@@ -20,7 +21,7 @@ def _kernel(name: str, **options: Any) -> Any:
 @pytest.mark.parametrize("included", ['"a.h"', "<math.h>", '"self.cl"'])
 def test_a_source_that_includes_files_is_refused(included: str) -> None:
     pytest.importorskip("pyopencl")
-    if not ph.hal.discovery.registry.registry().probe("opencl"):  # type: ignore[attr-defined]
+    if not registry().probe("opencl"):
         pytest.skip("no OpenCL device")
     double = _kernel("self", opencl=f"#include {included}\n" + SOURCE.replace("NAME", "self"))
     with pytest.raises(KernelBuildError, match=r"includes .*; expected (a text without|files that do not include)"):

@@ -9,7 +9,7 @@ import numpy as np
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous_strides
-from polyhal.hal.testing.kit.guards import poison
+from polyhal.hal.testing.kit.guards import poison, poison_pool
 from polyhal.tensor import Tensor, wrap
 
 
@@ -47,6 +47,7 @@ def place_input(array: np.ndarray, layout: InputLayout, device: Device) -> Tenso
     """Return a tensor with the elements of `array`, a result of `values_in_layout`, in that layout."""
     dtype, (strides, offset) = as_dtype(array.dtype), _strides_and_offset(array.shape, layout)
     if not offset and strides == contiguous_strides(array.shape):
+        poison_pool(device, [array.nbytes])  # the rest of the block must not hold the bits of an earlier guard zone
         buffer, ref = device.upload(array, dtype)
         return wrap(device, buffer, ref)
     reach = offset + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True) if s > 0 and n) + 1

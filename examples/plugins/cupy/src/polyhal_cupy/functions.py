@@ -18,15 +18,7 @@ Array = Any
 Function = Callable[..., Any]
 
 COMPUTE = frozenset(
-    {
-        dtypes.bool_,
-        dtypes.int32,
-        dtypes.int64,
-        dtypes.uint32,
-        dtypes.uint64,
-        dtypes.float32,
-        dtypes.float64,
-    }
+    {dtypes.bool_, dtypes.int32, dtypes.int64, dtypes.uint32} | {dtypes.uint64, dtypes.float32, dtypes.float64}
 )
 """Dtypes that CUDA can add atomically, for `scatter_add`, and bool.
 
