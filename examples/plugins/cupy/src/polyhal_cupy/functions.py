@@ -17,9 +17,8 @@ Array = Any
 """`cupy.ndarray`, which has no type stubs."""
 Function = Callable[..., Any]
 
-COMPUTE = frozenset(
-    {dtypes.bool_, dtypes.int32, dtypes.int64, dtypes.uint32} | {dtypes.uint64, dtypes.float32, dtypes.float64}
-)
+_FULL = {dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64, dtypes.float32, dtypes.float64}
+COMPUTE = frozenset({dtypes.bool_} | _FULL)
 """Dtypes that CUDA can add atomically, for `scatter_add`, and bool.
 
 In half precision every step of a formula would be rounded; the framework computes in float32 instead.
