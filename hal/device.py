@@ -156,7 +156,7 @@ class Device:
 
     @property
     def is_lost(self) -> bool:
-        """True if a call has found the device gone: its tensors are, too, and `Device(name)` opens it anew."""
+        """True if a call has found the device gone: its tensors are, too, and `Device(name)` reopens it."""
         return self._losing_backend is not None and self._losing_backend.is_lost()
 
     def synchronize(self) -> None:

@@ -67,7 +67,7 @@ class OpSpec:
     name: str
     """The name under which it is declared, and by which users find it in `polyhal.ops`."""
     function: Callable[..., Any] | str
-    """What `declare` or `polyhal.kernel` returned, or "module:attribute", which is imported when the op is first used."""
+    """The result of `declare` or `polyhal.kernel`, or "module:attribute", which is imported when the op is first used."""
 
 
 class HookSpecs:

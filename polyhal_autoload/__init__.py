@@ -1,4 +1,4 @@
-"""What `import torch` loads of Polyhal: the name of the device. `polyhal.torch` follows when a program uses it.
+"""The part of Polyhal that `import torch` loads: the name of the device. `polyhal.torch` follows when a program uses it.
 
 PyTorch calls `register` for the entry point of the group `torch.backends`. This package is next to `polyhal`, not in it:
 those who do not use the device shall not wait for the rest.

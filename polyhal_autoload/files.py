@@ -1,4 +1,4 @@
-"""What `torch.save` and `torch.load` call for the storages of any device."""
+"""Functions that `torch.save` and `torch.load` call for the storages of any device."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@
     program = recording.program()
     (z,) = program.run([other])
 
-Arrays that are neither arguments nor made in the recording are found by their memory: each run reads them there, and what
-the recording wrote to them it writes again. An array made in the recording that something still refers to after
-`finish` gets its new memory after each run, whoever holds it.
+Arrays that are neither arguments nor made in the recording are found by their memory: each run reads them there, and
+repeats the writes of the recording. An array made in the recording that something still refers to after `finish` gets its
+new memory after each run, whoever holds it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recording:
     """Records the ops that this thread calls inside a `with` block; nothing runs. An error in the block abandons it."""
 
     def __init__(self, previous: Recording | None = None) -> None:
-        """A recording may follow a `previous` one, as a backward pass does; `forwarded` is what it needs of that one."""
+        """A recording may follow a `previous` one, as a backward pass does; `forwarded` lists its inputs from that one."""
         self.recorder: StepRecorder = StepRecorder(None if previous is None else previous.recorder)
         self._results: list[int] = []
         self._memories: list[int | None] = []
@@ -60,7 +60,7 @@ class Recording:
 
     @property
     def forwarded(self) -> list[StepInput | int]:
-        """What the previous recording passes on: its arguments, and values for `pass_on`."""
+        """Arguments of the previous recording, and values for `pass_on`, that this one uses."""
         return self.recorder.forwarded
 
     def argument(self, x: Array) -> int:
@@ -71,13 +71,13 @@ class Recording:
         return self.recorder.add_input(x)
 
     def make_argument(self, x: Array) -> int:
-        """Let `x`, which was just made, stand for an argument: the elements that it has are those of the recording only."""
+        """Make `x`, a new array, an argument; its elements serve only the recording."""
         x.buffer, x.ref = FakeBuffer(x.ref.spec.nbytes), Ref(FAKE_HANDLE, x.ref.spec, 0)
         self.recorder.track(x)
         return self.recorder.add_input(x)
 
     def placeholder(self, device: Device, spec: Spec) -> Any:
-        """An argument of which only shape, dtype and layout are known; the array stands for it while recording."""
+        """Return an array that represents an argument of this shape, dtype and layout while recording."""
         return self.recorder.add_fake_input(device, spec)
 
     def made(self, x: Array) -> bool:
@@ -116,5 +116,5 @@ class Recording:
         return Executable(self.finish(), budget)
 
     def abandon(self) -> None:
-        """Roll back what is known of changes to Python's objects: state, gradients, versions of buffers."""
+        """Roll back the recorded changes to Python's objects: state, gradients, versions of buffers."""
         self.recorder.abandon()

@@ -85,14 +85,14 @@ class AliasTable:
     """The contents of all buffers that a step touches. Looking up a tensor may add an input or a view to the graph."""
 
     def __init__(self, graph: IncrementalGraph, previous: AliasTable | None = None) -> None:
-        """`previous` is the table of a step that this one follows; what that step made or was passed is an input here."""
+        """`previous` is the table of a step that this one follows; its results and inputs are inputs here."""
         self._graph = graph
         self._previous = previous
         self._buffers: dict[int, BufferContents] = {}
         self._host_reads: dict[int, tuple[str, Any]] = {}
         """Handles whose contents were read on the host, with the user's line; the handle keeps its identity taken."""
         self.forwarded: list[StepInput | int] = []
-        """What `previous` passes on: its inputs, and values of its graph."""
+        """Inputs of `previous`, and values of its graph, that this step uses."""
         self.first_uses: dict[int, str] = {}
         """The user's line that used a captured constant first, by value."""
 

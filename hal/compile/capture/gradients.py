@@ -1,4 +1,4 @@
-"""What a captured step does with the gradients of leaves: which it reads, which it replaces, and how to undo that."""
+"""Gradients of leaves in a captured step: those read, those replaced, and how to undo the replacement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyhal.hal.layout import Spec
 
 @dataclass(slots=True)
 class LeafGradient:
-    """What a step does with the `.grad` of one leaf."""
+    """Reads and writes of the `.grad` of one leaf by a step."""
 
     leaf: Any
     initial: Any
@@ -25,7 +25,7 @@ class LeafGradient:
     replaced: bool = False
 
     def matches(self, leaf: Any) -> bool:
-        """Return whether a leaf has now what the step was recorded for."""
+        """Return whether a leaf's gradient has the spec for which the step was recorded."""
         if not self.read:
             return True
         now = leaf.stored_grad
@@ -73,7 +73,7 @@ class GradientTable:
         return gradient
 
     def close(self) -> list[LeafGradient]:
-        """The entries, with what the step leaves in each. The leaves get back the gradients they had before."""
+        """Return the entries with their final gradients, and restore the gradients of the leaves."""
         gradients = list(self._leaves.values())
         for gradient in gradients:
             gradient.close()

@@ -60,7 +60,7 @@ class IncrementalGraph:
         device: Device,
         replaces: tuple[int, ...] = (),
     ) -> tuple[tuple[int, ...], int | None]:
-        """Append a node. Returns its outputs, and for a view its offset in what it views."""
+        """Append a node. Returns its outputs, and for a view its offset in its base."""
         specs = tuple(self.spec_of(x) for x in operands)
         bound = op.bind(params)
         results, view = infer_results(op, specs, bound, device.stand_ins)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class StepRecorder:
-    """An executor that records one step. See `Executor` for what its methods do; `finish` returns the graph.
+    """An executor that records one step. `Executor` describes its methods; `finish` returns the graph.
 
     A step may follow a `previous` one, as a backward pass does: tensors that the previous step made or was passed become
     inputs of this one, and `forwarded` lists them.
@@ -81,7 +81,7 @@ class StepRecorder:
 
     @property
     def forwarded(self) -> list[StepInput | int]:
-        """What the previous step passes on: its inputs, and values of its graph."""
+        """Inputs of the previous step, and values of its graph, that this step uses."""
         return self._aliases.forwarded
 
     # --- ops and memory ---------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class StepRecorder:
         return self._aliases.add_input(x)
 
     def add_fake_input(self, device: Device, spec: Spec) -> Any:
-        """Register an input of which only the spec is known. Returns a fake tensor for it."""
+        """Register an input by its spec. Returns a fake tensor for it."""
         x = dispatch.frontend.wrap(device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))
         self.add_input(x)
         return x

@@ -1,4 +1,4 @@
-"""What Python does before each replay of a captured step, in the order in which the step asked for it."""
+"""Actions of Python before each replay of a captured step, in the order of their recording."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UndoableAction:
 
 
 def replay(actions: Sequence[Callable[[], object]], run: Callable[[], None]) -> None:
-    """Call the actions and `run`. If one of these calls fails, the actions so far are reversed, last first."""
+    """Call the actions and `run`. If a call fails, the earlier actions are reversed, last first."""
     remaining = iter(actions)
     try:
         for action in remaining:
@@ -40,7 +40,7 @@ def replay(actions: Sequence[Callable[[], object]], run: Callable[[], None]) -> 
 
 
 class ReplayLog:
-    """Collects actions: refreshing runtime scalars, drawing random numbers, and what the program registers."""
+    """Collects actions: refreshing runtime scalars, drawing random numbers, and actions that the program registers."""
 
     def __init__(self) -> None:
         self.actions: list[Callable[[], object]] = []

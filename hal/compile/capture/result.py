@@ -1,4 +1,4 @@
-"""The result of a capture: the graph of a step, where its inputs come from, and what Python does before each replay."""
+"""The result of a capture: the graph of a step, the sources of its inputs, and the actions before each replay."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class StepInput(NamedTuple):
 InputSource = StepInput | CapturedConstant | RuntimeScalar
 
 UNNAMED = "captured"
-"""The name of captured constants that no module knows."""
+"""The name of captured constants that are no module's parameters or buffers."""
 
 
 @dataclass(slots=True)
 class CapturedGraph:
-    """The graph of a step, and what is needed to run it."""
+    """The graph of a step, and the data needed to run it."""
 
     graph: Graph
     sources: list[InputSource]

@@ -20,7 +20,7 @@ _KINDS = (bool, int, float)
 
 
 class ScalarTable:
-    """Collects runtime scalars as plain data in `entries` and `streams`. Operands come before what is computed from them."""
+    """Collects runtime scalars as plain data in `entries` and `streams`. Operands precede their results."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
@@ -150,5 +150,5 @@ def _number(value: Any) -> Any:
 def replay_actions(
     scalars: Sequence[RuntimeScalar], named: NamedScalars, streams: Sequence[RandomStream]
 ) -> list[Callable[[], object]]:
-    """What a loaded step does before each run."""
+    """Return the actions of a loaded step before each run."""
     return [named.advance, *[s.draw for s in streams], *[x.refresh for x in scalars]]

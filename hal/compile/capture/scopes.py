@@ -1,4 +1,4 @@
-"""What ops belong to: modules, gradients, lines; in captured steps also recomputed regions, and names of tensors."""
+"""Scopes of ops: modules, gradients, lines; in captured steps also recomputed regions, and names of tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Position(threading.local):
     def __init__(self) -> None:
         self.modules = [""]
         self.gradient: SourceLocation | None = None
-        """What the gradient that is computed at the moment belongs to; None outside of backward passes."""
+        """The location of the gradient that is being computed; None outside of backward passes."""
 
 
 class ModuleScopes:
@@ -51,7 +51,7 @@ class ModuleScopes:
         self._of_module = {id(child): name for name, child in module.named_modules()}
 
     def differentiating(self) -> AbstractContextManager[None]:
-        """Let ops called in the block belong to what `differentiate` says, and to nothing before."""
+        """Let ops called in the block belong to the location that `differentiate` sets, and to no module."""
         return self._within("")
 
     def add_to_tape(self, node: TapeNode) -> None:

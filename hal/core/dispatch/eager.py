@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class EagerExecutor:
-    """Runs every op when it is called. See `Executor` for what the methods do."""
+    """Runs every op when it is called. `Executor` describes the methods."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ class EagerExecutor:
         return results if plan.tuple_result else results[0]
 
     def _convert(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any) -> Any:
-        """The slow way in: NumPy arrays, NumPy numbers and nested lists become arrays beside the others."""
+        """The slow way in: NumPy arrays, NumPy numbers and nested lists become arrays, too."""
         converted, target = admitted(op, inputs, device)
         if is_complex_call(converted, params):
             return apply_complex(self, op, converted, params, target)

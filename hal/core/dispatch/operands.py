@@ -40,7 +40,7 @@ def input_spec(x: Any) -> Any:
 
 
 def inference_spec(x: Any) -> InputSpec | None:
-    """What `infer` takes for an input: its spec, a number's dtype, or None."""
+    """Return the argument of `infer` for an input: its spec, a number's dtype, or None."""
     if x is None:
         return None
     spec: InputSpec = x.spec if hasattr(x, "ref") else ScalarSpec(scalar_dtype(x))

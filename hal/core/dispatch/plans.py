@@ -33,5 +33,5 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
 
 
 def plan_key(op: OpDef, params: tuple[Any, ...], specs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the plan of a call is remembered under, from what `input_spec` says of its inputs."""
+    """Return the cache key of a call's plan, from the results of `input_spec` for its inputs."""
     return (op, params, settings.key, *[type(None) if s is None else s for s in specs])

@@ -79,7 +79,7 @@ class Executor(Protocol):
 
     @property
     def fuses_later(self) -> bool:
-        """True if ops are fused after they were recorded, so that callers keep them apart."""
+        """True if ops are fused after they were recorded, so that callers do not fuse them."""
         ...
 
     @property
@@ -143,7 +143,8 @@ class Executor(Protocol):
 
 
 class CheckpointRegion(Protocol):
-    """A checkpointed call that a thread is in: it drops what nodes save, and repeats random draws when it runs again."""
+    """A checkpointed call that a thread is in: it drops the saved tensors of nodes, and repeats random draws when it runs
+    again."""
 
     def add(self, node: Any, inputs: tuple[Any, ...]) -> None:
         """Note a node that was just put on the tape, of an op with these inputs."""
@@ -171,7 +172,7 @@ class WorkerTimer(Protocol):
 
 
 class _ThreadState(threading.local):
-    """Per-thread dispatch state; class attributes are what a new thread starts with."""
+    """Per-thread dispatch state; class attributes are the initial values of a thread."""
 
     executor: Executor
     grad_enabled: bool = True

@@ -1,4 +1,4 @@
-"""An executor that stands in front of another one and passes everything on; subclasses override what they change."""
+"""An executor that forwards every call to another one; subclasses override some methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ForwardingExecutor:
-    """Passes every call to `base`. See `Executor` for what the methods do."""
+    """Passes every call to `base`. `Executor` describes the methods."""
 
     __slots__ = ("base",)
 

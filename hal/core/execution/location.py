@@ -33,7 +33,7 @@ class SourceLocation:
         return cls(*user_position(), module)
 
     def in_gradient(self, op: str) -> SourceLocation:
-        """The location of what computes the gradient of `op`, which was called here."""
+        """The location of the ops that compute the gradient of `op`, which was called here."""
         return SourceLocation(self.file, self.line, self.module, op)
 
     def within(self, op: str) -> SourceLocation:
@@ -62,7 +62,7 @@ class SourceLocation:
         return f"{where} (module {self.module})" if self.module else where
 
     def __repr__(self) -> str:
-        """The same for all, so that nodes that compare equal read alike."""
+        """Return one text for all, so that nodes that compare equal have equal texts."""
         return "SourceLocation(...)"
 
 

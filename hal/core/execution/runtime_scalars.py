@@ -81,7 +81,7 @@ def current_values(operands: Iterable[Any]) -> list[Any]:
 
 
 class SharedDerivation:
-    """Several numbers that one function computes together from operands, some of them runtime scalars."""
+    """Several numbers that one function computes in one call from operands, some of them runtime scalars."""
 
     __slots__ = ("_cached_for", "_function", "_operands", "_results")
 
@@ -193,7 +193,7 @@ for _name in OPERATIONS:
 
 
 def describe_scalar(x: Any) -> str:
-    """What a number is, for people: its name, or how it is computed."""
+    """Return a readable text of a number: its name, or its computation."""
     if isinstance(x, DerivedScalar) and x.operation:
         return f"{x.operation}({', '.join(map(describe_scalar, x.operands))})"
     return (x.name or "number") if isinstance(x, RuntimeScalar) else repr(x)
