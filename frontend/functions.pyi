@@ -1127,7 +1127,7 @@ def unbind(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """The slices along an axis, without it. Returns a view."""
 
 def unflatten(x: Any, axis: int, sizes: Any, *, dim: Any = ...) -> Tensor:
-    """The tensor with one axis made several of lengths `sizes`, of which one may be -1. Returns a view."""
+    """The tensor with one axis made several of lengths `sizes`, where one may be -1. Returns a view."""
 
 def unique(
     x: Any, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...

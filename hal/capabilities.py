@@ -92,11 +92,11 @@ class Capabilities:
     The framework casts other dtypes to a supported one and back.
     """
     unary: frozenset[str] = frozenset()
-    """Names that `unary` accepts in addition to the required ones, of those in `member_names.OPTIONAL_UNARY`."""
+    """Names that `unary` accepts in addition to the required ones, from `member_names.OPTIONAL_UNARY`."""
     binary: frozenset[str] = frozenset()
-    """Names that `binary` accepts in addition to the required ones, of those in `member_names.OPTIONAL_BINARY`."""
+    """Names that `binary` accepts in addition to the required ones, from `member_names.OPTIONAL_BINARY`."""
     reduce: frozenset[str] = frozenset()
-    """Names that `reduce` accepts in addition to the required ones, of those in `member_names.OPTIONAL_REDUCE`."""
+    """Names that `reduce` accepts in addition to the required ones, from `member_names.OPTIONAL_REDUCE`."""
     unified_memory: bool = False
     """True if the device works in the host's own memory. The data loader then skips staging in pinned memory."""
     limits: Limits = field(default_factory=Limits)

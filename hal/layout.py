@@ -221,7 +221,7 @@ def permute(spec: Spec, axes: tuple[int, ...]) -> View:
 
 
 def slice_view(spec: Spec, starts: tuple[int, ...], lengths: tuple[int, ...], steps: tuple[int, ...]) -> View:
-    """The view of `lengths[i]` elements from `starts[i]` on, `steps[i]` apart (negative steps allowed), on every axis."""
+    """The view of `lengths[i]` elements with first index `starts[i]` and step `steps[i]`, also negative, on each axis."""
     offset = sum(a * s for a, s, n in zip(starts, spec.strides, lengths, strict=True) if n)
     return View(lengths, tuple(s * k for s, k in zip(spec.strides, steps, strict=True)), offset)
 

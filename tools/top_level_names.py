@@ -76,7 +76,7 @@ def _is_mark(node: ast.expr) -> bool:
 
 
 def _eager_imports(file: Path) -> Iterator[str]:
-    """Yield the imports of the package's names, each of which the stub exports."""
+    """Yield the imports of the package's names, which the stub exports."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module != "typing":
             for alias in node.names:

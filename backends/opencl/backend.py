@@ -207,7 +207,7 @@ class OpenCLBackend(CoreMethods):
         _ = self.runtime.queue
 
     def start_profiling(self) -> None:
-        """Record timestamps for every launch from now on."""
+        """Record timestamps for every later launch."""
         self.runtime.start_profiling()
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:

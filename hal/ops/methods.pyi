@@ -751,7 +751,7 @@ class Methods:
     def unbind(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """The slices along an axis, without it. Returns a view."""
     def unflatten(self, axis: int, sizes: Any, *, dim: Any = ...) -> Self:
-        """The tensor with one axis made several of lengths `sizes`, of which one may be -1. Returns a view."""
+        """The tensor with one axis made several of lengths `sizes`, where one may be -1. Returns a view."""
     def unique(
         self, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
     ) -> Self:

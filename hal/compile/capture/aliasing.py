@@ -174,7 +174,7 @@ class AliasTable:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def store(self, target: Array, value: Operand) -> None:
-        """Let the memory of `target` hold `value` from now on. Raises CaptureError for memory with overlapping roots."""
+        """Let the memory of `target` hold `value` in later ops. Raises CaptureError for memory with overlapping roots."""
         ref = target.ref
         if not ref.size:
             self._contents(target.buffer)  # so that the version is restored

@@ -26,7 +26,7 @@ class Frontend:
     convert: Callable[[Any, Device], Array]
     """Makes an operand from nested lists or a NumPy array. Raises TypeError."""
     join: Callable[[Any, Any], Any]
-    """Makes a complex array of its real and its imaginary part, one of which may be a number."""
+    """Makes a complex array of its real and its imaginary part, and one part may be a number."""
     record: Callable[[OpDef, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]], None]
     """Puts an op on the tape: op, inputs, parameters, results."""
     note_view: Callable[[Any, Any], None]

@@ -115,7 +115,7 @@ def unbind(x: TensorLike, axis: int = 0) -> tuple[Any, ...]:
 
 @composite(returns=Returns.VIEW)
 def unflatten(x: TensorLike, axis: int, sizes: Sequence[int]) -> Any:
-    """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
+    """The tensor with one axis made several of lengths `sizes`, where one may be -1."""
     at = normalize_axis(axis, x.ndim)
     lengths = tuple(sizes)
     if -1 in lengths:

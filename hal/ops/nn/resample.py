@@ -78,7 +78,7 @@ resample_weights = declare(
 
 
 def banded_product(x: Array, starts: Array, weights: Array, *, axis: int) -> Any:
-    """The product of a banded matrix with `x` along `axis`: row r is `weights[r]` from column `starts[r]` on.
+    """The product of a banded matrix with `x` along `axis`: row r is `weights[r]` with first column `starts[r]`.
 
     A weight of zero reads nothing: zero times infinity adds zero.
     """

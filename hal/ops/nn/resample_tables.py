@@ -26,7 +26,7 @@ class Method(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Rows of a banded matrix: row r is `weights[r]` from column `starts[r]` on, and zero elsewhere."""
+    """Rows of a banded matrix: row r is `weights[r]` with first column `starts[r]`, and zero elsewhere."""
 
     starts: np.ndarray
     weights: np.ndarray

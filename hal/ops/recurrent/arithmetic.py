@@ -1,4 +1,4 @@
-"""The functions of which formulas of recurrent layers consist, on tensors and on NumPy arrays.
+"""Elementary functions in formulas of recurrent layers, on tensors and on NumPy arrays.
 
 A formula takes one of the two and is therefore written once: on arrays it is the op's reference, on tensors its
 decomposition.

@@ -78,7 +78,7 @@ def _derivative(x: Any, step: Any, axis: int, edge_order: int) -> Any:
     uneven = hasattr(step, "spec") and step.ndim == 1
 
     def gap(start: int, count: int) -> Any:
-        """Steps from element `start` on, shaped to broadcast."""
+        """Steps with first element `start`, shaped to broadcast."""
         if not uneven:
             return step
         steps = step if step.dtype.is_floating_point else step.cast(dtype=x.dtype)

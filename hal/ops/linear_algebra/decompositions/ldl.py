@@ -51,7 +51,7 @@ def _pivot(a: np.ndarray, k: int) -> tuple[int, int]:
 
 
 def _exchange(a: np.ndarray, first: int, other: int, start: int) -> None:
-    """Exchange two rows and columns of the lower triangle of a symmetric matrix, from column `start` on."""
+    """Exchange two rows and columns of the lower triangle of a symmetric matrix, with first column `start`."""
     a[other + 1 :, [first, other]] = a[other + 1 :, [other, first]]
     between = a[first + 1 : other, first].copy()
     a[first + 1 : other, first] = a[other, first + 1 : other]
