@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import gc
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,8 @@ import pytest
 from polyhal.backends.sim.convolution_fit import fit_convolutions
 from polyhal.backends.sim.costs import kernel_cost
 from polyhal.backends.sim.timing import KernelCost, kernel_ns
-from polyhal.calibration import measure, profile_text
 from polyhal.hal import dtypes
 from polyhal.hal.core.hardware.profile import DeviceProfile, load_profile
-from polyhal.hal.device import Device
 from polyhal.hal.layout import contiguous
 
 _ROUNDING = 2e-3
@@ -25,19 +24,29 @@ _TILES = 0.06
 """Maximum loss of a GPU's products by a short last wave: 2 ^ 12 tiles on 132 units are 15.5 of 16 waves."""
 
 
-def calibrated(name: str, folder: Path) -> DeviceProfile:
-    """Return the profile measured on a simulated device."""
-    path = folder / f"{name}.toml"
-    path.write_text(profile_text(measure(Device(f"sim:{name},compute=off"))), encoding="utf-8")
-    return load_profile(str(path))
+_MEASURE = """
+import sys
+from pathlib import Path
+from polyhal.calibration import measure, profile_text
+from polyhal.hal.device import Device
+for name in sys.argv[2:]:
+    text = profile_text(measure(Device(f"sim:{name},compute=off")))
+    Path(sys.argv[1], f"{name}.toml").write_text(text, encoding="utf-8")
+"""
+
+
+def calibrated(folder: Path, *names: str) -> list[DeviceProfile]:
+    """Return the profiles measured on simulated devices, in a process whose virtual time no other test advances."""
+    subprocess.run([sys.executable, "-c", _MEASURE, folder, *names], check=True, timeout=120)
+    return [load_profile(str(folder / f"{name}.toml")) for name in names]
 
 
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[DeviceProfile, DeviceProfile]]:
     """Return profiles of a processor, a GPU and a plain GPU, each with its calibrated profile."""
-    gc.collect()  # buffers of earlier tests must not come back during the measurement
-    folder = tmp_path_factory.mktemp("profiles")
-    return {name: (load_profile(name), calibrated(name, folder)) for name in ("cpu_2core", "h200", "teaching")}
+    names = ("cpu_2core", "h200", "teaching")
+    found = calibrated(tmp_path_factory.mktemp("profiles"), *names)
+    return {name: (load_profile(name), profile) for name, profile in zip(names, found, strict=True)}
 
 
 Profiles = dict[str, tuple[DeviceProfile, DeviceProfile]]
@@ -129,7 +138,7 @@ def test_both_profiles_predict_the_same_times(profiles: Profiles, name: str) -> 
 
 
 def test_each_figure_has_a_comment_on_its_measurement(tmp_path: Path) -> None:
-    calibrated("irisxe", tmp_path)
+    calibrated(tmp_path, "irisxe")
     lines = (tmp_path / "irisxe.toml").read_text(encoding="utf-8").splitlines()
     assert "Measured by `polyhal sim calibrate` on 2" in lines[1]
     assert lines[0].endswith("driver simulator.")
