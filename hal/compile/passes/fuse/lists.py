@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from polyhal.hal.compile.ir.graph import Graph, Node, Operand, operand_key
 from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.compile.passes.regather import is_temporary
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
@@ -39,8 +40,8 @@ class _Call(NamedTuple):
 
     steps: tuple[Any, ...]
     results: tuple[int, ...]
-    kinds: tuple[Any, ...]
-    """The dtypes of the operands of each member."""
+    kinds: tuple[tuple[DType, bool], ...]
+    """The dtypes of the operands of each member, and whether each has no axes where the results have some."""
     shared: tuple[Any, ...]
     place: Any
     """The device and settings, and the region of a checkpoint."""
@@ -142,7 +143,7 @@ class _Grouping:
         else:
             steps = ((node.op.name, tuple(order[i] for i in range(len(node.inputs))), node.params),)
             results = (len(node.inputs),)
-        kinds = tuple(graph.tensor(node.value(i)).dtype for i in lists)
+        kinds = tuple((graph.tensor(node.value(i)).dtype, i in numbers) for i in lists)
         early = all(map(self._stays, node.reads))
         call = _Call(
             steps,
