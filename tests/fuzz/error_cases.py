@@ -64,6 +64,12 @@ ERRORS = (
         "torch eager",
     ),
     Case(
+        "a view in PyTorch",
+        "with torch.no_grad():\n    v1 = F.max_pool1d(x1, 2, 1)\nv1.copy_(x2)",
+        {"x1": leaf([[[1.0, 1.0]]], "float32"), "x2": leaf([1.0], "float32", requires_grad=True)},
+        "torch eager",
+    ),
+    Case(
         "a gradient is a broadcast",
         "v1 = x1.sum()\nv2 = torch.autograd.grad(v1, x1)[0]\nv2.mul_(2.0)",
         {"x1": X},

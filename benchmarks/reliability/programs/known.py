@@ -48,6 +48,13 @@ KNOWN = (
         errors.copied,
     ),
     Known(
+        "a view in PyTorch",
+        "`max_pool1d` is a squeezed `max_pool2d` in PyTorch on all devices but the CPU, so its result is a view: a tensor that "
+        "requires a gradient cannot be copied into one that was computed within `no_grad`. PyTorch's device \"meta\" refuses "
+        "it with the same sentence.",
+        errors.view_in_pytorch,
+    ),
+    Known(
         "a gradient is a broadcast",
         "A gradient that `autograd.grad` returns may be a broadcast of one number in PyTorch, where a write to it is an error. "
         "Its elements are in memory of their own here.",

@@ -64,6 +64,12 @@ def difference_of_nothing(program: Program, difference: Difference) -> bool:
     return bool(results & set(program.body[difference.position].names))
 
 
+def view_in_pytorch(program: Program, difference: Difference) -> bool:
+    """An error only on PyTorch's device, at a write to a result of `max_pool1d` that was computed within `no_grad`."""
+    refused = "A view was created in no_grad mode" in _message(difference, is_ours=True)
+    return refused and bool(_steps(program, difference, r"max_pool1d\("))
+
+
 def broadcast_in_pytorch(program: Program, difference: Difference) -> bool:
     """PyTorch's error at a write to what `autograd.grad` returned."""
     shared = "more than one element of the written-to tensor" in _message(difference, is_ours=False)
