@@ -73,12 +73,15 @@ def _moved(register: str, from_class: RegisterClass, to_class: RegisterClass) ->
     """Convert between classes; values in range are kept.
 
     Between signed and unsigned, wgpu's compiler widens by the sign of the result, so the value is first widened by the
-    sign of the source.
+    sign of the source. A signed one is widened by shifts, because a Vulkan compiler compares `i64(x)` wrongly with constants.
     """
     if _TYPES[from_class] == _TYPES[to_class]:
         return register
-    if (from_class, to_class) in (("uint", "long"), ("int", "ulong")):
-        register = f"{'u64' if from_class == 'uint' else 'i64'}({register})"
+    if from_class == "int" and to_class in ("long", "ulong"):
+        widened = f"((i64(u64(bitcast<u32>({register}))) << 32u) >> 32u)"
+        return widened if to_class == "long" else f"u64({widened})"
+    if (from_class, to_class) == ("uint", "long"):
+        register = f"u64({register})"
     return f"{_TYPES[to_class]}({register})"
 
 

@@ -75,3 +75,20 @@ def test_the_remainder_by_infinity_of_the_other_sign_subtracts_it_once(device: D
     y = leaf([np.inf, -np.inf], device)
     x = polyhal.tensor([-5.0, -5.0], device=device)
     assert gradients(x % y, y) == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize("narrow", ["int8", "int16", "int32"])
+def test_a_narrow_operand_of_a_wide_integer_op_keeps_its_sign(device: Device, narrow: str) -> None:
+    wide, small = np.array([-7, -1, 2, 7, 9]), np.array([-2, -3, -1, 2, 3], narrow)
+    x, y = polyhal.tensor(wide, device=device), polyhal.tensor(small, device=device)
+    assert (x**y).tolist() == [0, -1, 0, 49, 729]
+    for function in (np.floor_divide, np.remainder, np.less, np.maximum):
+        op = getattr(polyhal, function.__name__)
+        assert op(x, y).tolist() == function(wide, small).tolist()
+        assert op(y, x).tolist() == function(small, wide).tolist()
+
+
+def test_the_sign_of_a_zero_is_a_positive_zero(device: Device) -> None:
+    signs = polyhal.sign(leaf([0.0, -0.0, -np.inf, 1e-30], device)).numpy()
+    np.testing.assert_array_equal(signs, [0.0, 0.0, -1.0, 1.0])
+    assert not np.signbit(signs[:2]).any()

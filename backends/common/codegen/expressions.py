@@ -140,7 +140,8 @@ EXPRESSIONS: dict[str, Expression] = {
     "sign": _numeric(
         "select(select(K(0), K(-1), x < K(0)), K(1), x > K(0))",
         1,
-        float="select(select(select(K(0), K(-1), x < K(0)), K(1), x > K(0)), x, isnan(x))",
+        # Not `select(K(0), K(-1), x < K(0))`, which some Vulkan compilers turn into the negative of a condition, -0.0.
+        float="select(select(K(0), copysign(K(1), x), fabs(x) > K(0)), x, isnan(x))",
         uint="select(K(0), K(1), x > K(0))",
         bool="x",
     ),
