@@ -205,3 +205,20 @@ def is_watched() -> bool:
 def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
     """Increment the version counters of tensors that were changed in place."""
     torch._C._increment_version(tensors)
+
+
+def before_inductor(compile_graph: Callable[[torch.fx.GraphModule, Sequence[Any]], Any]) -> None:
+    """Offer each graph of `torch.compile` to a function before Inductor, which compiles it if the function returns None.
+
+    Replaces an earlier function.
+    """
+    wrapper: Any = torch._TorchCompileInductorWrapper
+    inductor = getattr(wrapper.__call__, "inductor", wrapper.__call__)
+
+    @functools.wraps(inductor)
+    def call(self: Any, model_: torch.fx.GraphModule, inputs_: Sequence[Any], **settings: Any) -> Any:
+        made = compile_graph(model_, inputs_)
+        return inductor(self, model_, inputs_, **settings) if made is None else made
+
+    call.inductor = inductor  # type: ignore[attr-defined]
+    wrapper.__call__ = call
