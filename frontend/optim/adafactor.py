@@ -11,7 +11,7 @@ from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
-from polyhal.optim.formula import ElementFormula
+from polyhal.optim.formula import ElementFormula, Sums
 from polyhal.optim.optimizer import Group, Optimizer, Params, batches, count_step, setting, state_dtype, zero_state
 from polyhal.optim.rule_optimizer import check_settings, gradient
 from polyhal.tensor import Tensor
@@ -55,6 +55,7 @@ class Adafactor(Optimizer):
         }
         self._inverses: dict[Any, list[Tensor]] = {}
         """The inverse number of elements of each parameter, on the device, by their shapes."""
+        self._sums = Sums()
         super().__init__(params, settings)
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
@@ -89,8 +90,8 @@ class Adafactor(Optimizer):
                 continue
             new = [empty_like(p, dtype=wide) for p in part]
             grads = [gradient(p, maximize=group.get("maximize", False)) for p in part]
-            for found, vector in zip(squares, estimate(part, grads, new, weight, least), strict=True):
-                found += [vector[i] for i in range(len(part))]
+            for found, sums in zip(squares, estimate(part, grads, new, weight, least), strict=True):
+                found += sums
             updates += new
         numbers = {
             "kept": 1 - setting(group, "lr") * setting(group, "weight_decay"),
@@ -99,25 +100,27 @@ class Adafactor(Optimizer):
             "d": group["d"],
         }
         ordered = [*matrices, *vectors]
-        _LIMITED((ordered, updates, *squares, self._inverse_sizes(ordered)), numbers, (ordered,))
+        _LIMITED((ordered, updates, *squares, self._inverse_sizes(ordered)), numbers, (ordered,), self._sums)
 
     def _from_rows_and_columns(
         self, params: Sequence[Tensor], grads: Sequence[Tensor], updates: Sequence[Tensor], weight: Any, least: float
-    ) -> list[Tensor]:
+    ) -> list[Sequence[Tensor]]:
         """Write updates from the means of rows and columns; return sums of squares of parameters and updates."""
         rows, columns = ([self.state[p][name] for p in params] for name in self.factored_state)
         count = len(params)
         means = _means([*grads, *grads], [-1] * count + [-2] * count, square=True)
-        _MIXED(((*rows, *columns), means), {"weight": weight}, ((*rows, *columns),))
+        _MIXED(((*rows, *columns), means), {"weight": weight}, ((*rows, *columns),), self._sums)
         lists = (params, grads, rows, columns, _means(rows, [-2] * count, square=False))
-        return _FACTORED(lists, {"least": least}, (updates,))
+        return _FACTORED(lists, {"least": least}, (updates,), self._sums)
 
     def _from_squares(
         self, params: Sequence[Tensor], grads: Sequence[Tensor], updates: Sequence[Tensor], weight: Any, least: float
-    ) -> list[Tensor]:
+    ) -> list[Sequence[Tensor]]:
         """Write updates from running squares; return sums of squares of parameters and updates."""
         variances = [self.state[p]["variance"] for p in params]
-        return _UNFACTORED((params, grads, variances), {"weight": weight, "least": least}, (variances, updates))
+        return _UNFACTORED(
+            (params, grads, variances), {"weight": weight, "least": least}, (variances, updates), self._sums
+        )
 
     def _inverse_sizes(self, params: Sequence[Tensor]) -> list[Tensor]:
         """Return the inverse number of elements of each parameter."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyhal.creation import empty_like
 from polyhal.hal.core import dispatch
-from polyhal.optim.formula import ElementFormula
+from polyhal.optim.formula import ElementFormula, Sums
 from polyhal.optim.optimizer import Group, Params, setting
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
 from polyhal.tensor import Tensor
@@ -203,6 +203,7 @@ class LAMB(RuleOptimizer):
         maximize: bool = False,
     ) -> None:
         check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
+        self._sums = Sums()
         super().__init__(
             params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
         )
@@ -223,9 +224,8 @@ class LAMB(RuleOptimizer):
         count = len(params)
         updates = [empty_like(x) for x in states[:count]]
         super().run(group, params, grads, (*states, *updates), numbers, counted=counted)
-        squares = _SQUARES((params, updates), {}, ())
-        sizes, changes = ([x[i] for i in range(count)] for x in squares)
-        _SCALED((params, updates, sizes, changes), {"lr": setting(group, "lr")}, (params,))
+        norms = _SQUARES((params, updates), {}, (), self._sums)
+        _SCALED((params, updates, *norms), {"lr": setting(group, "lr")}, (params,), self._sums)
 
 
 def _squares(ops: Any, p: Any, update: Any) -> Any:
