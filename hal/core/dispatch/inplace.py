@@ -15,6 +15,7 @@ from polyhal.hal.errors import out_of_memory_in
 
 if TYPE_CHECKING:
     from polyhal.hal.core.memory.buffer import Buffer
+    from polyhal.hal.device import Device
     from polyhal.hal.layout import Ref
     from polyhal.hal.ops.opdef import OpDef
 
@@ -28,10 +29,9 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     An out array may be one of the inputs. Shapes and dtypes must be those that the op infers. Raises ShapeError.
     """
     device = outs[0].device
-    params = freeze(params)
     key: list[Any] = [op, params, settings.key]
     args: list[Any] = []
-    holders = _Holders()
+    readers = _Readers(args)
     for i, x in enumerate(inputs):
         kind = type(x)
         if kind in NUMBERS or x is None:
@@ -43,16 +43,20 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         ref = x.ref
         key.append(ref.spec)
         args.append(ref)
-        holders.add(x.buffer, i)
+        buffer = x.buffer
+        if buffer in readers.first:
+            readers.several.setdefault(buffer, [readers.first[buffer]]).append(i)
+        else:
+            readers.first[buffer] = i
     refs = [o.ref for o in outs]
-    aliases = tuple([_relation(holders.of(o.buffer), args, ref) for o, ref in zip(outs, refs, strict=True)])
+    aliases = readers.aliases(outs, refs)
     key += ("into", *[ref.spec for ref in refs], aliases)
-    plan = device.plans.get(tuple(key))
+    try:
+        plan = device.plans.get(tuple(key))
+    except TypeError:  # a list among the parameters
+        plan = None
     if plan is None:
-        specs = tuple(input_spec(x) for x in inputs)
-        plan = device.planner.plan_into(op, specs, params, tuple(ref.spec for ref in refs), aliases)
-        plan = guard(observed_plan(device, op, specs, params, plan, fresh=False), op, specs)
-        device.plans[tuple(key)] = plan
+        plan = _planned(device, op, inputs, key, refs, aliases)
     try:
         plan.run(args, refs)
     except MemoryError as error:
@@ -64,28 +68,43 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         out.buffer.version += 1
 
 
-class _Holders:
-    """Positions of the inputs in each buffer."""
+def _planned(
+    device: Device, op: OpDef, inputs: tuple[Any, ...], key: list[Any], refs: Sequence[Ref], aliases: tuple[int, ...]
+) -> Any:
+    """Return the plan for `key`, which must be made unless it only has other types of parameters than an earlier one."""
+    key[1] = params = freeze(key[1])
+    plan = device.plans.get(tuple(key))
+    if plan is None:
+        specs = tuple(input_spec(x) for x in inputs)
+        plan = device.planner.plan_into(op, specs, params, tuple(ref.spec for ref in refs), aliases)
+        plan = device.plans[tuple(key)] = guard(observed_plan(device, op, specs, params, plan, fresh=False), op, specs)
+    return plan
 
-    __slots__ = ("_first", "_several")
 
-    def __init__(self) -> None:
-        self._first: dict[Buffer, int] = {}
-        self._several: dict[Buffer, list[int]] = {}
+class _Readers:
+    """The inputs of a call by buffer."""
+
+    __slots__ = ("_args", "first", "several")
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self._args = args
+        self.first: dict[Buffer, int] = {}
+        self.several: dict[Buffer, list[int]] = {}
         """Buffers with several inputs, which are rare."""
 
-    def add(self, buffer: Buffer, i: int) -> None:
-        """Note an input."""
-        first = self._first.setdefault(buffer, i)
-        if first != i:
-            self._several.setdefault(buffer, [first]).append(i)
-
-    def of(self, buffer: Buffer) -> Sequence[int]:
-        """Return the inputs in a buffer."""
-        first = self._first.get(buffer)
-        if first is None:
-            return ()
-        return self._several.get(buffer, (first,)) if self._several else (first,)
+    def aliases(self, outs: Sequence[Any], refs: Sequence[Ref]) -> tuple[int, ...]:
+        """Return the relation of each output to the inputs, see `_relation`."""
+        first, several, args = self.first, self.several, self._args
+        found: list[int] = []
+        for out, ref in zip(outs, refs, strict=True):
+            i = first.get(out.buffer)
+            if i is None:
+                found.append(SEPARATE)
+            elif args[i] is ref and not several:
+                found.append(i)
+            else:
+                found.append(_relation(several.get(out.buffer, (i,)), args, ref))
+        return tuple(found)
 
 
 def _relation(inputs: Iterable[int], refs: Sequence[Any], out: Ref) -> int:
