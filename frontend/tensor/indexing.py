@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.core.dispatch.bounds import IndexRangeError
 from polyhal.hal.core.dispatch.number_range import require_fit
 from polyhal.hal.layout import is_dense
 from polyhal.hal.ops import FUNCTIONS, OPS
@@ -35,7 +36,15 @@ def select(x: Tensor, index: Any) -> Tensor:
     if all(map(is_basic, items)):
         result = basic_index(x, items)
         return _reshape(x, x.shape) if result is x else result
-    front, indices, place = indexed_axes(x, items)
+    try:
+        return _selected(*indexed_axes(x, items))
+    except IndexRangeError as error:
+        raise error.named("getitem") from None
+
+
+def _selected(front: Tensor, indices: list[Any], place: int) -> Tensor:
+    """Return the elements at positions along the first axes; their axes begin at the axis `place` of the result."""
+    result: Tensor
     count = len(indices)
     positions = _flat_positions(front, indices)
     rest = front.shape[count:]
@@ -59,8 +68,11 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
         value = as_tensor(value, device=x.device)
     if all(map(is_basic, items)):
         overwrite(basic_index(x, items), value, "setitem")
-    else:
+        return
+    try:
         _assign_elements(*truths_as_masks(x, items), value)
+    except IndexRangeError as error:
+        raise error.named("setitem") from None
 
 
 def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Tensor | float) -> None:

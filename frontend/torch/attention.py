@@ -37,6 +37,21 @@ def _grouped(
     return query.reshape(batch, kept, -1, query.shape[-1])
 
 
+def _check_dtypes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> None:
+    """Raise RuntimeError, as PyTorch does, for operands of several dtypes, and for masks of other ones."""
+    dtype = query.dtype
+    if key.dtype is not dtype or value.dtype is not dtype:
+        raise RuntimeError(
+            "[scaled_dot_product_attention] expected query, key and value to have the same dtype, but got "
+            f"{dtype}, {key.dtype} and {value.dtype}; cast with .to(query.dtype)"
+        )
+    if mask is not None and mask.dtype not in (torch.bool, torch.float32, dtype):
+        raise RuntimeError(
+            f"[scaled_dot_product_attention] attn_mask is {mask.dtype}; expected torch.bool, torch.float32 or the dtype of "
+            f"the query, {dtype}; cast it with attn_mask.to(query.dtype)"
+        )
+
+
 def choose(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -66,6 +81,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """Compute attention with Polyhal's op where it applies, through PyTorch's overrideable op, which has its gradient."""
+    _check_dtypes(query, key, value, attn_mask)
     shape = (*query.shape[:-1], value.shape[-1])
     if enable_gqa and key.ndim >= 3 and key.shape[-3] != query.shape[-3]:
         folded = _grouped(query, key, value, attn_mask, is_causal) if query.ndim == 4 and not dropout_p else None

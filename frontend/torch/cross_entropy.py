@@ -86,7 +86,7 @@ def _is_ours(logits: torch.Tensor, target: torch.Tensor, smoothing: float) -> bo
         and logits.ndim == 2
         and logits.shape[:1] == target.shape
         and logits.is_floating_point()
-        and not (target.is_floating_point() or target.is_complex())
+        and target.dtype in (torch.int64, torch.uint8)
         and bool(logits.numel())
         and 0 <= smoothing <= 1
         and tensors.have_memory(logits, target)

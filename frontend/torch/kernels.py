@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,7 +33,7 @@ from polyhal.torch import (
 )
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch.device import NAME, check_ordinal, current
-from polyhal.torch.failures import REFUSALS, translated
+from polyhal.torch.failures import REFUSALS, of_call
 from polyhal.torch.fallback import fallback
 from polyhal.torch.registration import (
     HANDLED,
@@ -43,6 +43,7 @@ from polyhal.torch.registration import (
     cuts_gradients,
     writes_first,
 )
+from polyhal.torch.table import operand_dtypes
 from polyhal.torch.table.indexing import WRITES_IN_PLACE
 from polyhal.torch.table.random import drawing_from
 
@@ -138,10 +139,13 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
     """Return the kernel of an overload that returns new tensors."""
     creates = any(a.name == "device" for a in op._schema.arguments)
     positions = [i for i, a in enumerate(op._schema.arguments) if a.name in HANDLED and not a.kwarg_only]
+    check = operand_dtypes.check_of(op)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         try:
             values, named = _arguments(args, kwargs, creates)
+            if check is not None:
+                check(values)
             for i in reversed(positions):
                 del values[i : i + 1]
             result = _drawn(entry.function, kwargs)(*values, **named)
@@ -150,7 +154,7 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
         except REFUSALS as error:
             if _is_about_complex_numbers(error, args, kwargs):
                 return fallback(op, *args, **kwargs)
-            raise translated(error) from error
+            raise of_call(error, op, args, kwargs) from error
         out = _wrapped(result, values)
         return _formatted(out, args[0]) if entry.keeps_format else out
 
@@ -169,6 +173,7 @@ def _formatted(results: Any, x: torch.Tensor) -> Any:
 
 def in_place_kernel(entry: Entry, op: Any) -> Kernel:
     """Return the kernel of an overload that overwrites its first argument with the result of the entry."""
+    check = operand_dtypes.check_of(op)
 
     def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         try:
@@ -176,6 +181,8 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
             if 0 in target.strides:
                 _check_elements_are_apart(target)
             values, named = _arguments(args, kwargs, False)
+            if check is not None:
+                check((target, *values))
             for value in values:
                 if isinstance(value, Tensor):
                     tensors.check_overlap(target, value)
@@ -194,7 +201,7 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
         except REFUSALS as error:
             if _is_about_complex_numbers(error, (self, *args), kwargs):
                 return fallback(op, self, *args, **kwargs)  # type: ignore[no-any-return]
-            raise translated(error) from error
+            raise of_call(error, op, (self, *args), kwargs) from error
         return self
 
     return kernel
@@ -237,6 +244,34 @@ def _check_fits(target: torch.Tensor, result: Tensor) -> None:
         raise RuntimeError(f"result type {kind} can't be cast to the desired output type {target.dtype}")
 
 
+def with_host_indices(kernel: Kernel) -> Kernel:
+    """Return the kernel of an overload with a list of indices, which may be on the CPU, as on CUDA, and are uploaded.
+
+    Raises RuntimeError for indices on the device of a tensor on the CPU.
+    """
+
+    def call(self: torch.Tensor, indices: Sequence[torch.Tensor | None], *args: Any, **kwargs: Any) -> Any:
+        if self.is_cpu:
+            raise RuntimeError(
+                f"indices should be either on cpu or on the same device as the indexed tensor (cpu), and not on {NAME}; "
+                f"index with i.cpu(), or move the tensor with x.to({NAME!r})"
+            )
+        return kernel(self, [_on_device(i) if i is not None and i.is_cpu else i for i in indices], *args, **kwargs)
+
+    return call
+
+
+def _on_device(index: torch.Tensor) -> torch.Tensor:
+    """Copy an index from the CPU to the device."""
+    return tensors.wrap(tensors.upload(index))
+
+
+def _takes_indices(op: Any) -> bool:
+    """Return whether the second argument of an overload is a list of indices, one for each axis."""
+    arguments = op._schema.arguments
+    return len(arguments) > 1 and arguments[1].name == "indices" and str(arguments[1].type) == "List[Optional[Tensor]]"
+
+
 def _lacks_doubles(x: torch.Tensor) -> bool:
     """Return whether a tensor is on a device without float64."""
     return x.device.type == NAME and dtypes.float64 not in tensors.root_of(x).device.capabilities.storage
@@ -258,6 +293,8 @@ def register() -> None:
         if op is None or name in done or (cuts_gradients(op) and name not in memory.ALLOWED):
             return
         done.add(name)
+        if _takes_indices(op):
+            kernel = with_host_indices(kernel)
         private.hide_from_dynamo(kernel)
         library.impl(op, kernel, _KEY)
 

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.torch import tensors
+from polyhal.torch.device import NAME
 from polyhal.torch.private import decomposed
 
 _aten: Any = torch.ops.aten
@@ -142,6 +144,10 @@ def _layers(
     """Return the output, and the final states of all layers and directions."""
     directions = 1 + bidirectional
     each = len(params) // (num_layers * directions)
+    for state in states:
+        if state.dtype is not x.dtype and not torch.is_autocast_enabled(NAME):
+            found = f"expected the input and the states to have the same dtype, but got {x.dtype} and {state.dtype}"
+            raise RuntimeError(message(mode, found, fix="cast the states with .to(input.dtype)"))
     x = x.transpose(0, 1) if batch_first else x
     finals: list[Tensors] = []
     for layer in range(num_layers):

@@ -43,6 +43,10 @@ storage_of: Callable[[torch.Tensor], Any] = torch.Tensor.untyped_storage
 """Function that returns the storage of a tensor: a `Storage` for tensors of the device."""
 
 
+class ElsewhereError(RuntimeError):
+    """A tensor is on another device than the operands of its op."""
+
+
 def dtype_of(dtype: torch.dtype) -> DType:
     """Return Polyhal's dtype for PyTorch's. Raises UnsupportedDTypeError."""
     try:
@@ -87,7 +91,7 @@ def wrap_block(
 def unwrap(x: torch.Tensor) -> Any:
     """Return the Polyhal tensor behind a PyTorch tensor of the device, or the number in a 0-d CPU tensor.
 
-    Lazy conjugation and negation are resolved. Raises RuntimeError for other tensors of other devices.
+    Lazy conjugation and negation are resolved. Raises ElsewhereError for other tensors of other devices.
     """
     try:
         root = root_of(x)
@@ -95,7 +99,7 @@ def unwrap(x: torch.Tensor) -> Any:
         if x.device.type == "cpu" and not x.ndim:
             return x.item()
         found = f"found one on {x.device}, of shape {tuple(x.shape)}"
-        raise RuntimeError(f"Expected all tensors to be on the same device, {NAME}:0, but {found}") from None
+        raise ElsewhereError(f"Expected all tensors to be on the same device, {NAME}:0, but {found}") from None
     ref = root.ref
     spec = ref.spec
     shape, strides = x.shape, x.stride()

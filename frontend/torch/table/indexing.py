@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal import dtypes
 from polyhal.tensor.inplace_ops import IN_PLACE
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, arange, cast, pulled_back
+from polyhal.torch.table.operands import F, arange, is_tensor, pulled_back
 from polyhal.torch.table.pointwise import masked_fill
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
+
+_INDICES = (dtypes.int64, dtypes.bool_, dtypes.int32)
+"""Dtypes of indices between brackets; bytes are masks, too."""
 
 
 @aten("index_select")
@@ -25,27 +29,33 @@ def gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Any
     return F["gather"](x, dim, index)
 
 
-def _same_dtype(x: Tensor, src: Tensor) -> None:
-    """Raise RuntimeError, as PyTorch does, where a source would have to be cast."""
-    if src.dtype is not x.dtype:
-        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-
-
 @aten("scatter.src")
 def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    _same_dtype(x, src)
     return F["scatter"](x, dim, index, src)
 
 
 @aten("scatter_add")
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    _same_dtype(x, src)
     return F["scatter_add"](x, dim, index, src)
 
 
+def _items(indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    """Return Polyhal's items for indices, of which bytes are masks. Raises IndexError for other dtypes than PyTorch's."""
+    return tuple(slice(None) if i is None else i if i.dtype in _INDICES else _as_mask(i) for i in indices)
+
+
+def _as_mask(index: Tensor) -> Any:
+    if index.dtype is not dtypes.uint8:
+        found = f"tensors used as indices must be long, int, byte or bool tensors, and not {index.dtype.name}"
+        raise IndexError(f"{found}; cast with .long()")
+    return F["not_equal"](index, 0)
+
+
 @aten("index_put")
-def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Any:
-    return F["index_put"](x, tuple(slice(None) if i is None else i for i in indices), cast(values, x.dtype), accumulate)
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    if not is_tensor(values):  # a number, which stands for a 0-d tensor on the CPU
+        values = F["full"]((), values, x.dtype, device=x.device)
+    return F["index_put"](x, _items(indices), values, accumulate)
 
 
 @aten("_index_put_impl")
@@ -55,7 +65,7 @@ def index_put_unsafe(x: Any, indices: Any, values: Any, accumulate: bool = False
 
 @aten("index.Tensor")
 def index(x: Tensor, indices: Any) -> Any:
-    return x[tuple(slice(None) if i is None else i for i in indices)]
+    return x[_items(indices)]
 
 
 @aten("masked_scatter")
@@ -96,17 +106,7 @@ def segment_reduce_backward(
 
 
 def _put_in_place(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False, unsafe: bool = False) -> Any:
-    return x.index_put_(indices, cast(values, x.dtype), accumulate)
-
-
-def _scatter_in_place(x: Any, dim: int, index: Any, src: Any) -> Any:
-    _same_dtype(x, src)
-    return x.scatter_(dim, index, src)
-
-
-def _scatter_add_in_place(x: Any, dim: int, index: Any, src: Any) -> Any:
-    _same_dtype(x, src)
-    return x.scatter_add_(dim, index, src)
+    return x.index_put_(_items(indices), values, accumulate)
 
 
 def _masked_scatter_in_place(x: Tensor, mask: Tensor, source: Tensor) -> Any:
@@ -122,8 +122,8 @@ def _fill_in_place(x: Tensor, mask: Tensor, value: Tensor | float) -> Any:
 
 WRITES_IN_PLACE: dict[Any, Any] = {
     masked_fill: _fill_in_place,
-    scatter: _scatter_in_place,
-    scatter_add: _scatter_add_in_place,
+    scatter: IN_PLACE["scatter_"],
+    scatter_add: IN_PLACE["scatter_add_"],
     masked_scatter: _masked_scatter_in_place,
     index_put: _put_in_place,
     index_put_unsafe: _put_in_place,

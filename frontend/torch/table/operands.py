@@ -10,6 +10,7 @@ from polyhal.func import vjp
 from polyhal.hal import dtypes
 from polyhal.hal.core import dispatch
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS as F
 from polyhal.hal.ops import OPS
 from polyhal.torch.registration import UnsupportedArgumentsError
@@ -28,6 +29,7 @@ __all__ = [
     "default_dtype",
     "is_tensor",
     "lifted",
+    "mixed",
     "promoted",
     "pulled_back",
     "zeros",
@@ -54,6 +56,13 @@ def promoted(a: Any, b: Any) -> tuple[Any, Any]:
     if _CATEGORY[big.dtype.kind] >= _CATEGORY[small.dtype.kind]:
         small = cast(small, big.dtype)
     return (big, small) if a.shape else (small, big)
+
+
+def mixed(op: str, **operands: Tensor) -> RuntimeError:
+    """Return the error for operands of different dtypes, of which PyTorch does not promote any."""
+    (first, x), (second, y) = operands.items()
+    found = f"expected {first} and {second} to have the same dtype, but got {x.dtype.name} and {y.dtype.name}"
+    return RuntimeError(message(op, found, fix=f"cast one of them with .to({first}.dtype) or .to({second}.dtype)"))
 
 
 def axes_of(x: Tensor, dim: Any) -> Any:

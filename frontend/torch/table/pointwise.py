@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, cast, is_tensor, promoted
+from polyhal.torch.table.operands import F, cast, is_tensor, mixed, promoted
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -18,7 +19,11 @@ def add(a: Tensor, b: Tensor | float, alpha: Any = 1) -> Any:
 
 
 @aten("sub.Tensor", "sub.Scalar")
-def sub(a: Tensor | int, b: Tensor | float, alpha: Any = 1) -> Any:
+def sub(a: Any, b: Any, alpha: Any = 1) -> Any:
+    if is_tensor(a) and is_tensor(b) and a.dtype is not b.dtype and dtypes.bool_ in (a.dtype, b.dtype):
+        raise RuntimeError(
+            "[sub] bool tensors are not subtracted; cast the bool one with .to(dtype), or invert it with ~"
+        )
     a, b = promoted(a, b)
     return F["subtract"](a, b if alpha == 1 else b * alpha)
 
@@ -84,9 +89,13 @@ def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
-def lerp(x: Tensor, end: Tensor, weight: Tensor | float) -> Any:
+def lerp(x: Any, end: Any, weight: Any) -> Any:
     if not (x.dtype.is_floating_point or x.dtype.kind == "complex"):
         raise NotImplementedError(f"lerp is not implemented for {x.dtype.name}")
+    if is_tensor(weight) and weight.dtype is not x.dtype:
+        if weight.shape:
+            raise mixed("lerp", self=x, weight=weight)
+        weight = cast(weight, x.dtype)
     return F["lerp"](x, end, weight)
 
 

@@ -30,6 +30,20 @@ _CHUNK_BYTES = 1 << 20
 """Bytes per chunk: small enough to stay in a cache, and to avoid a copy of a long index."""
 
 
+class IndexRangeError(IndexError):
+    """An index or a label is out of range."""
+
+    def __init__(self, op: str, problem: str, expected: str, operand: str, where: str, device: Device) -> None:
+        """Report the index as `operand` of the op `op`, called at the line `where`."""
+        self._parts = problem, expected, where, device
+        super().__init__(message(op, problem, expected=expected, fix=f"look at {operand}, {where}", device=device))
+
+    def named(self, op: str, operand: str = "the index") -> IndexRangeError:
+        """Return the error under the name of the function that the program calls, for an op in its implementation."""
+        problem, expected, where, device = self._parts
+        return IndexRangeError(op, problem, expected, operand, where, device)
+
+
 class BoundsCheck:
     """Raises IndexError for an index or a label out of range, on every device."""
 
@@ -64,15 +78,8 @@ def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where:
         wrong = low if low < allowed.low else high
         place = np.argwhere(values == wrong)[0].tolist() if allowed.ignored is None else None
         position = "" if not place else f" at {place}"
-        raise IndexError(
-            message(
-                op,
-                f"index {wrong}{position} is out of range",
-                expected=f"{allowed.low} to {allowed.high - 1}",
-                fix=f"look at input {allowed.input}, {where()}",
-                device=device,
-            )
-        )
+        problem, expected = f"index {wrong}{position} is out of range", f"{allowed.low} to {allowed.high - 1}"
+        raise IndexRangeError(op, problem, expected, f"input {allowed.input}", where(), device)
 
 
 def _chunks(device: Device, index: Ref) -> Iterator[np.ndarray]:
