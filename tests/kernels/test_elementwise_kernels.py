@@ -205,6 +205,37 @@ def test_elements_of_a_power_are_independent(device: Any, rng: Any, special: flo
         np.testing.assert_allclose(actual, expected, rtol=16 * 2.0**-52, atol=0)  # 16 units: OpenCL 1.2, section 7.4
 
 
+@pytest.mark.only_on("opencl")
+def test_remainders_of_doubles_are_independent(device: Any, rng: Any) -> None:
+    """Some drivers return wrong results for a vector with such a divisor, or with fewer numbers than elements."""
+    for op in ("fmod", "remainder", "floor_divide"):
+        for n, special in zip((1, 2, 3, 7, 16, 37), (0.0, math.inf, math.nan, 0.0, math.inf, math.nan), strict=True):
+            x, y = rng.uniform(-3, 3, n), rng.choice([-1.0, 1.0], n) * rng.uniform(0.1, 2, n)
+            x[2::5] = 40 * y[2::5]
+            y[3::7] = special
+            with np.errstate(all="ignore"):
+                expected = getattr(np, op)(x, y)
+            actual = device.run(op, [device.upload(x), device.upload(y)], dtypes.float64, (n,))
+            np.testing.assert_array_equal(actual, expected, err_msg=f"{op} of {n} elements")
+
+
+@pytest.mark.only_on("opencl", "wgpu")
+def test_tanh_is_one_where_that_is_the_nearest_float(device: Any) -> None:
+    """1 - tanh(x) is 2 exp(-2x), less than half a unit below 1 if x > 13 log(2), and the derivative 1 - tanh(x)^2 is 0."""
+    edge = np.float32(13 * np.log(2) * (1 + 2.0**-23))
+    size = np.concatenate([np.linspace(edge, 20, 1000), [100, 60000, 1e30, np.inf]]).astype(np.float32)
+    x = np.concatenate([size, -size])
+    y = device.run("tanh", [device.upload(x)], dtypes.float32, x.shape)
+    np.testing.assert_array_equal(y, np.sign(x))
+    np.testing.assert_array_equal(
+        device.run("tanh_grad", [device.upload(np.ones_like(y)), device.upload(y)], dtypes.float32, x.shape), 0.0
+    )
+    special = np.array([np.nan, 0.0, -0.0, 9.0], np.float32)
+    np.testing.assert_allclose(
+        device.run("tanh", [device.upload(special)], dtypes.float32, (4,)), np.tanh(special), rtol=2.0**-21
+    )
+
+
 def test_contract_division_truncates(device: Any) -> None:
     a, b = np.array([7, -7, 7, -7, 5] * 5, np.int32), np.array([2, 2, -2, -2, 0] * 5, np.int32)
     out = device.empty(dtypes.int32, a.shape)

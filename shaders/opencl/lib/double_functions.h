@@ -29,6 +29,8 @@ static inline D signed_power_double(D x, D y) {
 
 static inline D tangent_double(D x) { PERIODIC(double, long, tan, x, 1.0e9) }
 
+static inline D tanh_double(D x) { return tanh(x); }
+
 static inline D error_function_double(D x) { return erf(x); }
 
 static inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }

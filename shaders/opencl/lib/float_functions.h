@@ -28,6 +28,12 @@ static inline F signed_power_float(F x, F y) {
 
 static inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
 
+// Beyond 13 log(2) the nearest float is 1. Some drivers return the float below it, up to 10 or for all x, and the derivative
+// 1 - tanh(x)^2 is then 1e-7 instead of 0. The comparison keeps a NaN.
+static inline F tanh_float(F x) { return SELECT(tanh(x), copysign((F)(1.0f), x), MAGNITUDE(x) > 9.0109134f); }
+
+static inline F fmod_float(F x, F y) { return fmod(x, y); }
+
 // log(erfc(a)) for 1 <= a <= 4, and erf(a) / a as a function of a * a for a <= 1: minimax polynomials, fitted in float64
 // with weights that balance the error of the result. Either way erf is within 2.3 units in the last place.
 static inline F log_erfc(F a) {
