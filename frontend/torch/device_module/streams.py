@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from polyhal.hal.core import dispatch
 from polyhal.hal.core.memory.events import DeviceEvent
 from polyhal.torch.device import NAME, current
 from polyhal.torch.device_module.devices import check_index
 
-__all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "is_current_stream_capturing",
+    "set_stream",
+    "stream",
+]
 
 
 class TorchStream:
@@ -65,6 +75,11 @@ def current_stream(device: Any = None) -> TorchStream:
 
 
 default_stream = current_stream
+
+
+def is_current_stream_capturing() -> bool:
+    """Return whether this thread records a step: values of tensors cannot be read until the step runs."""
+    return dispatch.thread.executor.recorder is not None
 
 
 class StreamContext:

@@ -86,7 +86,10 @@ class FunctionWatch(TorchFunctionMode):
         return value
 
     def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return a tensor made of Python data. Each run makes it again on the CPU and copies it to its device."""
+        """Return a tensor made of Python data: a constant of the graph if the data cannot change.
+
+        Otherwise each run makes it again on the CPU and copies it to its device.
+        """
         watch = self._watch
         device = kwargs.pop("device", None)
         if func is torch.Tensor.new_tensor:
@@ -98,6 +101,9 @@ class FunctionWatch(TorchFunctionMode):
             return func(*args, **kwargs, **({} if device is None else {"device": device}))
         needs_gradient = kwargs.pop("requires_grad", False)
         target = torch.get_default_device() if device is None else torch.device(device)
+        if target.type == NAME and _is_immutable(data):
+            out = self._constant(func, args, {**kwargs, "device": target})
+            return out.requires_grad_() if needs_gradient else out
         slot = watch.program.new_slot()
         named = {**kwargs, "device": "cpu"}
         with watch.quiet():
@@ -106,6 +112,20 @@ class FunctionWatch(TorchFunctionMode):
         watch.fill(slot, made)
         out = made.to(target) if target.type == NAME else made
         return out.requires_grad_() if needs_gradient else out
+
+    def _constant(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
+        """Return a tensor on the device with the elements that it has in each run."""
+        with self._watch.quiet():
+            out: torch.Tensor = func(*args, **kwargs)
+        self._watch.note_result(out)
+        return out
+
+
+def _is_immutable(data: Any) -> bool:
+    """Return whether Python data has the same elements in each run: plain numbers, tuples of them, and empty lists."""
+    if isinstance(data, tuple):
+        return all(map(_is_immutable, data))
+    return type(data) in (int, float, bool, complex) or (isinstance(data, list) and not data)
 
 
 class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
@@ -145,7 +165,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         try:
             with watch.looking_for(numbers) if numbers else nullcontext():
                 out = func(*args, **kwargs)
-            unused = {id(x) for x in watch.sources if x.ndim}
+            unused = {id(x) for x in watch.sources if x.ndim and x.numel()}
         except RuntimeError as error:
             cause = error if isinstance(error, CaptureError) else error.__cause__
             if isinstance(cause, CaptureError) and not isinstance(cause, RefusedError):

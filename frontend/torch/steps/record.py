@@ -15,6 +15,7 @@ from polyhal.hal.compile.capture.replay_cache import NotReplayableError, Pending
 from polyhal.hal.compile.recording import Recording
 from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError, message
+from polyhal.torch.steps.answers import answering
 from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
 from polyhal.torch.steps.numbers import LiveNumber
@@ -73,6 +74,7 @@ class PendingStep:
         watch = self._watch
         with ExitStack() as stack:
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+            stack.enter_context(answering())
             stack.enter_context(self._recording)
             stack.enter_context(dispatch.executing(LiveOperands(self._recording.recorder, watch)))
             stack.enter_context(noticing_optimizers(self._settings.enter))
