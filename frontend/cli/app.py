@@ -9,8 +9,6 @@ their own, or in `test_cli_inspection.py` if it prints facts; bad arguments are 
 from __future__ import annotations
 
 import inspect
-import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
@@ -19,7 +17,7 @@ import typer
 
 import polyhal
 from polyhal.cli.applications import load, offered
-from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail
+from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail, report, unwritten
 
 OWN_COMMANDS = (
     "launch",
@@ -99,12 +97,20 @@ def _options(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 for success, 2 for bad input, 130 if interrupted."""
+    """Run one command and return its exit code: 0 for success, 1 for a defect, 2 for bad input, 130 if interrupted.
+
+    It is 0 if the reader of the output closes the pipe, as in `polyhal devices | head -1`.
+    """
     try:
-        # Outside standalone mode typer returns exit codes and raises usage errors, so that all errors are shown in one form.
-        # Explicit arguments replace the arguments and the name of the process.
-        given = {} if arguments is None else {"args": list(arguments), "prog_name": "polyhal"}
-        code = app(**given, standalone_mode=False)
+        code = _called(arguments)
+        failed = unwritten()
+        return report(failed[0]) if failed and not isinstance(failed[0], BrokenPipeError) else code
+    except (BrokenPipeError, SystemExit) as error:
+        # typer and rich exit with 1 when they find the pipe closed.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        pipe_is_closed = bool(unwritten()) or isinstance(error, SystemExit)
+        return 0 if pipe_is_closed else report(error)
     except _USAGE_ERROR as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         if text:  # empty for a bare `polyhal`, which has printed its help
@@ -114,10 +120,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader closed the pipe, as in `polyhal devices | head -1`. Discard the remaining buffered output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except Exception as error:  # outside a command, such as of an incomplete installation
+        return report(error)
+
+
+def _called(arguments: Sequence[str] | None) -> int:
+    # Outside standalone mode typer returns exit codes and raises usage errors, so that all errors are shown in one form.
+    # Explicit arguments replace the arguments and the name of the process.
+    given = {} if arguments is None else {"args": list(arguments), "prog_name": "polyhal"}
+    code = app(**given, standalone_mode=False)
     return code if isinstance(code, int) else 0
 
 

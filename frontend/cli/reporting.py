@@ -1,11 +1,14 @@
 """Errors on the command line: one sentence on standard error and an exit code, never a traceback.
 
-Errors in the user's input exit with code 2, defects of Polyhal with code 1, so that scripts can distinguish them.
+Errors in the user's input exit with code 2, defects of Polyhal with code 1, so that scripts can distinguish them. A closed
+pipe, as in `polyhal devices | head -1`, is not an error.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from polyhal.cli import missing_package
 from polyhal.hal.core.settings import env
 from polyhal.hal.errors import PolyhalError
 
@@ -47,11 +51,46 @@ def fail(text: str) -> None:
         REPORTERS[-1](text)
         return
     bold, plain = ("\033[1;31m", "\033[0m") if _colored() else ("", "")
-    print(f"{bold}error:{plain} {text}", file=sys.stderr, flush=True)
+    try:
+        print(f"{bold}error:{plain} {text}", file=sys.stderr, flush=True)
+    except OSError:  # a closed pipe or a full disk: the exit code remains
+        unwritten()
 
 
 def _colored() -> bool:
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def report(error: Exception) -> int:
+    """Print an error as one sentence and return its exit code. With POLYHAL_DEBUG=1, raise it instead."""
+    if env.debug():
+        raise error
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "polyhal":
+        fail(missing_package(error))
+        return BAD_INPUT
+    if isinstance(error, (PolyhalError, OSError, MemoryError)):
+        fail(sentence(error))
+        return BAD_INPUT
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    fail(f"unexpected {type(error).__name__}: {sentence(error)}{notes} (set POLYHAL_DEBUG=1 for the traceback)")
+    return INTERNAL
+
+
+def unwritten() -> list[OSError]:
+    """Write out the buffers of both output streams, and return the errors of streams that fail.
+
+    A failed stream discards its buffer and all further output, so that the interpreter does not fail at exit.
+    """
+    errors = []
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:  # None: the process began without the stream
+                stream.flush()
+        except OSError as error:
+            errors.append(error)
+            with contextlib.suppress(io.UnsupportedOperation):  # a stream of a test
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return errors
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:
@@ -70,19 +109,9 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
             _tell_ranks(error)
             fail("interrupted")
             raise typer.Exit(INTERRUPTED) from error
-        except (PolyhalError, OSError, MemoryError) as error:
+        except Exception as error:
             _tell_ranks(error)
-            if env.debug():
-                raise
-            fail(sentence(error))
-            raise typer.Exit(BAD_INPUT) from error
-        except Exception as error:  # a defect of Polyhal
-            _tell_ranks(error)
-            if env.debug():
-                raise
-            notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-            fail(f"unexpected {type(error).__name__}: {sentence(error)}{notes} (set POLYHAL_DEBUG=1 for the traceback)")
-            raise typer.Exit(INTERNAL) from error
+            raise typer.Exit(report(error)) from error
 
     return run
 
@@ -94,4 +123,4 @@ def _tell_ranks(error: BaseException) -> None:
         job.fail(error)
 
 
-__all__ = ["BAD_INPUT", "INTERNAL", "INTERRUPTED", "REPORTERS", "fail", "reported", "sentence"]
+__all__ = ["BAD_INPUT", "INTERNAL", "INTERRUPTED", "REPORTERS", "fail", "report", "reported", "sentence", "unwritten"]
