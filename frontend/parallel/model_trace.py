@@ -169,7 +169,6 @@ class ModelTrace:
             self.readers[name] = sorted(read.get(id(x.buffer), ()))
             self.state_bytes[name] = bucket(x.buffer.nbytes)
             self.trainable[name] = x.requires_grad
-        self._largest_gradient = max(self.state_bytes.values(), default=0)
 
     def _readers(self, graph: Graph, value: int) -> set[int]:
         """Return the parts that read a value in the forward pass, directly or through views."""

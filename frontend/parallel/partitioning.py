@@ -272,14 +272,12 @@ class _Search:
         n = self._count
         held, state = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n + 1))
         starts, ends = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
-        largest = np.zeros((n + 1, n + 1))
         for name, readers in trace.readers.items():
             nbytes, trained = trace.state_bytes[name], trace.trainable[name]
             home = readers[0] if readers else 0
             here = (starts <= home) & (home < ends)
             held += nbytes * here
             state += nbytes * here * (1 + (_GRADIENTS + optimizer_state if trained else 0))
-            largest = np.maximum(largest, nbytes * here * trained)
             replicated = np.zeros_like(here)
             for r in readers[1:]:
                 replicated |= (starts <= r) & (r < ends) & ~here
