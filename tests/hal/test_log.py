@@ -79,3 +79,12 @@ def test_the_page_lists_the_topics_with_their_events() -> None:
     table = page.read_text(encoding="utf-8").partition("| topic | events |\n|---|---|\n")[2].partition("\n\n")[0]
     rows = dict(line.strip("| ").split(" | ") for line in table.splitlines())
     assert rows == TOPICS
+
+
+def test_evictions_are_events_of_capture(caplog: pytest.LogCaptureFixture) -> None:
+    doubled = polyhal.jit(lambda x: x * 2.0, max_graphs=1)
+    caplog.set_level("INFO", logger="polyhal.capture")
+    with pytest.warns(UserWarning, match="more than 1 signatures"):
+        for n in (2, 2, 3):
+            doubled(polyhal.ones(n, device="numpy"))
+    assert sum("evicted the steps of the least recently used signature" in m for m in caplog.messages) == 1

@@ -133,12 +133,14 @@ def test_steps_that_are_dropped_before_each_recording_are_given_up(here: Device)
         assert values(step(array(here, 2))) == [3]
 
 
-def test_steps_that_are_replayed_are_evicted_but_never_given_up() -> None:
+def test_steps_that_are_replayed_are_evicted_but_never_given_up(caplog: pytest.LogCaptureFixture) -> None:
     step = ArrayFunction(lambda x: add(x, MODES["n"]), max_graphs=2)
+    caplog.set_level("INFO", logger="polyhal.capture")
     with pytest.warns(UserWarning, match="one signature has more than 2 steps") as caught:
         found = [call_with_mode(step, i // 3) for i in range(15)]
     assert found == [[1 + i // 3] for i in range(15)]
     assert (len(step.steps), len(caught)) == (2, 1)
+    assert sum("evicted a step" in event for event in caplog.messages) == 3
 
 
 def test_effects_that_cannot_be_replayed_run_eagerly_and_are_given_up_the_third_time(here: Device) -> None:

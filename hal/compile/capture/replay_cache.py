@@ -256,6 +256,7 @@ class ReplayCache(ABC, Generic[C, S]):
 
     def _new_entry(self, call: C) -> _Entry[S]:
         if self._entries.is_full:
+            _LOG.info("%s: evicted the steps of the least recently used signature", self._title)
             self._warn_once(
                 f"it is called with more than {self._max_graphs} signatures, now {call.described(call.key)}",
                 expected=" or ".join(map(call.described, self._entries)),
@@ -267,6 +268,7 @@ class ReplayCache(ABC, Generic[C, S]):
     def _add(self, entry: _Entry[S], step: S) -> None:
         if len(entry.steps) >= self._max_graphs:
             entry.steps.remove(_least_useful(entry.steps))
+            _LOG.info("%s: evicted a step; such calls record it again", self._title)
             self._warn_once(
                 f"one signature has more than {self._max_graphs} steps, for other modes, gradients or Python objects",
                 expected="few combinations, each of them repeated",
