@@ -132,3 +132,18 @@ def test_devices(torch_device: str, make: Callable[[], nn.Module]) -> None:
     # The loss is not state: its sum may be fused with the computation of its terms.
     assert recorded.losses == pytest.approx(eager.losses, rel=1e-6)
     assert len(step.steps) == 1
+
+
+def test_a_tensor_returned_twice_is_one_tensor_in_each_run(torch_on_numpy: None) -> None:
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor, torch.Tensor]:
+        y = x * 2
+        return y, [y], y.view(-1), x[1:]
+
+    recorded = polyhal.torch.jit(step)
+    for k in range(4):
+        x = torch.full((2, 2), float(k), device="polyhal")
+        first, (again,), flat, part = recorded(x)
+        assert first is again
+        first += 1
+        assert flat.tolist() == [2.0 * k + 1] * 4
+        assert part.tolist() == [[float(k)] * 2]

@@ -48,14 +48,29 @@ class Results:
         self._tensors = list(arguments)
         self._kept = {id(x.grad) for x, _ in watch.leaves.values() if x.grad is not None}
         self.count = 0
-        self.structure = TREE.map(value, self._leaf)
+        self._leaves: dict[int, Any] = {}
+        """Leaves of tensors by identity, so that a tensor returned twice is one object in each run, too."""
+        self._is_repeated = False
+        self.structure = TREE.map(value, self._leaf_once)
         self._tensors.clear()
+        self._leaves.clear()
 
     def fill(self, run: Run) -> Any:
         """Return the results of one run."""
         if type(self.structure) is Filled:  # most steps return one tensor
             return self.structure.get(run)
-        return TREE.map(self.structure, lambda x: x.get(run) if type(x) is Filled else x)
+        if not self._is_repeated:
+            return TREE.map(self.structure, lambda x: x.get(run) if type(x) is Filled else x)
+        filled: dict[int, Any] = {}
+
+        def fill_once(x: Any) -> Any:
+            if type(x) is not Filled:
+                return x
+            if id(x) not in filled:
+                filled[id(x)] = x.get(run)
+            return filled[id(x)]
+
+        return TREE.map(self.structure, fill_once)
 
     def same_as(self, other: Results) -> bool:
         """Return whether another recording returns equal results."""
@@ -64,6 +79,15 @@ class Results:
             a.what == b.what if type(a) is Filled and type(b) is Filled else same(a, b)
             for a, b in zip(mine, theirs, strict=True)
         )
+
+    def _leaf_once(self, x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return self._leaf(x)
+        if id(x) in self._leaves:
+            self._is_repeated = True
+        else:
+            self._leaves[id(x)] = self._leaf(x)
+        return self._leaves[id(x)]
 
     def _leaf(self, x: torch.Tensor | LiveNumber) -> Any:
         if type(x) is LiveNumber:
