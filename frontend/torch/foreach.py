@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 
 from polyhal.hal.core import dispatch
-from polyhal.hal.core.dispatch.eager import EagerExecutor
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tensor import Tensor
 from polyhal.torch import private, tensors
@@ -136,7 +135,7 @@ def _has_numbers(xs: Sequence[torch.Tensor]) -> bool:
 def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
     """Return the tensors of the lists and shared operands; None unless they are floats of one dtype, of one shape per index."""
     first, *others = call.lists
-    if not isinstance(dispatch.thread.executor, EagerExecutor) or len(first) < _FEWEST:
+    if dispatch.thread.executor.fuses_later or len(first) < _FEWEST:
         return None
     flat = [x for xs in call.lists for x in xs]
     dtype = first[0].dtype

@@ -8,6 +8,9 @@ import pytest
 import torch
 
 import polyhal.torch
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch import ForwardingExecutor
+from polyhal.hal.ops.opdef import OpDef
 from polyhal.torch import foreach
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -225,3 +228,22 @@ def test_recorded_clipping_is_that_of_eager_steps(torch_device: str) -> None:
 
     for x, y in zip(train(False), train(True), strict=True):
         assert torch.equal(x, y)
+
+
+class _Counting(ForwardingExecutor):
+    """Records the names of ops that write over their operands."""
+
+    __slots__ = ("names",)
+
+    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+        self.names = [*getattr(self, "names", ()), op.name]
+        super().apply_into(op, inputs, params, outs)
+
+
+def test_lists_of_tensors_are_one_op_under_executors_that_forward_to_the_eager_one(torch_on_numpy: None) -> None:
+    xs = [torch.ones(3, device="polyhal"), torch.ones(2, device="polyhal")]
+    counting = _Counting(dispatch.thread.executor)
+    with dispatch.executing(counting):
+        torch._foreach_add_(xs, 2.0)
+    assert counting.names == ["foreach_elementwise"]
+    assert [x.tolist() for x in xs] == [[3.0] * 3, [3.0] * 2]
