@@ -5,6 +5,7 @@
 
 import importlib as _importlib
 from math import e, inf, nan, pi
+from importlib.util import find_spec as _find_spec
 from types import ModuleType as _ModuleType
 
 from polyhal.hal import errors
@@ -91,8 +92,9 @@ newaxis = None
 __version__ = "0.1.0"
 
 _PACKAGES = (
-    "amp", "autograd", "data", "distributed", "distributions", "fft", "func", "linalg", "models", "nn",
-    "ops", "optim", "parallel", "signal", "special", "text", "utils",
+    "amp", "autograd", "data", "distributed", "distributions", "fft", "func", "linalg", "nn",
+    "ops", "optim", "parallel", "signal", "special", "utils",
+    *(name for name in ("models", "text") if _find_spec(f"{__name__}.{name}")),  # applications, if they are installed
 )  # fmt: skip
 _DTYPES = {
     "bool": bool_,

@@ -178,6 +178,16 @@ print(names, isinstance(polyhal.jit(lambda x: x), Jitted), jit is polyhal.jit, c
     assert _run(code) == "[] True True True True"
 
 
+def test_a_star_import_needs_no_applications() -> None:
+    code = """
+import sys
+sys.modules["polyhal.models"] = sys.modules["polyhal.text"] = None
+from polyhal import *
+print(callable(jit), "models" in globals(), "text" in globals())
+"""
+    assert _run(code) == "True False False"
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     code = """
 import polyhal
