@@ -105,12 +105,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = _called(arguments)
         failed = unwritten()
         return report(failed[0]) if failed and not isinstance(failed[0], BrokenPipeError) else code
-    except (BrokenPipeError, SystemExit) as error:
-        # typer and rich exit with 1 when they find the pipe closed.
-        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+    except BrokenPipeError as error:
+        return 0 if unwritten() else report(error)
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
             raise
-        pipe_is_closed = bool(unwritten()) or isinstance(error, SystemExit)
-        return 0 if pipe_is_closed else report(error)
+        unwritten()  # typer and rich exit with 1 when they find the pipe closed
+        return 0
     except _USAGE_ERROR as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         if text:  # empty for a bare `polyhal`, which has printed its help
