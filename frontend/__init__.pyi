@@ -85,15 +85,15 @@ from polyhal import distributions as distributions
 from polyhal import fft as fft
 from polyhal import func as func
 from polyhal import linalg as linalg
-from polyhal import models as models
 from polyhal import nn as nn
 from polyhal import ops as ops
 from polyhal import optim as optim
 from polyhal import parallel as parallel
 from polyhal import signal as signal
 from polyhal import special as special
-from polyhal import text as text
 from polyhal import utils as utils
+from polyhal import models as models
+from polyhal import text as text
 from polyhal.hal.dtypes import bool_ as bool
 from polyhal.hal.dtypes import complex128 as cdouble
 from polyhal.hal.dtypes import complex64 as cfloat
