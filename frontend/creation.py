@@ -97,7 +97,7 @@ def full(
     requires_grad: bool = False,
     *,
     size: Shape | None = None,
-    fill_value: Any = None,
+    fill_value: complex | None = None,
 ) -> Tensor:
     """Make a tensor of `shape` filled with a number, whose kind determines the default dtype: bool, int64 or float32.
 
@@ -169,7 +169,7 @@ def empty_like(
 
 def full_like(
     x: Tensor,
-    fill_value: Any,
+    fill_value: complex,
     dtype: object = None,
     device: Target = None,
     requires_grad: bool = False,
@@ -188,12 +188,12 @@ def full_like(
 def arange(
     start: Tensor | float | None = None,
     stop: Any = None,
-    step: Any = 1,
+    step: float = 1,
     dtype: object = None,
     device: Target = None,
     requires_grad: bool = False,
     *,
-    end: Any = None,
+    end: float | None = None,
 ) -> Tensor:
     """Make numbers from `start` up to, not including, `stop`: `arange(stop)`, `arange(start, stop, step)`.
 
@@ -224,7 +224,7 @@ def linspace(
     device: Target = None,
     requires_grad: bool = False,
     *,
-    end: Any = None,
+    end: Tensor | float | None = None,
     steps: int | None = None,
 ) -> Tensor:
     """Make `num` evenly spaced numbers from `start` to `stop`, both included. Integer dtypes round towards zero.
@@ -250,7 +250,7 @@ def logspace(
     device: Target = None,
     requires_grad: bool = False,
     *,
-    end: Any = None,
+    end: Tensor | float | None = None,
     steps: int | None = None,
 ) -> Tensor:
     """Make `num` numbers from `base ** start` to `base ** stop`, evenly spaced on a logarithmic scale.
@@ -265,7 +265,9 @@ def logspace(
     return _computed(values, dtype, device, requires_grad)
 
 
-def _range(function: str, start: Any, stop: Any, num: Any, end: int | None, steps: int | None) -> tuple[Any, Any, int]:
+def _range(
+    function: str, start: Tensor | float | None, stop: Any, num: Any, end: Tensor | float | None, steps: int | None
+) -> tuple[Any, Any, int]:
     """Return both bounds and the count, from either spelling of the keywords."""
     stop, num = end if stop is None else stop, steps if num is None else num
     if stop is None or num is None:
@@ -352,7 +354,7 @@ def new_empty(
 def new_full(
     x: Tensor,
     shape: Shape,
-    fill_value: Any,
+    fill_value: complex,
     dtype: object = None,
     device: Target = None,
     requires_grad: bool = False,

@@ -48,7 +48,7 @@ def result_type(*values: Any) -> DType:
 
 
 @top_level
-def can_cast(from_: Any, to: Any) -> builtins.bool:
+def can_cast(from_: DType, to: DType) -> builtins.bool:
     """Return whether promotion converts a dtype, or the dtype of a tensor, to another without loss, as in the Array API."""
     target = as_dtype(to)
     return dtypes.promote(_dtype_of(from_), target) is target
@@ -91,7 +91,7 @@ def get_default_dtype() -> DType:
 
 
 @top_level
-def set_default_dtype(dtype: Any) -> None:
+def set_default_dtype(dtype: DType) -> None:
     """Accept float32, the one default. Raises ValueError for others: write `dtype=` where tensors are made."""
     if as_dtype(dtype) is not dtypes.DEFAULT_FLOAT:
         problem = f"the default is {dtypes.DEFAULT_FLOAT.name}, not {as_dtype(dtype).name}"

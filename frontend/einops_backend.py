@@ -80,13 +80,13 @@ def define_backend(module: Any) -> None:
         def arange(self, start: int, stop: int) -> Any:
             return polyhal.arange(start, stop)
 
-        def reshape(self, x: Tensor, shape: Any) -> Any:
+        def reshape(self, x: Tensor, shape: Sequence[int]) -> Any:
             return x.reshape(tuple(shape))
 
-        def transpose(self, x: Tensor, axes: Any) -> Any:
+        def transpose(self, x: Tensor, axes: Sequence[int]) -> Any:
             return x.permute(tuple(axes))
 
-        def reduce(self, x: Tensor, operation: str, axes: Any) -> Any:
+        def reduce(self, x: Tensor, operation: str, axes: tuple[int, ...]) -> Any:
             return getattr(x, operation)(axis=tuple(axes))
 
         def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Any:

@@ -246,7 +246,7 @@ def concatenate(xs: Sequence[Tensor], axis: int = ..., *, dim: Any = ...) -> Ten
 def conj(x: Any) -> Tensor:
     """The complex conjugate. Returns a view, or the tensor itself, where nothing has to be computed; else a copy."""
 
-def constant_pad_nd(x: Any, pad: Any, value: Any = ...) -> Tensor:
+def constant_pad_nd(x: Any, pad: Any, value: float = ...) -> Tensor:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
 
 def contiguous(x: Any, *, memory_format: Any = ...) -> Tensor:
@@ -507,7 +507,7 @@ def igammac(a: Any, x: Any) -> Tensor:
 def imag(x: Any) -> Tensor:
     """The imaginary part of complex numbers. Raises UnsupportedDTypeError for real tensors. Returns a view."""
 
-def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Tensor:
+def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = ..., dim: Any = ...) -> Tensor:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
 
 def index_copy(x: Any, axis: int, index: Any, source: Any, *, dim: Any = ...) -> Tensor:

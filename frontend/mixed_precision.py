@@ -35,7 +35,7 @@ class _AutocastExecutor(dispatch.ForwardingExecutor):
         super().__init__(base)
         self.dtype = dtype
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Device | None = None) -> Any:
         if op.autocast is not Autocast.INHERIT:
             dtype = self.dtype if op.autocast is Autocast.HALF else float32
             inputs = tuple(self._cast(x, dtype) for x in inputs)

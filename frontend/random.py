@@ -224,7 +224,7 @@ def rand(
 
 def randn(
     *shape: Any,
-    size: Any = None,
+    size: Shape | None = None,
     dtype: object = None,
     generator: Generator | None = None,
     device: Device | str | None = None,

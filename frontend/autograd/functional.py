@@ -25,7 +25,11 @@ def vjp(
 
 
 def jvp(
-    func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable[..., Any],
+    inputs: Inputs,
+    v: Sequence[Tensor] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """Return `func(*inputs)` and the product of the Jacobian with `v`, nested like `inputs` (by default 1)."""
     values, single = _values(inputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints
@@ -55,7 +56,7 @@ class Binomial(TrialDistribution):
     def variance(self) -> Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         return binomial_sample(shape, self.total_count.detach(), self.probs.detach(), generator)
 

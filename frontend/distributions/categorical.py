@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class Categorical(Distribution):
     def variance(self) -> Tensor:
         return ops.sum(self.probs, axis=-1) * math.nan
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         logits = ops.log(self.probs.detach())
         gumbel = noise.standard_gumbel((*self._extended_shape(sample_shape), self._num_events), logits, generator)
         return ops.argmax(logits + gumbel, axis=-1)

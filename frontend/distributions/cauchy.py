@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import creation
 from polyhal import functions as ops
@@ -28,7 +29,7 @@ class Cauchy(LocationScale):
     def variance(self) -> Tensor:
         return creation.full_like(self.loc, math.inf)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.open_uniform(self._extended_shape(sample_shape), self.loc, generator))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -68,7 +69,7 @@ class HalfCauchy(Distribution):
     def variance(self) -> Tensor:
         return creation.full_like(self.scale, math.inf)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.open_uniform(self._extended_shape(sample_shape), self.scale, generator))
 
     def log_prob(self, value: Tensor) -> Tensor:

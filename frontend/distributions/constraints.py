@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from polyhal import functions as ops
 from polyhal.hal import dtypes
@@ -220,7 +219,7 @@ cat = Cat
 stack = Stack
 
 
-def greater_than(lower_bound: Any) -> Bounded:
+def greater_than(lower_bound: float) -> Bounded:
     """Return the constraint to numbers above `lower_bound`."""
     return Bounded(lower_bound, None, open_lower=True)
 
@@ -230,7 +229,7 @@ def greater_than_eq(lower_bound: Tensor | int) -> Bounded:
     return Bounded(lower_bound, None)
 
 
-def less_than(upper_bound: Any) -> Bounded:
+def less_than(upper_bound: float) -> Bounded:
     """Return the constraint to numbers below `upper_bound`."""
     return Bounded(None, upper_bound, open_upper=True)
 
@@ -240,6 +239,6 @@ def interval(lower_bound: Tensor | float, upper_bound: Tensor | float) -> Bounde
     return Bounded(lower_bound, upper_bound)
 
 
-def half_open_interval(lower_bound: Any, upper_bound: Any) -> Bounded:
+def half_open_interval(lower_bound: float, upper_bound: float) -> Bounded:
     """Return the constraint to numbers of at least `lower_bound` and below `upper_bound`."""
     return Bounded(lower_bound, upper_bound, open_upper=True)

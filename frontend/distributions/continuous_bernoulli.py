@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
@@ -67,7 +68,7 @@ class ContinuousBernoulli(TrialDistribution):
         x = ops.square(self._p - 0.5)
         return ops.where(outside, exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.unit_uniform(self._extended_shape(sample_shape), self._given, generator))
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints
@@ -55,7 +56,7 @@ class Dirichlet(Distribution):
         total = ops.sum(self.concentration, axis=-1, keepdims=True)
         return self.concentration * (total - self.concentration) / (ops.square(total) * (total + 1))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         return ops.softmax(log_gamma_rsample(shape, self.concentration, generator), axis=-1)
 
@@ -98,7 +99,7 @@ class Beta(Distribution):
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (ops.square(total) * (total + 1))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         first, second = (log_gamma_rsample(shape, a, generator) for a in (self.concentration1, self.concentration0))
         return ops.sigmoid(first - second)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from polyhal import functions as ops
@@ -75,12 +75,12 @@ class Distribution:
         """Standard deviation of each element."""
         return ops.sqrt(self.variance)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         """Draw without gradients."""
         with no_grad():
             return self.rsample(sample_shape, generator=generator).detach()
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         """Draw such that gradients reach the parameters. Raises NotImplementedError if the distribution has no such method."""
         raise self._missing("rsample")
 
@@ -112,7 +112,7 @@ class Distribution:
         """List all values of a discrete distribution along a new first axis, for each of the batch if `expand`."""
         raise self._missing("enumerate_support")
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         """Return the distribution with its parameters broadcast to `batch_shape`."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
@@ -133,7 +133,7 @@ class Distribution:
     def _missing(self, what: str) -> NotImplementedError:
         return NotImplementedError(message(self._name, f"{what} is not implemented"))
 
-    def _extended_shape(self, sample_shape: Any = ()) -> tuple[int, ...]:
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> tuple[int, ...]:
         """Return the shape of a sample."""
         lengths = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         return (*lengths, *self.batch_shape, *self.event_shape)

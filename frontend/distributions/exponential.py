@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import creation
 from polyhal import functions as ops
@@ -42,7 +43,7 @@ class Exponential(Distribution):
     def variance(self) -> Tensor:
         return ops.square(1 / self.rate)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return noise.standard_exponential(self._extended_shape(sample_shape), self.rate, generator) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:

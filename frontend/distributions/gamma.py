@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -46,7 +47,7 @@ class Gamma(Distribution):
     def variance(self) -> Tensor:
         return self.concentration / ops.square(self.rate)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         drawn = (
             ops.exp(log_gamma_rsample(self._extended_shape(sample_shape), self.concentration, generator)) / self.rate
         )
@@ -76,7 +77,7 @@ class Chi2(Gamma):
         (self.df,) = as_parameters(df)
         super().__init__(0.5 * self.df, 0.5, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         new.concentration = expanded(self.concentration, new.batch_shape)
         new.rate = expanded(self.rate, new.batch_shape)
@@ -108,7 +109,7 @@ class InverseGamma(Distribution):
         a = ops.clip(self.concentration, 2, None)
         return ops.square(self.rate) / (ops.square(a - 1) * (a - 2))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.rate * ops.exp(
             -log_gamma_rsample(self._extended_shape(sample_shape), self.concentration, generator)
         )
@@ -154,7 +155,7 @@ class FisherSnedecor(Distribution):
         n = ops.where(self.df2 <= 4, math.nan, self.df2)
         return 2 * ops.square(n) * (self.df1 + n - 2) / (self.df1 * ops.square(n - 2) * (n - 4))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         above, below = (log_gamma_rsample(shape, df / 2, generator) for df in (self.df1, self.df2))
         return ops.exp(above - below + ops.log(self.df2 / self.df1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
@@ -57,7 +58,7 @@ class GeneralizedPareto(Distribution):
         low = ops.where(k < 0.5, k, 0.0)
         return ops.where(k < 0.5, ops.square(self.scale) / (ops.square(1 - low) * (1 - 2 * low)), math.inf)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.unit_uniform(self._extended_shape(sample_shape), self.loc, generator))
 
     def _log_survival(self, value: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import creation
 from polyhal import functions as ops
@@ -41,7 +42,7 @@ class Geometric(TrialDistribution):
     def variance(self) -> Tensor:
         return (1 / self.probs - 1) / self.probs
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         probs = self.probs.detach()
         waiting = noise.standard_exponential(self._extended_shape(sample_shape), probs, generator)
         return ops.floor(waiting / -ops.log1p(-probs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from polyhal import functions as ops
 from polyhal.distributions import noise
@@ -27,7 +27,7 @@ class Gumbel(LocationScale):
     def variance(self) -> Tensor:
         return ops.square(self.stddev)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.loc + self.scale * noise.standard_gumbel(self._extended_shape(sample_shape), self.loc, generator)
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import creation
 from polyhal import functions as ops
@@ -40,7 +41,7 @@ class HalfNormal(Distribution):
     def variance(self) -> Tensor:
         return ops.square(self.scale) * (1 - 2 / math.pi)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return ops.abs(noise.standard_normal(self._extended_shape(sample_shape), self.scale, generator)) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from polyhal.distributions import constraints
@@ -59,10 +60,10 @@ class Independent(Distribution):
     def variance(self) -> Tensor:
         return self.base_dist.variance
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.base_dist.sample(sample_shape, generator=generator)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.base_dist.rsample(sample_shape, generator=generator)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ class Independent(Distribution):
             raise self._missing("enumerate_support of a product of distributions")
         return self.base_dist.enumerate_support(expand)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         added = self.event_shape[: self.reinterpreted_batch_ndims]
         new.base_dist = self.base_dist.expand((*new.batch_shape, *added))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
@@ -47,7 +48,7 @@ class Kumaraswamy(Distribution):
     def variance(self) -> Tensor:
         return self._moment(2) - ops.square(self._moment(1))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.icdf(noise.open_uniform(self._extended_shape(sample_shape), self.concentration1, generator))
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from polyhal import functions as ops
 from polyhal.distributions import noise
@@ -27,7 +27,7 @@ class Laplace(LocationScale):
     def stddev(self) -> Tensor:
         return math.sqrt(2) * self.scale
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * _quantile(noise.open_uniform(shape, self.loc, generator) - 0.5)
 

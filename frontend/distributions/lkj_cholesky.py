@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +37,7 @@ class LKJCholesky(Distribution):
         (self.concentration,) = as_parameters(concentration)
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape, concentration = self._extended_shape(sample_shape), self.concentration.detach()
         rows = self._constant(np.arange(self.dim))
         first = 0.5 * ops.clip(rows, 1, None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class LowRankMultivariateNormal(Distribution):
     def _log_det(self, factor: Tensor) -> Tensor:
         return 2 * half_log_det(factor) + ops.sum(ops.log(self.cov_diag), axis=-1)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         common = noise.standard_normal((*shape[:-1], self.cov_factor.shape[-1], 1), self.loc, generator)
         own = noise.standard_normal(shape, self.loc, generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from polyhal import functions as ops
@@ -72,7 +73,7 @@ class MixtureSameFamily(Distribution):
         deviation = component.mean - ops.unsqueeze(self.mean, self._axis)
         return within + ops.sum(self._weights * ops.square(deviation), axis=self._axis)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         choice = self._mixture_distribution.expand(self.batch_shape).sample(sample_shape, generator=generator)
         drawn = self._component_distribution.sample(sample_shape, generator=generator)
         index = ops.reshape(choice, (*choice.shape, *(1 for _ in range(1 + len(self.event_shape)))))
@@ -87,7 +88,7 @@ class MixtureSameFamily(Distribution):
         cdf = self._component_distribution.cdf(ops.unsqueeze(self._value(value), self._axis))
         return ops.sum(cdf * self._mixture_distribution.probs, axis=-1)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         count = self._mixture_distribution.param_shape[-1]
         new._component_distribution = self._component_distribution.expand((*new.batch_shape, count))

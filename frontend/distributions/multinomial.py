@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from polyhal import creation
@@ -28,7 +29,7 @@ class Multinomial(Distribution):
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(
-        self, total_count: Any = 1, probs: Tensor | None = None, logits: Any = None, validate_args: bool | None = None
+        self, total_count: float = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         if not isinstance(total_count, int):
             problem = "total_count differs between distributions"
@@ -59,7 +60,7 @@ class Multinomial(Distribution):
     def variance(self) -> Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         """Draw one binomial variable per value, out of the draws that remain after earlier values."""
         probs = self.probs.detach()
         shape = self._extended_shape(sample_shape)[:-1]
@@ -87,7 +88,7 @@ class Multinomial(Distribution):
         correction = ops.sum(ops.sum(weights * lgamma(values + 1), axis=0), axis=-1)
         return single - math.lgamma(n + 1) + correction
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         new._categorical = self._categorical.expand(batch_shape)
         return new

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class MultivariateNormal(CovarianceDistribution):
     def variance(self) -> Tensor:
         return ops.sum(ops.square(self.scale_tril), axis=-1)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         normal = noise.standard_normal(self._extended_shape(sample_shape), self.loc, generator)
         return self.loc + ops.squeeze(ops.matmul(self.scale_tril, ops.unsqueeze(normal, -1)), -1)
 

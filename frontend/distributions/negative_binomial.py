@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints
@@ -48,7 +49,7 @@ class NegativeBinomial(TrialDistribution):
     def variance(self) -> Tensor:
         return self.mean / ops.sigmoid(-self.logits)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
             rate = gamma_sample(shape, self.total_count, generator) * ops.exp(self.logits)

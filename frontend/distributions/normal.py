@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from polyhal import functions as ops
 from polyhal.distributions import noise
@@ -35,7 +35,7 @@ class Normal(LocationScale):
     def variance(self) -> Tensor:
         return ops.square(self.scale)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self.loc + noise.standard_normal(self._extended_shape(sample_shape), self.loc, generator) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:

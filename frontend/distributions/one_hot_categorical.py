@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from polyhal import functions as ops
@@ -50,7 +51,7 @@ class OneHotCategorical(Distribution):
         positions = Tensor(range(self.event_shape[0]), dtype=dtypes.int64, device=index.device)
         return (ops.unsqueeze(index, -1) == positions).to(self.probs.dtype)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self._one_hot(self._categorical.sample(sample_shape, generator=generator))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ class OneHotCategorical(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self._one_hot(self._categorical.enumerate_support(expand))
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         new._categorical = self._categorical.expand(batch_shape)
         return new
@@ -73,6 +74,6 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         sample = super().sample(sample_shape, generator=generator)
         return sample + (self.probs - self.probs.detach())

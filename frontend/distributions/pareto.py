@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
@@ -43,7 +44,7 @@ class Pareto(Distribution):
         a = ops.clip(self.alpha, 2, None)
         return ops.square(self.scale) * a / (ops.square(a - 1) * (a - 2))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         waiting = noise.standard_exponential(self._extended_shape(sample_shape), self.scale, generator)
         return self.scale * ops.exp(waiting / self.alpha)
 

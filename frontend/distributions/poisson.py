@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints
@@ -38,7 +39,7 @@ class Poisson(Distribution):
     def variance(self) -> Tensor:
         return self.rate
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return poisson_sample(self._extended_shape(sample_shape), self.rate.detach(), generator)
 
     def log_prob(self, value: Tensor) -> Tensor:

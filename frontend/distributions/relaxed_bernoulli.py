@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
@@ -33,7 +34,7 @@ class RelaxedBernoulli(TrialDistribution):
         (self.temperature, _) = as_parameters(temperature, self._given)
         super().__init__(self._given.shape, validate_args=validate_args)
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         logits = self.logits
         u = noise.open_uniform(self._extended_shape(sample_shape), logits, generator)
         return clamp_probs(ops.sigmoid((ops.log(u) - ops.log1p(-u) + logits) / self.temperature))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from polyhal import functions as ops
@@ -42,12 +43,12 @@ class ExpRelaxedCategorical(Distribution):
         """Probabilities, of shape batch_shape + (n,)."""
         return self._categorical.probs
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         new._categorical = self._categorical.expand(batch_shape)
         return new
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         gumbel = noise.standard_gumbel(self._extended_shape(sample_shape), self.logits, generator)
         scores = (self.logits + gumbel) / self.temperature
         return scores - logsumexp(scores, axis=-1, keepdims=True)

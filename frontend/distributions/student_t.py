@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
@@ -45,7 +46,7 @@ class StudentT(Distribution):
         df = ops.clip(self.df, 2, None)
         return ops.where(self.df <= 1, math.nan, ops.square(self.scale) * df / (df - 2))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape, half = self._extended_shape(sample_shape), self.df / 2
         log_ratio = log_gamma_rsample(shape, half, generator) - ops.log(half)
         normal = noise.standard_normal(shape, self.loc, generator)

@@ -61,11 +61,11 @@ class TransformedDistribution(Distribution):
         added = self._event_dim - support.event_dim
         return constraints.independent(support, added) if added > 0 else support
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         with no_grad():
             return self._whole(self.base_dist.sample(sample_shape, generator=generator))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         return self._whole(self.base_dist.rsample(sample_shape, generator=generator))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class TransformedDistribution(Distribution):
             raise self._missing("the cdf of a transform that is not monotonic")
         return self._whole.sign
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape)
         shape = self._whole.inverse_shape((*new.batch_shape, *self.event_shape))
         new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
@@ -49,7 +50,7 @@ class Uniform(Distribution):
     def variance(self) -> Tensor:
         return ops.square(self.high - self.low) / 12
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         uniform = noise.unit_uniform(self._extended_shape(sample_shape), self.low, generator)
         return self.low + uniform * (self.high - self.low)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal import special
@@ -53,7 +54,7 @@ class VonMises(Distribution):
         # cos - 1, because i0e is I0 / exp(concentration)
         return self.concentration * (turned - 1) - log_norm
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def sample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         k, rounds = self.concentration.detach(), (ROUNDS, *shape)
         s = ops.sqrt(1 + 4 * ops.square(k))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
@@ -42,7 +43,7 @@ class Weibull(Distribution):
         inverse = 1 / self.concentration
         return ops.square(self.scale) * (ops.exp(lgamma(1 + 2 * inverse)) - ops.exp(2 * lgamma(1 + inverse)))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         waiting = noise.standard_exponential(self._extended_shape(sample_shape), self.scale, generator)
         return self.scale * ops.pow(waiting, 1 / self.concentration)
 

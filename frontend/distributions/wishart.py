@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,7 +75,7 @@ class Wishart(CovarianceDistribution):
         diagonal = ops.diagonal(v, 0, -2, -1)
         return self._freedom * (ops.square(v) + ops.unsqueeze(diagonal, -1) * ops.unsqueeze(diagonal, -2))
 
-    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = (), *, generator: Generator | None = None) -> Tensor:
         shape, n = self._extended_shape(sample_shape), self.event_shape[0]
         rows = Tensor(np.arange(n), dtype=self.df.dtype, device=self.df.device)
         half = 0.5 * (ops.unsqueeze(self.df, -1) - rows)

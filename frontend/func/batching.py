@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polyhal.hal.core.dispatch import Array, Executor, RandomSource
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
     from polyhal.tensor import Tensor
 
 Randomness = Literal["error", "same", "different"]
@@ -62,7 +63,7 @@ class BatchingExecutor(ForwardingExecutor):
             return tuple(batched(r, self.level) for r in result)
         return batched(result, self.level)
 
-    def _decomposed(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    def _decomposed(self, op: OpDef, inputs: Inputs, params: ParamValues) -> Any:
         """Apply the ops that the op is made of, each in a batch."""
         bound = op.bind(dispatch.freeze(params))
         specs = tuple(dispatch.inference_spec(x) for x in inputs)
@@ -88,7 +89,7 @@ class BatchingExecutor(ForwardingExecutor):
 
     # --- random numbers ---------------------------------------------------------------------------------------------
 
-    def _draw(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Device | None) -> Any:
+    def _draw(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None) -> Any:
         self._check_randomness(op.name)
         bound = op.bind(params)
         flags = tuple(is_batched(x, self.level) for x in inputs)
@@ -113,9 +114,7 @@ class BatchingExecutor(ForwardingExecutor):
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
-    def apply_into(
-        self, op: OpDef, inputs: tuple[Tensor, ...], params: tuple[Any, ...], outs: tuple[Array, ...]
-    ) -> None:
+    def apply_into(self, op: OpDef, inputs: tuple[Tensor, ...], params: ParamValues, outs: tuple[Array, ...]) -> None:
         results = self.apply(op, inputs, params)
         for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
             self.overwrite(out, result)

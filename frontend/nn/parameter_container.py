@@ -40,7 +40,7 @@ class ParameterList(Module):
             return ParameterList(list(self)[index])
         return self.__dict__[str(range(self._count)[index])]
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: Tensor) -> None:
         setattr(self, str(range(self._count)[index]), _as_parameter(value))
 
     def append(self, value: Tensor) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.creation import empty_like
 from polyhal.hal.core import dispatch
@@ -11,6 +11,9 @@ from polyhal.optim.formula import ElementFormula, Sums
 from polyhal.optim.optimizer import Group, Params, setting
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
 from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.tensor_like import Numeric
 
 Betas = tuple[float, float]
 
@@ -228,11 +231,11 @@ class LAMB(RuleOptimizer):
         _SCALED((params, updates, *norms), {"lr": setting(group, "lr")}, (params,), self._sums)
 
 
-def _squares(ops: Any, p: Any, update: Any) -> Any:
+def _squares(ops: Any, p: Numeric, update: Numeric) -> Any:
     return p * p, update * update
 
 
-def _scaled(ops: Any, p: Any, update: Any, size: Any, change: Any, *, lr: Any) -> Any:
+def _scaled(ops: Any, p: Any, update: Any, size: Any, change: Any, *, lr: Numeric) -> Any:
     """Subtract an update, scaled to the parameter's norm unless a norm is 0; `size` and `change` are squares of the norms."""
     ratio = ops.where(size > 0.0, ops.where(change > 0.0, ops.sqrt(size) / ops.sqrt(change), 1.0), 1.0)
     return (p - update * (ratio * lr),)

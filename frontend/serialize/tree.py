@@ -203,7 +203,7 @@ class LazyState(Mapping[Any, Any]):
     def __getitem__(self, key: int | str) -> Any:
         return decode(self._entries[key], self._source, lazy=True)
 
-    def shape_of(self, key: Any) -> tuple[int, ...] | None:
+    def shape_of(self, key: str) -> tuple[int, ...] | None:
         """Return the shape of the tensor at `key` without reading it; None for anything else."""
         data = self._entries[key]
         if not isinstance(data, dict) or len(data) != 1:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.layout import Spec
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import ParamValues
     from polyhal.tape.tape import GradNode
     from polyhal.tensor import Tensor
 
@@ -40,9 +41,7 @@ _CACHED = 1024
 
 
 @lru_cache(_CACHED)
-def inputs_read(
-    op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...], outputs: tuple[Spec, ...], mask: int
-) -> int:
+def inputs_read(op: OpDef, specs: tuple[Any, ...], params: ParamValues, outputs: tuple[Spec, ...], mask: int) -> int:
     """Return the inputs, as bits, that the derived gradients of the inputs in `mask` read."""
     bound = op.bind(params)
     dispatch.infer(op, specs, bound)

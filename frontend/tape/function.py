@@ -14,6 +14,7 @@ from polyhal.tape.tape import GradNode, SavedInput
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import Inputs
     from polyhal.tensor import Tensor
 
 Rule = Callable[[GradNode, "list[Tensor | None]", tuple[bool, ...]], Any]
@@ -96,9 +97,7 @@ class Function:
         return rule
 
 
-def attach(
-    op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Rule, *, fresh: bool = False
-) -> GradNode:
+def attach(op: OpDef, inputs: Inputs, outs: tuple[Tensor, ...], rule: Rule, *, fresh: bool = False) -> GradNode:
     """Put a node with a rule of its own on the tape for `outs`; `op` is a declaration made by `opaque`.
 
     `fresh` says that the rule returns memory that nobody else keeps.

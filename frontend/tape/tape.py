@@ -19,6 +19,7 @@ from polyhal.tape.saved_copies import copy_before_write
 if TYPE_CHECKING:
     from polyhal.hal.core.memory.buffer import Buffer
     from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import Inputs, ParamValues
     from polyhal.tape.checkpoint import Region
     from polyhal.tensor import Tensor
 
@@ -90,7 +91,7 @@ class GradNode:
     specs: list[Spec | None]
     """Of the inputs; None for numbers and absent ones."""
 
-    def __init__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
+    def __init__(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Tensor, ...]) -> None:
         self.op = op
         self.params = params
         self.fresh = self.freed = False
@@ -274,7 +275,7 @@ def edge_of(x: Any) -> Edge:
 
 
 def _saved_for_decomposition(
-    op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: Sequence[Spec], mask: int
+    op: OpDef, inputs: Inputs, params: ParamValues, outs: Sequence[Spec], mask: int
 ) -> tuple[Any, ...]:
     """Return the inputs that the gradients of the op's decomposition read; `UNSAVED` in place of the others."""
     from polyhal.tape.derived import UNSAVED, inputs_read
@@ -286,7 +287,7 @@ def _saved_for_decomposition(
 
 def _save_others(
     op: OpDef,
-    inputs: tuple[Any, ...],
+    inputs: Inputs,
     params: tuple[float, ...],
     outs: Sequence[Spec],
     mask: int,
@@ -321,7 +322,7 @@ def _save(x: Any) -> Any:
     return SavedInput(x, x.buffer.version) if hasattr(x, "ref") else x
 
 
-def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
+def record(op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Tensor, ...]) -> None:
     """Put an op on the tape, if any of its results can have a gradient."""
     if outs[0].ref.spec.dtype.kind != "float":
         return

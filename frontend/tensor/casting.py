@@ -159,7 +159,7 @@ class Conversions:
         return self.to(dtypes.float64)
 
 
-def _converted(x: Any, target: Any, non_blocking: bool) -> Any:
+def _converted(x: Tensor, target: Any, non_blocking: bool) -> Any:
     """Return the tensor on a device, in a dtype, or in the likeness of another tensor."""
     if hasattr(target, "ref"):
         return _converted(_converted(x, target.device, non_blocking), target.dtype, non_blocking)

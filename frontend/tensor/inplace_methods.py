@@ -47,7 +47,7 @@ class InPlaceMethods(InPlaceOps):
         overwrite(self, value, "fill_")
         return self
 
-    def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    def fill_diagonal_(self: Any, fill_value: float, wrap: bool = False) -> Any:
         """Overwrite the elements whose indices are all equal by a number.
 
         With `wrap`, the diagonal of a tall matrix begins again after each block of rows. Raises ShapeError for a tensor with
@@ -102,11 +102,11 @@ class InPlaceMethods(InPlaceOps):
         overwrite(self, 0, "zero_")
         return self
 
-    def add_(self, other: Tensor | complex | float, *, alpha: Any = 1) -> Self:
+    def add_(self, other: Tensor | complex | float, *, alpha: float = 1) -> Self:
         """Add `alpha * other` in place, cast to the tensor's dtype."""
         return self.__iadd__(other if alpha == 1 else _scaled(other, alpha, self))
 
-    def sub_(self, other: Tensor | float, *, alpha: Any = 1) -> Self:
+    def sub_(self, other: Tensor | float, *, alpha: float = 1) -> Self:
         """Subtract `alpha * other` in place, cast to the tensor's dtype."""
         return self.__isub__(other if alpha == 1 else _scaled(other, alpha, self))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from polyhal.torch import private
 from polyhal.torch.device import NAME
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Arguments, Keywords, Operator
 
 HALF = (
     "_convolution _convolution.deprecated conv1d conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_tbc "
@@ -63,7 +66,7 @@ def _leaves(values: Any) -> Iterator[Any]:
             yield x
 
 
-def _casting(op: Any, choose: Callable[[tuple[Any, ...], dict[str, Any]], torch.dtype]) -> Kernel:
+def _casting(op: Operator, choose: Callable[[tuple[Any, ...], dict[str, Any]], torch.dtype]) -> Kernel:
     """Return a kernel that casts operands to the dtype that `choose` returns for the arguments."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -74,20 +77,20 @@ def _casting(op: Any, choose: Callable[[tuple[Any, ...], dict[str, Any]], torch.
     return kernel
 
 
-def _half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
+def _half(args: Arguments, kwargs: Keywords) -> torch.dtype:
     return torch.get_autocast_dtype(NAME)
 
 
-def _full(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
+def _full(args: Arguments, kwargs: Keywords) -> torch.dtype:
     return torch.float32
 
 
-def _widest(args: tuple[torch.Tensor, ...], kwargs: dict[str, Any]) -> torch.dtype:
+def _widest(args: tuple[torch.Tensor, ...], kwargs: Keywords) -> torch.dtype:
     found = {x.dtype for x in _leaves([*args, *kwargs.values()]) if _eligible(x)}
     return torch.float32 if torch.float32 in found else torch.get_autocast_dtype(NAME)
 
 
-def _with_dtype(op: Any) -> Kernel:
+def _with_dtype(op: Operator) -> Kernel:
     """Return a kernel that passes float32 as `dtype` if the call leaves it out."""
     place = next(i for i, a in enumerate(op._schema.arguments) if a.name == "dtype")
 

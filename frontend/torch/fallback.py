@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -20,6 +20,9 @@ from polyhal.torch.device import NAME
 from polyhal.torch.registration import TABLE
 from polyhal.torch.reporting import COUNTERS
 
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Arguments, Keywords, Operator
+
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an overload that has no kernel. Raises NotImplementedError if only the CPU could and POLYHAL_FALLBACK forbids it."""
@@ -29,7 +32,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     return on_cpu(op, args, kwargs) if result is NotImplemented else result
 
 
-def _decomposed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _decomposed(op: Operator, args: Arguments, kwargs: Keywords) -> Any:
     """Run PyTorch's decomposition. Return NotImplemented if there is none, or if it calls the op again."""
     rule = _decompositions().get(op)
     before = _THREAD.decomposing
@@ -61,7 +64,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 @functools.lru_cache(maxsize=4096)
-def functional_form(op: Any) -> Any:
+def functional_form(op: Operator) -> Any:
     """Return the overload without `out`, if the device has a kernel or PyTorch a decomposition for it.
 
     Functional overloads without either may be implemented through the `out` form.
@@ -76,11 +79,11 @@ def functional_form(op: Any) -> Any:
     return None
 
 
-def _is_in_table(op: Any) -> bool:
+def _is_in_table(op: Operator) -> bool:
     return str(op).removeprefix("aten.") in TABLE
 
 
-def into_outputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], functional: Any) -> Any:
+def into_outputs(op: Operator, args: Arguments, kwargs: Keywords, functional: Operator) -> Any:
     """Compute with the functional form and copy the results to the `out` arguments."""
     names = [a.name for a in op._schema.arguments if a.is_out]
     targets = [kwargs[n] for n in names]
@@ -97,7 +100,7 @@ def into_outputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], functio
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
-def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def on_cpu(op: Operator, args: Arguments, kwargs: Keywords) -> Any:
     """Copy the arguments to the CPU, run the op there, and copy results and written arguments back."""
     name = str(op)
     refuse_if_forbidden(name)
@@ -127,7 +130,7 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device_tensor.copy_(host_tensor)
         moved += host_tensor.nbytes
 
-    def up(x: Any) -> Any:
+    def up(x: torch.Tensor | None) -> Any:
         nonlocal moved
         if not isinstance(x, torch.Tensor):
             return x
@@ -169,13 +172,13 @@ def _warn(text: str) -> None:
     warnings.warn_explicit(text, UserWarning, file or "<unknown>", line or 1)
 
 
-def _places(kwargs: dict[str, Any]) -> bool:
+def _places(kwargs: Keywords) -> bool:
     """Return whether the call names the device for its result."""
     device = kwargs.get("device")
     return device is not None and torch.device(device).type == NAME
 
 
-def _written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
+def _written(op: Operator, args: Arguments, kwargs: Keywords) -> set[int]:
     """Return the identities of the tensors that the op writes, by its schema."""
     found = set()
     for i, a in enumerate(op._schema.arguments):

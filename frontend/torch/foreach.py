@@ -6,7 +6,7 @@ Lists of different dtypes or shapes use PyTorch's loop. So do recordings, whose 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -16,6 +16,9 @@ from polyhal.tensor import Tensor
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.failures import as_pytorch
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Operator
 
 _UNARY = {
     "abs": "abs",
@@ -60,7 +63,7 @@ def _unary(op: str) -> Callable[..., _Call]:
 
 
 def _with_list(op: str) -> Callable[..., _Call]:
-    def call(xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor], *, alpha: Any = 1) -> _Call:
+    def call(xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor], *, alpha: float = 1) -> _Call:
         if alpha == 1:
             return _Call((xs, ys), (), ((op, (0, 1), ()),))
         return _Call((xs, ys), (alpha,), (("multiply", (1, 2), ()), (op, (0, 3), ())))
@@ -69,7 +72,7 @@ def _with_list(op: str) -> Callable[..., _Call]:
 
 
 def _with_one(op: str) -> Callable[..., _Call]:
-    def call(xs: Sequence[torch.Tensor], y: torch.Tensor | float, *, alpha: Any = 1) -> _Call:
+    def call(xs: Sequence[torch.Tensor], y: torch.Tensor | float, *, alpha: float = 1) -> _Call:
         if alpha == 1:
             return _Call((xs,), (y,), ((op, (0, 1), ()),))
         return _Call((xs,), (y, alpha), (("multiply", (1, 2), ()), (op, (0, 3), ())))
@@ -165,7 +168,7 @@ def _are_disjoint(lists: list[list[Tensor]], shared: list[Any]) -> bool:
     return all(owners.get(id(x.buffer), i) == i for xs in lists[1:] for i, x in enumerate(xs))
 
 
-def _kernel(op: Any, make: Callable[..., _Call | None], in_place: bool) -> Callable[..., Any]:
+def _kernel(op: Operator, make: Callable[..., _Call | None], in_place: bool) -> Callable[..., Any]:
     def compute(*args: Any, **kwargs: Any) -> Any:
         call = make(*args, **kwargs)
         found = None if call is None else _inputs(call)

@@ -49,6 +49,7 @@ from polyhal.torch.table.random import drawing_from
 
 if TYPE_CHECKING:
     from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
+    from polyhal.torch.call_types import Arguments, Keywords, Operator
 
 Kernel = Callable[..., Any]
 _KEY = "PrivateUse1"
@@ -105,7 +106,7 @@ def _lies_in(buffer: Buffer | FakeBuffer, inputs: list[Any]) -> bool:
     return False
 
 
-def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(args: Arguments, kwargs: Keywords, creates: bool) -> tuple[list[Any], dict[str, Any]]:
     """Convert the arguments for a table function."""
     values = [x if type(x) in _PLAIN else _unwrapped(x) for x in args]
     if not (kwargs or creates):
@@ -116,7 +117,7 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> 
     return values, named
 
 
-def _drawn(function: Kernel, kwargs: dict[str, Any]) -> Kernel:
+def _drawn(function: Kernel, kwargs: Keywords) -> Kernel:
     """Let a table function draw from the generator of the call. Raises UnsupportedArgumentsError for a CPU generator."""
     generator = kwargs.get("generator") if kwargs else None
     if generator is None:
@@ -135,7 +136,7 @@ def _is_about_complex_numbers(error: Exception, args: Any, kwargs: Any) -> bool:
     return any((isinstance(x, torch.Tensor) and x.is_complex()) or isinstance(x, complex) for x in given)
 
 
-def kernel_of(entry: Entry, op: Any) -> Kernel:
+def kernel_of(entry: Entry, op: Operator) -> Kernel:
     """Return the kernel of an overload that returns new tensors."""
     creates = any(a.name == "device" for a in op._schema.arguments)
     positions = [i for i, a in enumerate(op._schema.arguments) if a.name in HANDLED and not a.kwarg_only]
@@ -171,7 +172,7 @@ def _formatted(results: Any, x: torch.Tensor) -> Any:
     return type(results)(r if r is None else _formatted(r, x) for r in results)
 
 
-def in_place_kernel(entry: Entry, op: Any) -> Kernel:
+def in_place_kernel(entry: Entry, op: Operator) -> Kernel:
     """Return the kernel of an overload that overwrites its first argument with the result of the entry."""
     check = operand_dtypes.check_of(op)
 

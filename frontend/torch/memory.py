@@ -315,7 +315,7 @@ def local_scalar(x: torch.Tensor) -> Any:
 
 
 @_kernel("fill_.Scalar")
-def fill(x: torch.Tensor, value: Any) -> torch.Tensor:
+def fill(x: torch.Tensor, value: float) -> torch.Tensor:
     """Set all elements to a number."""
     tensors.write(x, value)
     return x

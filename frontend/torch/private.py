@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _acc, _dispatch_has_kernel_for_dispatch_key
 from torch._C._dynamo import eval_frame, guards
 from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Operator
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -79,7 +82,7 @@ def to_copy(x: torch.Tensor, **options: Any) -> torch.Tensor:
     return on_any_device(torch.ops.aten._to_copy.default, x, **options)  # type: ignore[no-any-return]
 
 
-def on_any_device(op: Any, *args: Any, **kwargs: Any) -> Any:
+def on_any_device(op: Operator, *args: Any, **kwargs: Any) -> Any:
     """Run PyTorch's generic kernel of an op, which calls other ops."""
     return op.redispatch(_ANY_DEVICE, *args, **kwargs)
 
@@ -101,7 +104,7 @@ def may_use_fused_attention() -> bool:
     return bool(torch._C._get_overrideable_sdp_enabled())
 
 
-def decomposed(op: Any, *args: Any) -> Any:
+def decomposed(op: Operator, *args: Any) -> Any:
     """Run an op by PyTorch's composite implementation."""
     return op.decompose(*args)
 

@@ -8,10 +8,13 @@ generators, which functions do not take.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.torch import private
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Operator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +71,7 @@ def aten_view(*names: str) -> Callable[[F], F]:
     return aten(*names, is_view=True)
 
 
-def writes_first(op: Any) -> bool:
+def writes_first(op: Operator) -> bool:
     """Return whether an overload writes to its first argument, by its schema."""
     arguments = op._schema.arguments
     return bool(arguments) and arguments[0].alias_info is not None and bool(arguments[0].alias_info.is_write)

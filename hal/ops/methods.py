@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from polyhal.hal.ops.tensor_like import Numeric
+
 
 class Methods:
     """Every op whose first input is a tensor, as a method; arithmetic, comparison and bitwise operators."""
@@ -66,7 +68,7 @@ def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reflected(self: Any, other: Any) -> Any:
+    def reflected(self: Any, other: Numeric) -> Any:
         return function(other, self)
 
     return reflected

@@ -350,7 +350,7 @@ class Methods:
         """Regularized lower incomplete gamma function P(a, x)."""
     def igammac(self, x: Any) -> Self:
         """Regularized upper incomplete gamma function Q(a, x)."""
-    def index_add(self, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Self:
+    def index_add(self, axis: int, index: Any, source: Any, *, alpha: float = ..., dim: Any = ...) -> Self:
         """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
     def index_copy(self, axis: int, index: Any, source: Any, *, dim: Any = ...) -> Self:
         """`x` with the slices along `axis` that the vector `index` names replaced by those of `source`; the last one wins."""

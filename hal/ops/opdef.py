@@ -31,6 +31,7 @@ from polyhal.hal.protocol import InputSpec
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.ops.schema import ParamValues
 
 
 class OpFunction(Protocol):
@@ -176,7 +177,7 @@ class OpDef:
         """The view of the first input that the op returns, or None where it makes a new tensor."""
         return self.view(spec, params) if self.view is not None and isinstance(spec, Spec) else None
 
-    def bind(self, params: tuple[Any, ...]) -> dict[str, Any]:
+    def bind(self, params: ParamValues) -> dict[str, Any]:
         """Parameter values as a dictionary by name."""
         return dict(zip(self.schema.params, params, strict=True))
 
@@ -271,7 +272,7 @@ def _dtype_lines(schema: Schema) -> list[str]:
     return ["    if dtype is not None:", f"        return {call}"]
 
 
-def _in_dtype(op: OpDef, x: TensorLike, params: tuple[Any, ...], dtype: DType | Sequence[int] | int) -> Any:
+def _in_dtype(op: OpDef, x: TensorLike, params: ParamValues, dtype: DType) -> Any:
     """The result of an op of one tensor, computed and returned in `dtype`."""
     cast = OPS["cast"].call
     return cast(dispatch.apply(op, (cast(x, dtype),), params), dtype)

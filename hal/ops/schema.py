@@ -18,6 +18,11 @@ from polyhal.hal.protocol import InputSpec
 Specs = tuple[InputSpec | None, ...]
 """The inputs as the rules of an op see them: specs of tensors and of Python numbers, None for absent inputs."""
 Params = Mapping[str, Any]
+"""Values of the parameters of a call by name: numbers, dtypes, shapes, names, arrays of numbers."""
+Inputs = tuple[Any, ...]
+"""The inputs of a call in the order of the schema: the frontend's tensors, Python numbers, None for absent inputs."""
+ParamValues = tuple[Any, ...]
+"""Values of the parameters of a call in the order of the schema, hashable in the key of a plan."""
 Output = tuple[DType, tuple[int, ...]]
 """Dtype and shape of a result. Results are contiguous."""
 Promotion = Literal["any", "float", "numeric", "number", "integral", "integer", "bool", "cast"]

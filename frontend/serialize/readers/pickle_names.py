@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class ArrayStandIn:
         self.value = array_value(data, kind, shape, "F" if fortran else "C")
 
 
-def array_value(data: Any, kind: Any, shape: Any, order: Any = "C") -> Any:
+def array_value(data: Any, kind: Any, shape: Sequence[int], order: Any = "C") -> Any:
     """Return an array from bytes in a pickle; for objects nested lists, or the only element."""
     if not isinstance(kind, DTypeStandIn) or not isinstance(shape, tuple) or order not in ("C", "F"):
         raise ValueError("an array without shape or dtype")

@@ -207,7 +207,7 @@ class _TensorMaker:
             raise ValueError(f"broadcast tensors of {self._expansion} bytes")
 
 
-def supported(dtype: Any) -> DType:
+def supported(dtype: DType) -> DType:
     """Return the dtype of a storage. Raises UnsupportedDTypeError for one that Polyhal does not support."""
     if isinstance(dtype, _Unsupported):
         raise UnsupportedDTypeError(

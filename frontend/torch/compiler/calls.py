@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -14,6 +14,9 @@ from polyhal.torch import tensors
 from polyhal.torch.compiler.functional import FUNCTIONAL
 from polyhal.torch.compiler.lists import list_function
 from polyhal.torch.registration import HANDLED, TABLE, writes_first
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Keywords, Operator
 
 
 class TableCall(NamedTuple):
@@ -25,7 +28,7 @@ class TableCall(NamedTuple):
     creates: bool
     """True if the overload creates tensors and takes a device."""
 
-    def __call__(self, device: Device, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, device: Device, args: list[Any], kwargs: Keywords) -> Any:
         """Compute the result. Raises UnsupportedArgumentsError for arguments that the function does not cover."""
         for i in reversed(self.dropped):
             del args[i : i + 1]
@@ -36,7 +39,7 @@ class TableCall(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def call_of(target: Any) -> TableCall | None:
+def call_of(target: Operator) -> TableCall | None:
     """Return the call for the target of a node; None if the table has no function for it."""
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
         return None

@@ -6,7 +6,7 @@ only `as_strided` receives the layout of its argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyhal import random
@@ -17,6 +17,7 @@ from polyhal.torch.table.operands import F, cast, default_dtype
 from polyhal.torch.table.random import normal_numbers, uniform_numbers
 
 if TYPE_CHECKING:
+    from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
     from polyhal.tensor import Tensor
 
@@ -55,7 +56,7 @@ def slice_along(x: Tensor, dim: int = 0, start: int | None = None, end: int | No
 
 
 @_recorded("squeeze", "squeeze.dim", "squeeze.dims")
-def squeeze(x: Tensor, dim: Any = None) -> Any:
+def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Any:
     """Remove axes of length 1, by default all; longer axes are ignored, as in PyTorch."""
     if dim is None:
         return F["squeeze"](x)
@@ -70,7 +71,7 @@ def split(x: Tensor, split_size: int, dim: int = 0) -> Any:
 
 
 @_recorded("split_with_sizes")
-def split_with_sizes(x: Tensor, split_sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Any:
     """Split into consecutive parts of the given sizes along an axis."""
     return F["split"](x, list(split_sizes), dim)
 
@@ -88,7 +89,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 
 
 @_recorded("reshape", "_reshape_alias")
-def reshape(x: Tensor, shape: Any, stride: Any = None) -> Any:
+def reshape(x: Tensor, shape: Sequence[int], stride: Any = None) -> Any:
     """Return the elements in another shape."""
     return F["reshape"](x, tuple(shape))
 
@@ -116,19 +117,19 @@ def clone(x: Tensor) -> Any:
 
 
 @_recorded("_to_copy")
-def to_copy(x: Tensor, dtype: DType | None = None, device: Any = None) -> Any:
+def to_copy(x: Tensor, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return a copy in another dtype. `device` is ignored: a compiled graph runs on one device."""
     return F["copy"](x) if dtype is None or dtype is x.dtype else F["cast"](x, dtype)
 
 
 @_recorded("prims.convert_element_type.default")
-def convert(x: Tensor, dtype: Any) -> Any:
+def convert(x: Tensor, dtype: DType) -> Any:
     """Return the elements in another dtype."""
     return cast(x, dtype)
 
 
 @_recorded("prims.fma.default")
-def multiply_add(a: Any, b: Any, c: Any) -> Any:
+def multiply_add(a: Tensor, b: Tensor, c: Tensor) -> Any:
     """Return `a * b + c`, rounded once in half precision."""
     return F["addcmul"](c, a, b)
 
@@ -140,7 +141,9 @@ def copied(x: Tensor, source: Tensor) -> Any:
 
 
 @_recorded("slice_scatter")
-def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def slice_scatter(
+    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
     """Return `x` with a slice replaced."""
     return F["slice_scatter"](x, cast(src, x.dtype), dim, start, end, step)
 
@@ -152,13 +155,13 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Any:
 
 
 @_recorded("repeat")
-def repeat(x: Tensor, repeats: Any) -> Any:
+def repeat(x: Tensor, repeats: Sequence[int]) -> Any:
     """Tile the tensor along each axis; missing axes are added in front."""
     return F["copy"](x) if not repeats else F["tile"](x, tuple(repeats))
 
 
 @_recorded("constant_pad_nd")
-def constant_pad(x: Tensor, pad: Any, value: Any = 0) -> Any:
+def constant_pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     """Pad the last axes before and after; negative widths crop."""
     sides = [(0, 0)] * (x.ndim - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     starts = tuple(max(-before, 0) for before, _ in sides)
@@ -183,91 +186,97 @@ def filled_to(x: Tensor, shape: tuple[int, ...]) -> Any:
 
 
 @_recorded("full")
-def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def full(size: Sequence[int], fill_value: complex, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return a tensor filled with a number."""
     return F["full"](tuple(size), fill_value, default_dtype(dtype, fill_value), device=device)
 
 
 @_recorded("scalar_tensor")
-def scalar_tensor(s: Any, dtype: DType | None = None, device: Any = None) -> Any:
+def scalar_tensor(s: float, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return a 0-d tensor of a number, by default float32."""
     return F["full"]((), s, dtype or dtypes.float32, device=device)
 
 
 @_recorded("empty.memory_format")
-def empty(size: Any, dtype: Any = None, device: Any = None) -> Any:
+def empty(size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return an uninitialized tensor."""
     return F["empty"](tuple(size), dtype or dtypes.float32, device=device)
 
 
 @_recorded("zeros")
-def zeros(size: Any, dtype: DType | None = None, device: Any = None) -> Any:
+def zeros(size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return zeros."""
     return F["full"](tuple(size), 0, dtype or dtypes.float32, device=device)
 
 
 @_recorded("ones")
-def ones(size: Any, dtype: Any = None, device: Any = None) -> Any:
+def ones(size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return ones."""
     return F["full"](tuple(size), 1, dtype or dtypes.float32, device=device)
 
 
 @_recorded("empty_strided", "empty_permuted")
-def empty_strided(size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], dtype: DType | None = None, device: Device | None = None
+) -> Any:
     """Return an uninitialized tensor. `stride` is ignored: the layout of a result provides the strides."""
     return empty(size, dtype, device)
 
 
 @_recorded("full_like")
-def full_like(x: Tensor, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def full_like(x: Tensor, fill_value: complex, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return a tensor of the shape of `x`, filled with a number."""
     return F["full"](x.shape, fill_value, dtype or x.dtype, device=x.device)
 
 
 @_recorded("empty_like")
-def empty_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: Tensor, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return an uninitialized tensor of the shape of `x`."""
     return F["empty"](x.shape, dtype or x.dtype, device=x.device)
 
 
 @_recorded("zeros_like")
-def zeros_like(x: Tensor, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: Tensor, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return zeros in the shape of `x`."""
     return full_like(x, 0, dtype)
 
 
 @_recorded("ones_like")
-def ones_like(x: Tensor, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: Tensor, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return ones in the shape of `x`."""
     return full_like(x, 1, dtype)
 
 
 @_recorded("new_full")
-def new_full(x: Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_full(
+    x: Tensor, size: Sequence[int], fill_value: complex, dtype: DType | None = None, device: Device | None = None
+) -> Any:
     """Return a tensor of the dtype of `x`, filled with a number."""
     return F["full"](tuple(size), fill_value, dtype or x.dtype, device=x.device)
 
 
 @_recorded("new_empty")
-def new_empty(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_empty(x: Tensor, size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return an uninitialized tensor of the dtype of `x`."""
     return F["empty"](tuple(size), dtype or x.dtype, device=x.device)
 
 
 @_recorded("new_zeros")
-def new_zeros(x: Tensor, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_zeros(x: Tensor, size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return zeros of the dtype of `x`."""
     return new_full(x, size, 0, dtype)
 
 
 @_recorded("new_ones")
-def new_ones(x: Tensor, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_ones(x: Tensor, size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Return ones of the dtype of `x`."""
     return new_full(x, size, 1, dtype)
 
 
 @_recorded("new_empty_strided")
-def new_empty_strided(x: Tensor, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
+def new_empty_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], dtype: DType | None = None, device: Device | None = None
+) -> Any:
     """Return zeros of the dtype of `x`; uninitialized elements may have any value."""
     return new_full(x, size, 0, dtype)
 
@@ -284,36 +293,36 @@ def fill(x: Tensor, value: Tensor | int) -> Any:
 
 
 @_recorded("rand")
-def rand(size: Any, dtype: Any = None, device: Any = None) -> Any:
+def rand(size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Draw numbers from [0, 1)."""
     return uniform_numbers(tuple(size), dtype or dtypes.float32, device)
 
 
 @_recorded("randn")
-def randn(size: Any, dtype: Any = None, device: Any = None) -> Any:
+def randn(size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Draw normal numbers of mean 0 and variance 1."""
     return normal_numbers(tuple(size), dtype or dtypes.float32, device)
 
 
 @_recorded("rand_like")
-def rand_like(x: Tensor, dtype: Any = None, device: Any = None) -> Any:
+def rand_like(x: Tensor, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Draw numbers from [0, 1) in the shape of `x`."""
     return uniform_numbers(x.shape, dtype or x.dtype, x.device)
 
 
 @_recorded("randn_like")
-def randn_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+def randn_like(x: Tensor, dtype: DType | None = None, device: Device | None = None) -> Any:
     """Draw normal numbers of mean 0 and variance 1 in the shape of `x`."""
     return normal_numbers(x.shape, dtype or x.dtype, x.device)
 
 
 @_recorded("randint.low")
-def randint(low: int, high: int, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def randint(low: int, high: int, size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Draw integers from [low, high)."""
     return random.randint(low, high, tuple(size), dtype=dtype or dtypes.int64, device=device)
 
 
 @_recorded("randint")
-def randint_below(high: int, size: Any, dtype: Any = None, device: Any = None) -> Any:
+def randint_below(high: int, size: Sequence[int], dtype: DType | None = None, device: Device | None = None) -> Any:
     """Draw integers from [0, high)."""
     return randint(0, high, size, dtype, device)

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,6 +24,9 @@ from polyhal.torch.compiler.layouts import Symbols
 from polyhal.torch.private import decompositions as known_decompositions
 from polyhal.torch.registration import UnsupportedArgumentsError
 from polyhal.torch.table.operands import cast
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Keywords
 
 _REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeError, CaptureError)
 """Errors by which a function declines arguments or dtypes; a CaptureError means that it would have to read elements."""
@@ -124,9 +127,7 @@ class Interpreter:
             return self._as_strided(node, args[0], args[2:], args[1])
         return self._conforming(node, self._called(node, env, args, kwargs))
 
-    def _called(
-        self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    def _called(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], args: list[Any], kwargs: Keywords) -> Any:
         """Compute a node with a function of the table, or else by PyTorch's decomposition."""
         call = call_of(node.target)
         if call is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.torch.compiler.functional import FUNCTIONAL
 from polyhal.torch.registration import TABLE, UnsupportedArgumentsError
 from polyhal.torch.table.operands import is_tensor
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Keywords
 
 _PREFIX = "_foreach_"
 _RENAMED = {"norm": "linalg_vector_norm", "zero": "zeros_like"}
@@ -33,7 +36,7 @@ def _each(op: str, *args: Any, **kwargs: Any) -> list[Any]:
     return [_single(op, [x[i] if isinstance(x, list) else x for x in args], kwargs) for i in range(count)]
 
 
-def _single(op: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _single(op: str, args: list[Any], kwargs: Keywords) -> Any:
     for which in _overloads(args):
         name = f"{op}.{which}"
         if name in TABLE:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from polyhal.hal.dtypes import bfloat16
 from polyhal.torch.device import NAME, current
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import DeviceName
 
 __all__ = [
     "DeviceProperties",
@@ -32,7 +35,7 @@ __all__ = [
 ]
 
 
-def check_index(device: Any = None) -> int:
+def check_index(device: DeviceName | None = None) -> int:
     """Return the index of the device that an argument names: 0. Raises ValueError for other indices."""
     where = torch.device(device) if isinstance(device, str) else device
     if isinstance(where, torch.device):
@@ -114,31 +117,31 @@ def current_device() -> int:
     return 0
 
 
-def set_device(device: Any) -> None:
+def set_device(device: DeviceName) -> None:
     """No-op for the only device. Raises ValueError for another."""
     check_index(device)
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: DeviceName | None = None) -> None:
     """Wait until all work is done. Raises RuntimeError for work that failed."""
     check_index(device)
     current().synchronize()
 
 
-def get_device_name(device: Any = None) -> str:
+def get_device_name(device: DeviceName | None = None) -> str:
     """Return the name of the device in its driver."""
     check_index(device)
     return current().info.name
 
 
-def get_device_properties(device: Any = None) -> DeviceProperties:
+def get_device_properties(device: DeviceName | None = None) -> DeviceProperties:
     """Return name, memory, kind and driver of the device."""
     check_index(device)
     info = current().info
     return DeviceProperties(info.name, info.memory, str(info.type), info.vendor, info.driver, current().name)
 
 
-def get_device_capability(device: Any = None) -> Any:
+def get_device_capability(device: DeviceName | None = None) -> Any:
     """Raise RuntimeError: only CUDA devices have a compute capability."""
     raise RuntimeError(
         f"{NAME} devices have no compute capability, which is a version of CUDA's devices. "

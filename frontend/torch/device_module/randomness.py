@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,6 +13,9 @@ from polyhal.hal.core import dispatch
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.device_module.devices import check_index
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import DeviceName
 
 __all__ = [
     "get_rng_state",
@@ -66,13 +69,13 @@ def initial_seed() -> int:
     return random.initial_seed()
 
 
-def get_rng_state(device: Any = NAME) -> torch.Tensor:
+def get_rng_state(device: DeviceName = NAME) -> torch.Tensor:
     """Return seed and offset of the random numbers, as 16 bytes on the CPU."""
     check_index(device)
     return packed(random.default_generator)
 
 
-def set_rng_state(new_state: torch.Tensor, device: Any = NAME) -> None:
+def set_rng_state(new_state: torch.Tensor, device: DeviceName = NAME) -> None:
     """Restore a state of `get_rng_state`."""
     check_index(device)
     unpack(random.default_generator, new_state)

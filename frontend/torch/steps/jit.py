@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import torch
 from torch.optim import Optimizer
@@ -18,6 +18,9 @@ from polyhal.torch.steps.record import record
 from polyhal.torch.steps.settings import noticing_optimizers
 from polyhal.torch.steps.signature import Call
 from polyhal.torch.steps.step import RecordedStep
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Arguments, Keywords
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +44,7 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
             and not torch.compiler.is_compiling()
         )
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _flatten(self, args: Arguments, kwargs: Keywords) -> Call:
         is_cast = torch.is_autocast_enabled(NAME)
         modes = (
             torch.is_grad_enabled(),
@@ -51,7 +54,7 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
         )
         return Call(args, kwargs, modes)
 
-    def _warm_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _warm_up(self, args: Arguments, kwargs: Keywords) -> Any:
         with noticing_optimizers(self._optimizers.add):
             return super()._warm_up(args, kwargs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from polyhal.hal.layout import ALIGNMENT
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.tree import TREE
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Arguments, Keywords
 
 _BY_VALUE = (
     int,
@@ -56,7 +59,7 @@ class Call(FlatCall):
     tree = TREE
     tensor_types = torch.Tensor
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: tuple[Any, ...]) -> None:
+    def __init__(self, args: Arguments, kwargs: Keywords, modes: tuple[Any, ...]) -> None:
         self.roots: list[Any] = []
         """Objects among the arguments, such as models and optimizers."""
         super().__init__(args, kwargs, modes)

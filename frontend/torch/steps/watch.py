@@ -24,6 +24,8 @@ from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.numbers import LiveNumber, stand_in
 
 if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import Inputs, ParamValues
     from polyhal.tensor import Tensor
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -218,7 +220,7 @@ class LiveOperands(ForwardingExecutor):
         x = self._watch.live(x)
         return x.scalar if isinstance(x, LiveNumber) else x
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         if op is _FULL:
             shape, value, dtype = params
             filling = self._operand(value)
@@ -227,7 +229,7 @@ class LiveOperands(ForwardingExecutor):
                 return self.base.apply(OPS["multiply"], (ones, filling), ())
         return self.base.apply(op, tuple(map(self._operand, inputs)), params, device)
 
-    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+    def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Array, ...]) -> None:
         self.base.apply_into(op, tuple(map(self._operand, inputs)), params, outs)
 
     def overwrite(self, target: Array, value: Any) -> None:

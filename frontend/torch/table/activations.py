@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @aten("threshold_backward")
-def threshold_backward(grad: Tensor, x: Tensor, threshold: Any) -> Any:
+def threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Any:
     if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
         return F["relu_grad"](grad, x)
     return F["where"](x <= threshold, 0.0, grad)
@@ -28,12 +28,12 @@ def leaky_relu_backward(grad: Tensor, x: Tensor, slope: float, is_result: bool) 
 
 
 @aten("hardtanh")
-def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Any:
+def hardtanh(x: Tensor, low: float = -1, high: float = 1) -> Any:
     return clamp(x, low, high) if x.dtype.is_floating_point else clamp(x, int(low), int(high))
 
 
 @aten("hardtanh_backward")
-def hardtanh_backward(grad: Tensor, x: Tensor, low: Any, high: Any) -> Any:
+def hardtanh_backward(grad: Tensor, x: Tensor, low: float, high: float) -> Any:
     return F["where"](F["logical_and"](x > low, x < high), grad, 0.0)
 
 
@@ -71,7 +71,7 @@ def shrink_backward(grad: Tensor, x: Tensor, lambd: float) -> Any:
 
 
 @aten("hardsigmoid_backward")
-def hardsigmoid_backward(grad: Any, x: Any) -> Any:
+def hardsigmoid_backward(grad: Tensor, x: Tensor) -> Any:
     return F["where"](F["abs"](x) < 3, grad * (1 / 6), 0.0)
 
 
@@ -117,14 +117,14 @@ def glu_backward(grad: Tensor, x: Tensor, dim: int) -> Any:
 
 
 @aten("logit_backward")
-def logit_backward(grad: Any, x: Any, eps: float | None = None) -> Any:
+def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Any:
     slope = grad / (x * (1 - x))
     low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
     return F["where"](F["logical_and"](x >= low, x <= high), slope, math.nan if eps is None else 0.0)
 
 
 @aten("rrelu_with_noise")
-def rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+def rrelu(x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
     """Return the result. In training, draw the slopes and write them to `noise`; they are 1 where the input is positive."""
     if not training:
         return F["leaky_relu"](x, (lower + upper) / 2)

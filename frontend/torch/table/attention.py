@@ -49,8 +49,8 @@ def attention_backward(
     lse: Tensor,
     starts_q: Any,
     starts_k: Any,
-    longest_q: Any,
-    longest_k: Any,
+    longest_q: int,
+    longest_k: int,
     dropout_p: float,
     is_causal: bool,
     seed: Tensor | None,
@@ -73,7 +73,7 @@ def _is_added(mask: Tensor | None) -> bool:
 
 
 def _mask_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Any, out: Tensor, parts: Any, scale: float | None
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Any, out: Tensor, parts: Tensor | None, scale: float | None
 ) -> Any:
     """Return the gradient of the scores, summed over broadcast axes of the mask. Allocates memory for all scores."""
     scores = F["matmul"](q, F["transpose"](k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + mask
@@ -83,7 +83,7 @@ def _mask_backward(
     return cast(F["sum_to"](weights * slope, mask.shape), mask.dtype)
 
 
-def _times(q: Any, k: Any, dropout_p: float, is_causal: bool) -> int:
+def _times(q: Tensor, k: Tensor, dropout_p: float, is_causal: bool) -> int:
     """Return how many query heads share a key head. Raises UnsupportedArgumentsError for shapes or options without an op."""
     fits = q.ndim == 4 and k.shape[0] == q.shape[0] and q.shape[1] % k.shape[1] == 0
     if dropout_p or not fits or (is_causal and q.shape[-2] != k.shape[-2]):
@@ -93,9 +93,9 @@ def _times(q: Any, k: Any, dropout_p: float, is_causal: bool) -> int:
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def attention_of_cpu(
-    q: Any,
-    k: Any,
-    v: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
@@ -122,11 +122,11 @@ def _parts(
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
 def attention_of_cpu_backward(
-    grad: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
     lse: Any,
     dropout_p: float,
     is_causal: bool,

@@ -47,7 +47,7 @@ def convolution_backward(
     grad: Tensor,
     x: Tensor,
     weight: Tensor,
-    bias_sizes: Any,
+    bias_sizes: Sequence[int] | None,
     stride: Axes,
     padding: Axes,
     dilation: Axes,
@@ -79,9 +79,9 @@ def convolution_backward(
 
 @aten("convolution_backward_overrideable")
 def convolution_backward_without_bias_sizes(
-    grad: Any,
-    x: Any,
-    weight: Any,
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
     stride: Axes,
     padding: Axes,
     dilation: Axes,

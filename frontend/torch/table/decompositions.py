@@ -30,7 +30,9 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 
 @aten("triangular_solve")
-def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+def triangular_solve(
+    b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
     """Return the solution, and the matrix broadcast to the batch."""
     batch = F["matmul"](a, b).shape[:-2]
     kept = F["broadcast_to"](a, (*batch, *a.shape[-2:]))

@@ -10,6 +10,7 @@ from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, zeros
 
 if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
     from polyhal.tensor import Tensor
 
 SUM, MEAN, MAX = 0, 1, 2
@@ -22,7 +23,7 @@ def embedding(
     return F["embedding"](weight, indices)
 
 
-def _occurrences(indices: Any, rows: int, dtype: Any) -> Any:
+def _occurrences(indices: Tensor, rows: int, dtype: DType | None) -> Any:
     """Count the occurrences of each row, (rows, 1)."""
     ones = F["full"]((indices.size, 1), 1, dtype, device=indices.device)
     return F["scatter_rows"](ones, F["reshape"](indices, (-1,)), rows)
@@ -41,7 +42,7 @@ def embedding_backward(
 
 
 @aten("embedding_renorm_")
-def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Any:
     """Return the table with the rows at `indices` scaled down to `max_norm`."""
     if not indices.size:
         return weight
@@ -54,13 +55,13 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
 # --- embedding bags -------------------------------------------------------------------------------------------------
 
 
-def _bag_of(indices: Any, offsets: Any) -> Any:
+def _bag_of(indices: Tensor, offsets: Tensor) -> Any:
     """Return the bag of each index."""
     places = F["arange"](0, indices.shape[0], 1, offsets.dtype, device=indices.device)
     return cast(F["searchsorted"](offsets, places, right=True) - 1, indices.dtype)
 
 
-def _scales(indices: Any, scales: Any, padding_idx: int, dtype: Any) -> Any:
+def _scales(indices: Tensor, scales: Tensor | None, padding_idx: int, dtype: DType | None) -> Any:
     """Return the factor of each row: 0 for padding; None if all are 1."""
     if padding_idx < 0:
         return scales
@@ -68,7 +69,7 @@ def _scales(indices: Any, scales: Any, padding_idx: int, dtype: Any) -> Any:
     return cast(counts, dtype) if scales is None else F["where"](counts, scales, 0.0)
 
 
-def _per_bag(values: Any, offsets: Any, open_end: bool) -> Any:
+def _per_bag(values: Tensor, offsets: Tensor, open_end: bool) -> Any:
     """Sum a number per index over each bag, (B, 1)."""
     places = F["arange"](0, values.shape[0], 1, offsets.dtype, device=values.device)
     return F["sum_bags"](F["reshape"](values, (-1, 1)), places, offsets, None, 0, open_end)
@@ -76,13 +77,13 @@ def _per_bag(values: Any, offsets: Any, open_end: bool) -> Any:
 
 @aten("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
-    weight: Any,
-    indices: Any,
-    offsets: Any,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
     scale_grad_by_freq: bool = False,
     mode: int = SUM,
     sparse: bool = False,
-    scales: Any = None,
+    scales: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
@@ -111,7 +112,7 @@ def embedding_bag(
     return out, bag, members, zeros((bags,), indices.dtype, indices.device)
 
 
-def _maxima(weight: Any, indices: Any, bag: Any, counted: Any, bags: int) -> tuple[Any, Any]:
+def _maxima(weight: Tensor, indices: Tensor, bag: Tensor, counted: Any, bags: int) -> tuple[Any, Any]:
     """Return maxima of bags, and the row of each maximum. Reads every row for every bag."""
     numbers = F["reshape"](F["arange"](0, bags, 1, bag.dtype, device=bag.device), (-1, 1))
     member = F["logical_and"](F["equal"](numbers, bag), counted > 0)
@@ -122,17 +123,17 @@ def _maxima(weight: Any, indices: Any, bag: Any, counted: Any, bags: int) -> tup
 
 @aten("_embedding_bag_backward")
 def embedding_bag_backward(
-    grad: Any,
-    indices: Any,
-    offsets: Any,
-    bag: Any,
-    members: Any,
-    rows: Any,
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    bag: Tensor,
+    members: Tensor,
+    rows: Tensor,
     num_weights: int,
     scale_grad_by_freq: bool,
     mode: int,
     sparse: bool,
-    scales: Any,
+    scales: Tensor,
     padding_idx: int = -1,
 ) -> Any:
     return embedding_bag_dense_backward(
@@ -142,15 +143,15 @@ def embedding_bag_backward(
 
 @aten("_embedding_bag_dense_backward")
 def embedding_bag_dense_backward(
-    grad: Any,
-    indices: Any,
-    bag: Any,
-    members: Any,
-    rows: Any,
+    grad: Tensor,
+    indices: Tensor,
+    bag: Tensor,
+    members: Tensor,
+    rows: Tensor,
     num_weights: int,
     scale_grad_by_freq: bool,
     mode: int,
-    scales: Any,
+    scales: Tensor | None,
     padding_idx: int = -1,
 ) -> Any:
     base = zeros((num_weights, grad.shape[1]), grad.dtype, grad.device)
@@ -172,7 +173,7 @@ def embedding_bag_dense_backward(
 
 @aten("_embedding_bag_per_sample_weights_backward")
 def embedding_bag_scales_backward(
-    grad: Any, weight: Any, indices: Any, offsets: Any, bag: Any, mode: int, padding_idx: int = -1
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, bag: Tensor, mode: int, padding_idx: int = -1
 ) -> Any:
     if not indices.size:
         return zeros(indices.shape, grad.dtype, grad.device)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @aten("multi_margin_loss")
 def multi_margin_loss(
-    x: Any, target: Any, p: int = 1, margin: float = 1, weight: Any = None, reduction: int = MEAN
+    x: Tensor, target: Tensor, p: float = 1, margin: float = 1, weight: Tensor | None = None, reduction: int = MEAN
 ) -> Any:
     loss = functional.multi_margin_loss(x, target, int(p), margin, weight, reduction=REDUCTIONS[reduction])
     return loss if x.ndim > 1 or reduction else F["reshape"](loss, target.shape)
@@ -24,7 +24,13 @@ def multi_margin_loss(
 
 @aten("multi_margin_loss_backward")
 def multi_margin_loss_backward(
-    grad: Any, x: Any, target: Any, p: int, margin: float, weight: Any = None, reduction: int = MEAN
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    p: float,
+    margin: float,
+    weight: Tensor | None = None,
+    reduction: int = MEAN,
 ) -> Any:
     return pulled_back(lambda x: multi_margin_loss(x, target, p, margin, weight, reduction), grad, x)
 
@@ -48,7 +54,9 @@ def multilabel_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, red
 
 
 @aten("_ctc_loss", "_ctc_loss.Tensor")
-def ctc_loss(log_probs: Any, targets: Any, steps: Any, labels: Any, blank: int = 0, zero_infinity: bool = False) -> Any:
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, steps: Tensor, labels: Tensor, blank: int = 0, zero_infinity: bool = False
+) -> Any:
     """Return the losses (N,), and an empty tensor in place of PyTorch's saved sums, which the gradient recomputes."""
     losses = functional.ctc_loss(log_probs, targets, steps, labels, blank, "none")
     return cast(losses, log_probs.dtype), zeros((0,), log_probs.dtype, log_probs.device)
@@ -56,13 +64,13 @@ def ctc_loss(log_probs: Any, targets: Any, steps: Any, labels: Any, blank: int =
 
 @aten("_ctc_loss_backward", "_ctc_loss_backward.Tensor")
 def ctc_loss_backward(
-    grad: Any,
-    log_probs: Any,
-    targets: Any,
-    steps: Any,
-    labels: Any,
-    losses: Any,
-    sums: Any,
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    steps: Tensor,
+    labels: Tensor,
+    losses: Tensor,
+    sums: Tensor,
     blank: int,
     zero_infinity: bool = False,
 ) -> Any:

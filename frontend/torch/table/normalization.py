@@ -13,6 +13,7 @@ from polyhal.torch.table.differentiation import gradients_of
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, assign, cast, zeros
 
 if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
     from polyhal.tensor import Tensor
 
 
@@ -27,12 +28,12 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Any:
 
 
 @aten("_softmax_backward_data")
-def softmax_backward(grad: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
+def softmax_backward(grad: Tensor, y: Tensor, dim: int, dtype: DType) -> Any:
     return cast(F["softmax_grad"](grad, y, dim), dtype)
 
 
 @aten("_log_softmax_backward_data")
-def log_softmax_backward(grad: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
+def log_softmax_backward(grad: Tensor, y: Tensor, dim: int, dtype: DType) -> Any:
     return cast(F["log_softmax_grad"](grad, y, dim), dtype)
 
 
@@ -49,7 +50,7 @@ def _kept(x: Tensor, axes: int) -> tuple[int, ...]:
 
 
 @aten("native_layer_norm")
-def layer_norm(x: Tensor, shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """Return the result, and mean and inverse standard deviation, whose normalized axes have length 1."""
     out, mean, rstd = F["layer_norm"](x, weight, bias, len(shape), eps)
     kept = _kept(x, len(shape))
@@ -58,7 +59,14 @@ def layer_norm(x: Tensor, shape: Any, weight: Tensor | None, bias: Tensor | None
 
 @aten("native_layer_norm_backward")
 def layer_norm_backward(
-    grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Tensor, bias: Tensor, mask: Any
+    grad: Tensor,
+    x: Tensor,
+    shape: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: Sequence[bool],
 ) -> Any:
     rows = x.shape[: x.ndim - len(shape)]
     found = F["layer_norm_grad"](grad, x, weight, F["reshape"](mean, rows), F["reshape"](rstd, rows), len(shape))
@@ -66,14 +74,16 @@ def layer_norm_backward(
 
 
 @aten("_fused_rms_norm")
-def rms_norm(x: Any, shape: Any, weight: Any, eps: float | None) -> Any:
+def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> Any:
     """Return the result and the inverse root mean square."""
     out, rstd = F["rms_norm"](x, weight, len(shape), finfo(x.dtype).eps if eps is None else eps)
     return out, F["reshape"](rstd, _kept(x, len(shape)))
 
 
 @aten("_fused_rms_norm_backward")
-def rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mask: Any) -> Any:
+def rms_norm_backward(
+    grad: Tensor, x: Tensor, shape: Sequence[int], rstd: Tensor, weight: Tensor | None, mask: Sequence[bool]
+) -> Any:
     rows = F["reshape"](rstd, x.shape[: x.ndim - len(shape)])
     return _chosen(F["rms_norm_grad"](grad, x, weight, rows, len(shape)), mask)
 
@@ -81,7 +91,7 @@ def rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mas
 # --- batch norm -----------------------------------------------------------------------------------------------------
 
 
-def _per_channel(statistic: Any, x: Tensor) -> Any:
+def _per_channel(statistic: Tensor | None, x: Tensor) -> Any:
     return F["reshape"](statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
@@ -155,18 +165,29 @@ def batch_norm(
 
 
 @aten("_native_batch_norm_legit.no_stats", keeps_format=True)
-def batch_norm_without_statistics(x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+def batch_norm_without_statistics(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> Any:
     return _updating(x, weight, bias, (None, None), training, momentum, eps)
 
 
 @aten("_native_batch_norm_legit_no_training", keeps_format=True)
-def batch_norm_in_evaluation(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+def batch_norm_in_evaluation(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> Any:
     return _updating(x, weight, bias, (mean, var), False, momentum, eps)
 
 
 @aten("_native_batch_norm_legit_functional", keeps_format=True)
 def batch_norm_functional(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """Return the results of `batch_norm`, and new statistics."""
     return _batch_norm(x, weight, bias, (mean, var), training, momentum, eps)
@@ -182,7 +203,7 @@ def batch_norm_with_update(
 
 @aten("_batch_norm_with_update_functional", keeps_format=True)
 def batch_norm_with_update_functional(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
 ) -> Any:
     """Return the results of `batch_norm` in training, an empty reserve, and new statistics."""
     out, seen, rstd, *kept = _batch_norm(x, weight, bias, (mean, var), True, momentum, eps)
@@ -190,7 +211,9 @@ def batch_norm_with_update_functional(
 
 
 @aten("_batch_norm_no_update", keeps_format=True)
-def batch_norm_no_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+def batch_norm_no_update(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> Any:
     """Return the results of `batch_norm` in evaluation, and an empty reserve."""
     out, seen, rstd = _updating(x, weight, bias, (mean, var), False, momentum, eps)
     return out, seen, rstd, zeros((0,), dtypes.uint8, x.device)
@@ -204,10 +227,10 @@ def batch_norm_backward(
     running_mean: Tensor | None,
     running_var: Any,
     mean: Tensor,
-    rstd: Any,
+    rstd: Tensor | None,
     training: bool,
     eps: float,
-    mask: Any,
+    mask: Sequence[bool],
 ) -> Any:
     """Return gradients of the input, the weight and the bias."""
     if not x.size:
@@ -239,7 +262,7 @@ def batch_norm_with_update_backward(
     rstd: Tensor,
     update: bool,
     eps: float,
-    mask: Any,
+    mask: Sequence[bool],
     reserve: Tensor,
 ) -> Any:
     return batch_norm_backward(grad, x, weight, running_mean, running_var, mean, rstd, update, eps, mask)
@@ -267,7 +290,7 @@ def group_norm_backward(
     channels: int,
     size: int,
     groups: int,
-    mask: Any,
+    mask: Sequence[bool],
 ) -> Any:
     return _chosen(F["group_norm_grad"](grad, x, weight, mean, rstd, groups), mask)
 

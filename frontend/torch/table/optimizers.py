@@ -92,7 +92,7 @@ def adamw(
     grads: Sequence[Tensor],
     averages: Sequence[Tensor],
     squares: Sequence[Tensor],
-    maxima: Any,
+    maxima: Sequence[Tensor],
     steps: Sequence[Tensor],
     **options: Any,
 ) -> None:
@@ -118,7 +118,7 @@ def adam(
 
 @aten("_fused_sgd_", "_fused_sgd_.tensor_lr")
 @_any_rate
-def sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Any, **options: Any) -> None:
+def sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], **options: Any) -> None:
     """Update in place; in the first step, uninitialized momentum buffers are set to the gradient."""
     momentum = options["momentum"]
     begins = momentum and options["is_first_step"]

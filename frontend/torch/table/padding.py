@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @aten("constant_pad_nd", keeps_format=True)
-def constant_pad(x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
+def constant_pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     return functional.pad(x, pad, "constant", value) if any(pad) else F["copy"](x)
 
 

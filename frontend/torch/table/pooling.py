@@ -148,7 +148,7 @@ def adaptive_max_pool2d(x: Tensor, size: Axes) -> Any:
 
 
 @aten("adaptive_max_pool3d", keeps_format=True)
-def adaptive_max_pool3d(x: Any, size: Axes) -> Any:
+def adaptive_max_pool3d(x: Tensor, size: Axes) -> Any:
     return _ADAPTIVE_MAX[3](x, size, True)
 
 
@@ -158,7 +158,7 @@ def adaptive_max_pool2d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> An
 
 
 @aten("adaptive_max_pool3d_backward", keeps_format=True)
-def adaptive_max_pool3d_backward(grad: Any, x: Any, indices: Any) -> Any:
+def adaptive_max_pool3d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Any:
     return _put_back(grad, indices, x.shape, 3)
 
 
@@ -166,29 +166,29 @@ def adaptive_max_pool3d_backward(grad: Any, x: Any, indices: Any) -> Any:
 
 
 @aten("fractional_max_pool2d")
-def fractional_max_pool2d(x: Any, kernel: Axes, size: Axes, samples: Any) -> Any:
+def fractional_max_pool2d(x: Tensor, kernel: Axes, size: Axes, samples: Tensor) -> Any:
     return _FRACTIONAL[2](x, kernel, size, None, True, samples)
 
 
 @aten("fractional_max_pool3d")
-def fractional_max_pool3d(x: Any, kernel: Axes, size: Axes, samples: Any) -> Any:
+def fractional_max_pool3d(x: Tensor, kernel: Axes, size: Axes, samples: Tensor) -> Any:
     return _FRACTIONAL[3](x, kernel, size, None, True, samples)
 
 
 @aten("fractional_max_pool2d_backward")
-def fractional_max_pool2d_backward(grad: Any, x: Any, kernel: Axes, size: Axes, indices: Any) -> Any:
+def fractional_max_pool2d_backward(grad: Tensor, x: Tensor, kernel: Axes, size: Axes, indices: Tensor) -> Any:
     return _put_back(grad, indices, x.shape, 2)
 
 
 @aten("fractional_max_pool3d_backward")
-def fractional_max_pool3d_backward(grad: Any, x: Any, kernel: Axes, size: Axes, indices: Any) -> Any:
+def fractional_max_pool3d_backward(grad: Tensor, x: Tensor, kernel: Axes, size: Axes, indices: Tensor) -> Any:
     return _put_back(grad, indices, x.shape, 3)
 
 
 # --- max unpooling --------------------------------------------------------------------------------------------------
 
 
-def _unpool(x: Any, indices: Any, lengths: Axes) -> Any:
+def _unpool(x: Tensor, indices: Tensor, lengths: Axes) -> Any:
     """Scatter values to their indices. The last of duplicate indices is kept: after a pooling their values are equal."""
     shape = (*x.shape[: x.ndim - len(lengths)], *lengths)
     planes, length = math.prod(shape[: len(shape) - len(lengths)]), math.prod(lengths)
@@ -200,10 +200,10 @@ def _unpool(x: Any, indices: Any, lengths: Axes) -> Any:
 
 
 @aten("max_unpool2d", keeps_format=True)
-def max_unpool2d(x: Any, indices: Any, size: Axes) -> Any:
+def max_unpool2d(x: Tensor, indices: Tensor, size: Axes) -> Any:
     return _unpool(x, indices, size)
 
 
 @aten("max_unpool3d")
-def max_unpool3d(x: Any, indices: Any, size: Axes, stride: Axes, padding: Axes) -> Any:
+def max_unpool3d(x: Tensor, indices: Tensor, size: Axes, stride: Axes, padding: Axes) -> Any:
     return _unpool(x, indices, size)

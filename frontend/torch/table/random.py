@@ -16,6 +16,8 @@ from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, is_tensor
 
 if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.dtypes import DType
     from polyhal.tensor import Tensor
 
 
@@ -41,14 +43,14 @@ def take(count: int) -> tuple[int, int]:
     return _SOURCE.generator.take(count)
 
 
-def uniform_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
+def uniform_numbers(shape: tuple[int, ...], dtype: DType, device: Device | None) -> Any:
     """Draw numbers from [0, 1)."""
     if dtype.is_complex:
         return F["view_as_complex"](uniform_numbers((*shape, 2), component(dtype), device))
     return F["uniform"](*take(math.prod(shape)), shape, dtype, device=device)
 
 
-def normal_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
+def normal_numbers(shape: tuple[int, ...], dtype: DType, device: Device | None) -> Any:
     """Draw normal numbers of mean 0 and variance 1; real and imaginary parts of complex numbers have variance 1/2."""
     if dtype.is_complex:
         return F["view_as_complex"](normal_numbers((*shape, 2), component(dtype), device) * math.sqrt(0.5))
@@ -70,12 +72,12 @@ def normal(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Any:
 
 
 @aten("bernoulli.p", "bernoulli_.float")
-def bernoulli(x: Any, p: float = 0.5) -> Any:
+def bernoulli(x: Tensor, p: float = 0.5) -> Any:
     return cast(uniform_numbers(x.shape, dtypes.float32, x.device) < p, x.dtype)
 
 
 @aten("bernoulli_.Tensor")
-def bernoulli_each(x: Any, p: Any) -> Any:
+def bernoulli_each(x: Tensor, p: Any) -> Any:
     return cast(uniform_numbers(x.shape, dtypes.float32, x.device) < p, x.dtype)
 
 
@@ -85,12 +87,12 @@ def _drawn(method: str, x: Tensor, *args: Any) -> Any:
 
 
 @aten("random_")
-def random_all(x: Any) -> Any:
+def random_all(x: Tensor) -> Any:
     return _drawn("random_", x)
 
 
 @aten("random_.to")
-def random_to(x: Any, to: int) -> Any:
+def random_to(x: Tensor, to: int) -> Any:
     return _drawn("random_", x, 0, to)
 
 
@@ -105,7 +107,7 @@ def exponential(x: Tensor, lambd: float = 1.0) -> Any:
 
 
 @aten("cauchy_")
-def cauchy(x: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0) -> Any:
     return _drawn("cauchy_", x, median, sigma)
 
 
@@ -115,7 +117,7 @@ def geometric(x: Tensor, p: float) -> Any:
 
 
 @aten("log_normal_")
-def log_normal(x: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0) -> Any:
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return _drawn("log_normal_", x, mean, std)
@@ -134,17 +136,17 @@ def multinomial(x: Tensor, num_samples: int, replacement: bool = False) -> Any:
 
 
 @aten("poisson")
-def poisson(rates: Any) -> Any:
+def poisson(rates: Tensor) -> Any:
     return polyhal.poisson(rates, _SOURCE.generator)
 
 
 @aten("binomial")
-def binomial(count: Any, prob: Any) -> Any:
+def binomial(count: Tensor, prob: Tensor) -> Any:
     return polyhal.binomial(count, prob, _SOURCE.generator)
 
 
 @aten("randperm", "randperm.generator")
-def randperm(n: int, *, dtype: Any = dtypes.int64, device: Any = None) -> Any:
+def randperm(n: int, *, dtype: DType = dtypes.int64, device: Device | None = None) -> Any:
     return polyhal.randperm(n, dtype=dtype or dtypes.int64, device=device, generator=_SOURCE.generator)
 
 

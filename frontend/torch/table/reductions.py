@@ -20,13 +20,13 @@ def _summed(x: Tensor, dtype: DType | None) -> Any:
 
 
 @aten("sum", "sum.dim_IntList")
-def sum_(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
+def sum_(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
     return F["sum"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
 @aten("mean", "mean.dim")
-def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x = cast(x, dtype)
     if x.dtype.kind not in ("float", "complex"):
         raise RuntimeError(f"mean(): input dtype must be either a floating point or complex dtype. Got: {x.dtype.name}")
@@ -34,7 +34,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
 
 
 @aten("prod", "prod.dim_int")
-def prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def prod(x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
     return F["prod"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
@@ -103,18 +103,18 @@ def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return F["argmin"](x, dim if x.shape else None, keepdim)
 
 
-def _truth(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Any:
+def _truth(name: str, x: Tensor, dim: int | Sequence[int] | None, keepdim: bool) -> Any:
     out = F[name](x, axes_of(x, dim), keepdim)
     return cast(out, dtypes.uint8) if x.dtype is dtypes.uint8 else out
 
 
 @aten("any", "any.dim", "any.dims")
-def any_(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def any_(x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
     return _truth("any", x, dim, keepdim)
 
 
 @aten("all", "all.dim", "all.dims")
-def all_(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def all_(x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
     return _truth("all", x, dim, keepdim)
 
 
@@ -126,22 +126,28 @@ def var(x: Tensor, dim: Any = None, correction: float | None = 1, keepdim: bool 
 
 
 @aten("std.correction")
-def std(x: Tensor, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+def std(x: Tensor, dim: int | Sequence[int] | None = None, correction: float | None = 1, keepdim: bool = False) -> Any:
     return F["sqrt"](var(x, dim, correction, keepdim))
 
 
 @aten("var_mean.correction")
-def var_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+def var_mean(
+    x: Tensor, dim: int | Sequence[int] | None = None, correction: float | None = 1, keepdim: bool = False
+) -> Any:
     return var(x, dim, correction, keepdim), F["mean"](x, axes_of(x, dim), keepdim)
 
 
 @aten("std_mean.correction")
-def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+def std_mean(
+    x: Tensor, dim: int | Sequence[int] | None = None, correction: float | None = 1, keepdim: bool = False
+) -> Any:
     return std(x, dim, correction, keepdim), F["mean"](x, axes_of(x, dim), keepdim)
 
 
 @aten("linalg_vector_norm")
-def vector_norm(x: Tensor, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
+def vector_norm(
+    x: Tensor, order: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None
+) -> Any:
     x, axes = cast(x, dtype), axes_of(x, dim)
     if order == 2 and axes is None and not keepdim and x.dtype is dtypes.float32 and x.ref.spec.is_contiguous:
         # This op is not fused with others, so that recorded steps add in the same order. Clipping divides by the result.
@@ -185,22 +191,22 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @aten("count_nonzero", "count_nonzero.dim_IntList")
-def count_nonzero(x: Any, dim: Any = None) -> Any:
+def count_nonzero(x: Tensor, dim: int | Sequence[int] | None = None) -> Any:
     return F["count_nonzero"](x, axes_of(x, dim))
 
 
 @aten("nansum")
-def nansum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def nansum(x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     return F["nansum"](_summed(x, dtype), axes_of(x, dim), keepdim)
 
 
 @aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
-def norm(x: Tensor, p: Any, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(x: Tensor, p: float | None, dim: Sequence[int], keepdim: bool = False, dtype: DType | None = None) -> Any:
     return vector_norm(x, 2.0 if p is None else p, dim, keepdim, dtype)
 
 
 @aten("norm.Scalar", "norm.ScalarOpt_dtype")
-def norm_of_all(x: Tensor, p: Any = 2, dtype: Any = None) -> Any:
+def norm_of_all(x: Tensor, p: float | None = 2, dtype: DType | None = None) -> Any:
     return vector_norm(x, 2.0 if p is None else p, None, False, dtype)
 
 
@@ -212,7 +218,7 @@ def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Any:
 
 
 @aten("logsumexp")
-def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
     return F["logsumexp"](x, axes_of(x, dim), keepdim)
 
 

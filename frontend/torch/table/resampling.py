@@ -119,12 +119,12 @@ def _sampler(mode: int, padding: int, align_corners: bool) -> Callable[[Any, Any
 
 
 @aten("grid_sampler_2d", "grid_sampler_3d", keeps_format=True)
-def grid_sampler(x: Any, grid: Any, mode: int, padding: int, align_corners: bool) -> Any:
+def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Any:
     return _sampler(mode, padding, align_corners)(x, grid)
 
 
 @aten("grid_sampler_2d_backward", "grid_sampler_3d_backward")
 def grid_sampler_backward(
-    grad: Any, x: Any, grid: Any, mode: int, padding: int, align_corners: bool, mask: Sequence[bool]
+    grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool, mask: Sequence[bool]
 ) -> Any:
     return gradients_of(_sampler(mode, padding, align_corners), (x, grid), mask, grad)

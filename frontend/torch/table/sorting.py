@@ -26,7 +26,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
 
 
 @aten("argsort.stable")
-def argsort_stable(x: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+def argsort_stable(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     return sort(x, dim, descending)[1]
 
 
@@ -62,7 +62,7 @@ def median_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
 
 
 @aten("nanmedian")
-def nanmedian(x: Any) -> Any:
+def nanmedian(x: Tensor) -> Any:
     if not x.size and x.dtype.is_floating_point:
         return median(x)
     return F["nanmedian"](x)
@@ -70,7 +70,7 @@ def nanmedian(x: Any) -> Any:
 
 @aten("nanmedian.dim")
 @lifted
-def nanmedian_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     return F["nanmedian"](x, dim, keepdim)
 
 
@@ -89,23 +89,37 @@ def unique(x: Tensor, in_order: bool = True, return_inverse: bool = False, retur
 
 @aten("unique_dim")
 def unique_dim(
-    x: Any, dim: int, in_order: bool = True, return_inverse: bool = False, return_counts: bool = False
+    x: Tensor, dim: int, in_order: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     return _three(F["unique"](x, True, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
 @aten("unique_consecutive", "unique_dim_consecutive")
 def unique_consecutive(
-    x: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     return _three(F["unique_consecutive"](x, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
 @aten("_histogramdd_bin_edges")
-def histogramdd_edges(x: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:  # noqa: A002
+def histogramdd_edges(
+    x: Tensor,
+    bins: Tensor,
+    *,
+    range: Any = None,  # noqa: A002
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Any:
     return list(F["histogramdd"](x, bins, range=range, weight=weight, density=density)[1])
 
 
 @aten("_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors")
-def histogramdd(x: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:  # noqa: A002
+def histogramdd(
+    x: Tensor,
+    bins: Tensor,
+    *,
+    range: Any = None,  # noqa: A002
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Any:
     return F["histogramdd"](x, bins, range=range, weight=weight, density=density)[0]

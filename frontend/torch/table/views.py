@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @aten_view("permute")
-def permute(x: Tensor, dims: Any) -> Any:
+def permute(x: Tensor, dims: Sequence[int]) -> Any:
     return F["permute"](x, tuple(dims))
 
 
@@ -31,13 +31,13 @@ def t(x: Any) -> Any:
 
 
 @aten_view("view", "_unsafe_view")
-def view(x: Tensor, size: Any) -> Any:
+def view(x: Tensor, size: Sequence[int]) -> Any:
     known = math.prod(n for n in size if n != -1)
     return F["reshape"](x, tuple((x.size // known if known else 0) if n == -1 else n for n in size))
 
 
 @aten_view("expand")
-def expand(x: Tensor, size: Any, implicit: bool = False) -> Any:
+def expand(x: Tensor, size: Sequence[int], implicit: bool = False) -> Any:
     lead = len(size) - x.ndim
     return F["broadcast_to"](x, tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(size)))
 
@@ -51,12 +51,12 @@ def cat(xs: Sequence[Tensor], dim: int = 0) -> Any:
 
 
 @aten("flip")
-def flip(x: Tensor, dims: Any) -> Any:
+def flip(x: Tensor, dims: Sequence[int]) -> Any:
     return F["flip"](x, tuple(dims)) if dims else F["copy"](x)
 
 
 @aten("roll")
-def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Any:
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     if not shifts or (dims and len(shifts) != len(dims)) or (not dims and len(shifts) > 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     if dims and not x.shape:

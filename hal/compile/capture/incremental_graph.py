@@ -17,6 +17,7 @@ from polyhal.hal.protocol import InputSpec
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import ParamValues
 
 
 class IncrementalGraph:
@@ -56,7 +57,7 @@ class IncrementalGraph:
         self,
         op: OpDef,
         operands: tuple[Operand, ...],
-        params: tuple[Any, ...],
+        params: ParamValues,
         device: Device,
         replaces: tuple[int, ...] = (),
     ) -> tuple[tuple[int, ...], int | None]:

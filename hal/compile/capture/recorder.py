@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.ops.schema import Inputs, ParamValues
 
 
 class StepRecorder:
@@ -86,7 +87,7 @@ class StepRecorder:
 
     # --- ops and memory ---------------------------------------------------------------------------------------------
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         inputs, device = dispatch.admitted(op, inputs, device)
         if dispatch.is_complex_call(inputs, params):
             return dispatch.apply_complex(self, op, inputs, params, device)
@@ -107,7 +108,7 @@ class StepRecorder:
                 dispatch.frontend.note_view(inputs[0], results[0])
         return results if op.schema.returns_tuple else results[0]
 
-    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+    def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Array, ...]) -> None:
         operands = tuple(self._aliases.operand(x) for x in inputs)
         if op.stores_numbers:
             require_operands_fit(op, inputs, outs[0].ref.dtype)

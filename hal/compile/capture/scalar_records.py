@@ -87,7 +87,7 @@ class NamedScalars(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"NamedScalars({self._values})"
 
-    def add(self, name: str, value: Any, increment: Any) -> RuntimeScalar:
+    def add(self, name: str, value: Any, increment: int) -> RuntimeScalar:
         """Add a number under a new name. Raises ValueError."""
         if name in self._values or type(value) not in _KINDS or type(increment) is not int:
             raise ValueError(f"number {name!r} is {value!r}")
@@ -135,7 +135,7 @@ def _restored(
     return named.add(str(entry["name"]), entry["value"], entry.get("grows", 0))
 
 
-def _index(value: Any) -> int:
+def _index(value: int) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no index")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.ir.graph import Graph, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.compile.op_plugins import declared
@@ -13,6 +13,9 @@ from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
 
 
 class GraphBuilder:
@@ -50,7 +53,7 @@ class GraphBuilder:
         where: str,
         op: str,
         operands: Sequence[Operand],
-        params: Mapping[str, Any],
+        params: Params,
         results: Sequence[Spec],
         origin: NodeOrigin | None,
         replaces: tuple[int, ...],

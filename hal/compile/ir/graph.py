@@ -21,6 +21,7 @@ from polyhal.hal.protocol import InputSpec, Number
 if TYPE_CHECKING:
     from polyhal.hal.core.memory.buffer import Buffer
     from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import ParamValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class Graph:
         self,
         op: OpDef,
         inputs: tuple[Operand, ...],
-        params: tuple[Any, ...],
+        params: ParamValues,
         specs: Sequence[InputSpec | None],
         origin: NodeOrigin | None = None,
         replaces: tuple[int, ...] = (),

@@ -7,7 +7,7 @@ replaces its results in later nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.core import dispatch
@@ -16,6 +16,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import Feature, InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import ParamValues
 
 
 class GraphRewriter:
@@ -77,7 +80,7 @@ class GraphRewriter:
             self._now[v] = Value(new)
 
     def add(
-        self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], origin: NodeOrigin | None
+        self, op: OpDef, inputs: Sequence[Operand], params: ParamValues, origin: NodeOrigin | None
     ) -> tuple[Value, ...]:
         """Add a new node; its specs follow from the op's rules."""
         bound = op.bind(dispatch.freeze(params))
@@ -85,7 +88,7 @@ class GraphRewriter:
         specs, _ = infer_results(op, tuple(self.new.spec_of(x) for x in inputs), bound, stand_ins)
         return tuple(map(Value, self.new.add(op, tuple(inputs), tuple(bound.values()), specs, origin)))
 
-    def replace(self, node: Node, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> None:
+    def replace(self, node: Node, op: OpDef, inputs: Sequence[Operand], params: ParamValues) -> None:
         """Add a new node whose results replace an old one's, output by output."""
         for v, result in zip(node.outputs, self.add(op, inputs, params, node.origin), strict=True):
             self.replace_all_uses(v, result)
@@ -122,7 +125,7 @@ class GraphRewriter:
         """The contiguous results of an op on operands of the new graph. Raises the errors of the op's rules."""
         return self._inferred(op, inputs, op.bind(dispatch.freeze(params)))
 
-    def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: NodeOrigin) -> bool:
+    def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: ParamValues, place: NodeOrigin) -> bool:
         """Return whether the device has a native kernel for an op on operands of the new graph."""
         bound = op.bind(dispatch.freeze(params))
         return self._is_native(op, inputs, self._inferred(op, inputs, bound, place.device.stand_ins), bound, place)

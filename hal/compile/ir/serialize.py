@@ -167,7 +167,7 @@ def _operand(data: Any) -> Operand:
     return value  # type: ignore[no-any-return]
 
 
-def _whole(numbers: Sequence[Any]) -> list[int]:
+def _whole(numbers: Sequence[int]) -> list[int]:
     if not isinstance(numbers, (list, tuple)) or any(type(n) is not int for n in numbers):
         raise ValueError(f"found {numbers!r}; expected whole numbers")
     return list(numbers)

@@ -6,7 +6,7 @@ Decompositions become graphs in this way when they are planned, and formulas bec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.ir.graph import Graph, Value, infer_results
 from polyhal.hal.core import dispatch
@@ -15,6 +15,9 @@ from polyhal.hal.layout import ScalarSpec
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Inputs, Params, ParamValues
 
 
 class Symbol(Methods):
@@ -57,7 +60,7 @@ class Tracer(dispatch.ForwardingExecutor):
         """The graph's inputs; None where an optional input is absent."""
         return [None if s is None else Symbol(self, i, s) for i, s in enumerate(self.graph.specs)]
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: object = None) -> Any:
+    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: object = None) -> Any:
         """Record one op; the executor interface of `dispatch`."""
         params = dispatch.freeze(params)
         specs = tuple(_spec(x) for x in inputs)
@@ -84,7 +87,7 @@ def _spec(x: Any) -> InputSpec | None:
 def trace(
     function: Callable[..., Any],
     inputs: Sequence[InputSpec | None],
-    params: Mapping[str, Any],
+    params: Params,
     stand_ins: Mapping[DType, DType] | None = None,
 ) -> Graph:
     """Return the graph of `function(*inputs, **params)`, which returns a value or a tuple of values.

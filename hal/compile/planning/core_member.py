@@ -142,7 +142,7 @@ def _filling_loader(device: Device, position: int, target: Spec) -> _Loader:
     """Return a loader that fills a temporary tensor with a number."""
     fill = device.backend.fill
 
-    def load(x: Any, temporary: Handle) -> Ref:
+    def load(x: float, temporary: Handle) -> Ref:
         ref = Ref(temporary, target, 0)
         fill(x, ref)
         return ref

@@ -18,6 +18,7 @@ from polyhal.hal.ops.traits import Trait
 if TYPE_CHECKING:
     from polyhal.hal.compile.ir.graph import Graph
     from polyhal.hal.compile.planning.planner import Planner
+    from polyhal.hal.ops.tensor_like import TensorLike
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
@@ -94,7 +95,7 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
     return run
 
 
-def _is_half(x: Any) -> bool:
+def _is_half(x: TensorLike) -> bool:
     return hasattr(x, "spec") and isinstance(x.spec, Spec) and x.dtype in _HALF
 
 

@@ -20,6 +20,7 @@ from polyhal.hal.protocol import ComputeBackend
 
 if TYPE_CHECKING:
     from polyhal.hal.compile.planning.planner import Planner
+    from polyhal.hal.ops.schema import Params
 
 
 def host_constant(planner: Planner, request: Request, strategy: HostConstant) -> Resolved:
@@ -80,7 +81,7 @@ def _upload_run(backend: ComputeBackend, compute: Callable[[Sequence[Any]], Any]
     return run
 
 
-def _reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+def _reference(op: OpDef, arrays: Sequence[Any], params: Params) -> Any:
     """Return the result of an op's reference, without NumPy's warnings about NaN, infinities and means of empty arrays."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

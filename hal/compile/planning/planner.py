@@ -41,6 +41,7 @@ from polyhal.hal.protocol import Launch, SimpleLaunch
 if TYPE_CHECKING:
     from polyhal.hal.compile.ir.graph import Signature
     from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import ParamValues
 
 _SCALARS = {
     float: ScalarSpec(dtypes.DEFAULT_FLOAT),
@@ -88,7 +89,7 @@ class Planner:
 
     # --- plans ------------------------------------------------------------------------------------------------------
 
-    def plan(self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
+    def plan(self, op: OpDef, specs: tuple[Any, ...], params: ParamValues) -> OpPlan:
         """Plan a call. `specs` has the spec of each tensor, the type of each Python number, and None for absent inputs."""
         inputs, bound = _input_specs(specs), op.bind(params)
         inferred = dispatch.infer(op, inputs, bound, self.device.stand_ins)
@@ -109,7 +110,7 @@ class Planner:
         self,
         op: OpDef,
         specs: tuple[Any, ...],
-        params: tuple[Any, ...],
+        params: ParamValues,
         targets: tuple[Spec, ...],
         aliases: tuple[int, ...],
     ) -> OpPlan:

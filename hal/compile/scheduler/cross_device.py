@@ -47,6 +47,7 @@ from polyhal.hal.protocol import Feature
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.layout import Spec
 
 
 def _part(name: str, doc: str, schema: Schema) -> OpDef:
@@ -284,7 +285,7 @@ class _Writer:
             self._add(node, JOIN, (self._tokens[k], self._started[k, device], *operands), device)
 
     def _add(
-        self, node: Node, op: OpDef, operands: Sequence[Operand], device: Any, spec: Any = TOKEN, params: Any = ()
+        self, node: Node, op: OpDef, operands: Sequence[Operand], device: Device, spec: Spec = TOKEN, params: Any = ()
     ) -> Value:
         origin = node.place._replace(device=device)
         (result,) = self.rewriter.new.add(op, tuple(operands), params, [spec], origin)

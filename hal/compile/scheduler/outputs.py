@@ -22,6 +22,7 @@ from polyhal.hal.protocol import Feature
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.layout import Spec
 
 
 class PlacedOutput(NamedTuple):
@@ -135,7 +136,7 @@ class OutputPlacer:
         self._copy(device, source, target, slot, result)
         return result
 
-    def _made(self, spec: Any, device: Device) -> ResultMemory:
+    def _made(self, spec: Spec, device: Device) -> ResultMemory:
         result = ResultMemory(spec, device)
         self.made.append(result)
         return result

@@ -15,17 +15,19 @@ from polyhal.hal.errors import UnsupportedDTypeError, message
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
+    from polyhal.hal.ops.tensor_like import Numeric
 
 _NAMES = {d.name for d in COMPLEX}
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x: Numeric | None) -> bool:
     """Return whether an operand is a complex tensor or number."""
     dtype = getattr(x, "dtype", None)
     return isinstance(x, complex) if dtype is None else isinstance(dtype, DType) and dtype.kind == "complex"
 
 
-def is_complex_call(inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
+def is_complex_call(inputs: Inputs, params: ParamValues) -> bool:
     """Return whether an operand of a call is complex, or a parameter names a complex dtype."""
     return any(map(is_complex, inputs)) or any(map(_names_complex, params))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
 
 
 class EagerExecutor:
@@ -122,7 +123,7 @@ class EagerExecutor:
             frontend.record(op, inputs, params, results)
         return results if plan.tuple_result else results[0]
 
-    def _convert(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any) -> Any:
+    def _convert(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None) -> Any:
         """The slow way in: NumPy arrays, NumPy numbers and nested lists become arrays, too."""
         converted, target = admitted(op, inputs, device)
         if is_complex_call(converted, params):

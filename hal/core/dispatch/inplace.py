@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.layout import Ref
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
 
 SEPARATE, OVERLAPPING = -1, -2
 """How an output may relate to the inputs, if it is not exactly one of them."""
 
 
-def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+def write_into(op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Any, ...]) -> None:
     """Run `op` with its results written over existing arrays; their version counters advance.
 
     An out array may be one of the inputs. Shapes and dtypes must be those that the op infers. Raises ShapeError.

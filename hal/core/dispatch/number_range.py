@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from polyhal.hal.core.execution.op_plan import OpPlan
     from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs
 
 _LEAST, _END = -(1 << 63), 1 << 64
 
@@ -25,7 +26,7 @@ def require_fit(op: str, value: Any, dtype: DType) -> None:
         raise NumberRangeError(message(op, f"{value} does not fit {dtype.name}", expected=expected))
 
 
-def require_operands_fit(op: OpDef, inputs: tuple[Any, ...], dtype: DType) -> None:
+def require_operands_fit(op: OpDef, inputs: Inputs, dtype: DType) -> None:
     """Raise NumberRangeError for a number among the inputs that an op would store in a dtype that does not hold it."""
     if op.stores_numbers and dtype.kind in ("int", "uint"):
         for x in inputs:

@@ -16,10 +16,11 @@ from polyhal.hal.core.settings.state import settings
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import ParamValues
 
 
 def observed_plan(
-    device: Device, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...], plan: OpPlan, *, fresh: bool = True
+    device: Device, op: OpDef, specs: tuple[Any, ...], params: ParamValues, plan: OpPlan, *, fresh: bool = True
 ) -> OpPlan:
     """The plan of an op, with observers around each run if there are any; `fresh` if it writes to memory of its own.
 

@@ -25,6 +25,7 @@ from polyhal.hal.protocol import InputSpec
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs
 
 _NO_STAND_INS: Mapping[DType, DType] = {}
 NUMBERS = (float, int, bool)
@@ -88,7 +89,7 @@ def freeze(value: Any) -> Any:
     return value
 
 
-def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any, ...], Device]:
+def admitted(op: OpDef, inputs: Inputs, device: Device | None) -> tuple[tuple[Any, ...], Device]:
     """Inputs as arrays and numbers, and the one device that they are on. Raises DeviceMismatchError."""
     target = next((x.device for x in inputs if hasattr(x, "ref")), None)
     if target is None:
@@ -110,7 +111,7 @@ def _converted(x: Any, device: Device) -> Any:
     return frontend.convert(x, device)
 
 
-def mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError | DeviceLostError:
+def mismatch(op: OpDef, inputs: Inputs) -> DeviceMismatchError | DeviceLostError:
     """The error for inputs on several devices, or on one before and after a loss."""
     lost = next((x.device for x in inputs if hasattr(x, "ref") and x.device.is_lost), None)
     if lost is not None:

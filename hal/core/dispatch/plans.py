@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from polyhal.hal.core.execution.op_plan import OpPlan
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
 
 _LOG = logger("dispatch")
 
 
-def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
+def make_plan(device: Device, op: OpDef, inputs: Inputs, params: ParamValues) -> OpPlan:
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
     try:
@@ -32,6 +33,6 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
     return plan
 
 
-def plan_key(op: OpDef, params: tuple[Any, ...], specs: tuple[Any, ...]) -> tuple[Any, ...]:
+def plan_key(op: OpDef, params: ParamValues, specs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the cache key of a call's plan, from the results of `input_spec` for its inputs."""
     return (op, params, settings.key, *[type(None) if s is None else s for s in specs])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
     from polyhal.hal.layout import Ref
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
 
 
 class Array:
@@ -87,14 +88,14 @@ class Executor(Protocol):
         """True if a recorded graph may run in place of its ops; False where every op has to be seen."""
         ...
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         """Apply `op`. Returns one array, or a tuple if the op declares several outputs.
 
         `device` places ops without array inputs. Inputs that require gradients put the op on the tape.
         """
         ...
 
-    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+    def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Array, ...]) -> None:
         """Apply `op` with its results written over existing arrays, which may be inputs. Raises ShapeError."""
         ...
 
@@ -146,7 +147,7 @@ class CheckpointRegion(Protocol):
     """A checkpointed call that a thread is in: it drops the saved tensors of nodes, and repeats random draws when it runs
     again."""
 
-    def add(self, node: Any, inputs: tuple[Any, ...]) -> None:
+    def add(self, node: Any, inputs: Inputs) -> None:
         """Note a node that was just put on the tape, of an op with these inputs."""
         ...
 
@@ -216,12 +217,12 @@ class StructureVersion:
 structure = StructureVersion()
 
 
-def apply(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+def apply(op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
     """Apply `op` with the thread's executor. Returns one value, or a tuple if the op declares several outputs."""
     return thread.executor.apply(op, inputs, params, device)
 
 
-def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+def apply_into(op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Any, ...]) -> None:
     """Apply `op` with its results written over existing arrays, which may be inputs; their versions advance.
 
     Shapes and dtypes must be those that the op infers. Raises ShapeError.

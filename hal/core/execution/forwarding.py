@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.schema import Inputs, ParamValues
+    from polyhal.hal.ops.tensor_like import Numeric
 
 
 class ForwardingExecutor:
@@ -45,13 +47,13 @@ class ForwardingExecutor:
     def replays_graphs(self) -> bool:
         return self.base.replays_graphs
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         return self.base.apply(op, inputs, params, device)
 
-    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+    def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Array, ...]) -> None:
         self.base.apply_into(op, inputs, params, outs)
 
-    def overwrite(self, target: Array, value: Any) -> None:
+    def overwrite(self, target: Array, value: Numeric) -> None:
         self.base.overwrite(target, value)
 
     def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:

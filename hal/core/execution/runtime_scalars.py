@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.core.execution.executor import RandomSource
 from polyhal.hal.core.execution.user_line import user_line
 from polyhal.hal.errors import CaptureError, message
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.tensor_like import TensorLike
 
 Number = bool | int | float
 
@@ -174,10 +177,10 @@ def apply_operation(operation: str, *operands: Any) -> RuntimeScalar:
 
 
 def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(self: RuntimeScalar, other: Any) -> Any:
+    def forward(self: RuntimeScalar, other: TensorLike | float) -> Any:
         return apply_operation(name, self, other) if isinstance(other, (RuntimeScalar, int, float)) else NotImplemented
 
-    def reflected(self: RuntimeScalar, other: Any) -> Any:
+    def reflected(self: RuntimeScalar, other: float) -> Any:
         return apply_operation(name, other, self) if isinstance(other, (int, float)) else NotImplemented
 
     return forward, reflected

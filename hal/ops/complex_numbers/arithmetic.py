@@ -39,6 +39,7 @@ from polyhal.hal.ops.pointwise.signs import copysign
 from polyhal.hal.ops.tensor_like import TensorLike
 
 if TYPE_CHECKING:
+    from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
 
 by_parts(negative)
@@ -68,7 +69,7 @@ def _subtract(x: TensorLike | float, y: TensorLike | complex | float) -> Any:
 
 
 @complex_rule(multiply)
-def _multiply(x: Any, y: Any) -> Any:
+def _multiply(x: TensorLike | complex, y: TensorLike | complex) -> Any:
     if not is_complex(x):
         return join(x * y.real, x * y.imag)
     if not is_complex(y):
@@ -127,7 +128,7 @@ def _square(x: TensorLike) -> Any:
 
 
 @complex_rule(abs_)
-def _abs(x: Any) -> Any:
+def _abs(x: TensorLike) -> Any:
     return hypot(x.real, x.imag)
 
 
@@ -139,17 +140,17 @@ def _sign(x: TensorLike) -> Any:
 
 
 @complex_rule(addcmul)
-def _addcmul(x: Any, tensor1: Any, tensor2: Any, *, value: Any) -> Any:
+def _addcmul(x: TensorLike, tensor1: TensorLike, tensor2: TensorLike, *, value: complex) -> Any:
     return x + tensor1 * tensor2 * value
 
 
 @complex_rule(addcdiv)
-def _addcdiv(x: Any, tensor1: Any, tensor2: Any, *, value: Any) -> Any:
+def _addcdiv(x: TensorLike, tensor1: TensorLike, tensor2: TensorLike, *, value: complex) -> Any:
     return x + tensor1 / tensor2 * value
 
 
 @complex_rule(lerp)
-def _lerp(x: Any, end: Any, weight: Any) -> Any:
+def _lerp(x: TensorLike, end: TensorLike, weight: TensorLike) -> Any:
     return x + (end - x) * weight
 
 
@@ -183,7 +184,7 @@ for _op in (logical_not, logical_and, logical_or, logical_xor):
 
 
 @complex_rule(isnan)
-def _isnan(x: Any) -> Any:
+def _isnan(x: TensorLike) -> Any:
     return logical_or(isnan(x.real), isnan(x.imag))
 
 
@@ -216,12 +217,12 @@ def _cast(x: TensorLike, *, dtype: DType) -> Any:
 
 
 @complex_rule(empty)
-def _empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+def _empty(*, shape: tuple[int, ...], dtype: DType, device: Device) -> Any:
     part = component(as_dtype(dtype))
     return join(empty(shape, part, device=device), empty(shape, part, device=device))
 
 
 @complex_rule(full)
-def _full(*, shape: tuple[int, ...], value: complex | int, dtype: DType, device: Any) -> Any:
+def _full(*, shape: tuple[int, ...], value: complex, dtype: DType, device: Device) -> Any:
     part = component(as_dtype(dtype))
     return join(*(full(shape, v, part, device=device) for v in (real(value), imag(value))))

@@ -57,7 +57,7 @@ def _exp(x: TensorLike) -> Any:
 
 
 @complex_rule(exp2)
-def _exp2(x: Any) -> Any:
+def _exp2(x: TensorLike) -> Any:
     return exp(x * math.log(2))
 
 
@@ -183,22 +183,22 @@ def _log_of_number(x: complex) -> complex:
 
 
 @complex_rule(sigmoid)
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: TensorLike) -> Any:
     return 1.0 / (exp(-x) + 1.0)
 
 
 @complex_rule(silu)
-def _silu(x: Any) -> Any:
+def _silu(x: TensorLike) -> Any:
     return x * sigmoid(x)
 
 
 @complex_rule(softsign)
-def _softsign(x: Any) -> Any:
+def _softsign(x: TensorLike) -> Any:
     return x / (abs_(x) + 1.0)
 
 
 @complex_rule(tanhshrink)
-def _tanhshrink(x: Any) -> Any:
+def _tanhshrink(x: TensorLike) -> Any:
     return x - tanh(x)
 
 

@@ -30,12 +30,12 @@ def _matmul(x: TensorLike, y: TensorLike, *, out_dtype: Any) -> Any:
 
 
 @complex_rule(linear)
-def _linear(x: Any, weight: Any, bias: Any) -> Any:
+def _linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None) -> Any:
     out = bilinear(linear, x, weight) if is_complex(x) or is_complex(weight) else linear(x, weight)
     return out if bias is None else out + bias
 
 
 @complex_rule(conv2d)
-def _conv2d(x: Any, weight: Any, bias: Any, **params: Any) -> Any:
+def _conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None, **params: Any) -> Any:
     out = bilinear(lambda a, b: conv2d(a, b, **params), x, weight)
     return out if bias is None else out + reshape(bias, (bias.shape[0], 1, 1))

@@ -20,7 +20,7 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @complex_rule(vector_norm)
-def _vector_norm(x: Any, **params: Any) -> Any:
+def _vector_norm(x: TensorLike, **params: Any) -> Any:
     return vector_norm(abs_(x), **params)
 
 
@@ -38,17 +38,17 @@ def _deviation(x: TensorLike, *, correction: int, **params: Any) -> Any:
 
 
 @complex_rule(any_)
-def _any(x: Any, **params: Any) -> Any:
+def _any(x: TensorLike, **params: Any) -> Any:
     return any_(not_equal(x, 0), **params)
 
 
 @complex_rule(all_)
-def _all(x: Any, **params: Any) -> Any:
+def _all(x: TensorLike, **params: Any) -> Any:
     return all_(not_equal(x, 0), **params)
 
 
 @complex_rule(count_nonzero)
-def _count_nonzero(x: Any, **params: Any) -> Any:
+def _count_nonzero(x: TensorLike, **params: Any) -> Any:
     return count_nonzero(not_equal(x, 0), **params)
 
 

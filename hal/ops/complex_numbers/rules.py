@@ -9,12 +9,12 @@ from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch import is_complex
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.opdef import OpDef, OpFunction
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Numeric, TensorLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def join(re: Any, im: Any) -> Any:
+def join(re: Numeric, im: Numeric) -> Any:
     """The complex tensor of two parts, broadcast to one shape and cast to one dtype; one of them may be a number."""
     return dispatch.frontend.join(re, im)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.core import dispatch
@@ -29,6 +29,9 @@ from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.returns import own
 from polyhal.hal.ops.tensor_like import TensorLike
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
 
 
 def _flat_mask(x: TensorLike) -> Any:
@@ -56,7 +59,7 @@ def coordinates(positions: TensorLike, shape: Sequence[int]) -> list[Any]:
     return result[::-1]
 
 
-def _table(columns: list[Any], rows: int, device: Any) -> Any:
+def _table(columns: list[TensorLike], rows: int, device: Device) -> Any:
     return stack(columns, 1) if columns else full((rows, 0), 0, dtypes.int64, device=device)
 
 
@@ -99,7 +102,7 @@ def argwhere(x: TensorLike) -> Any:
 
 
 @composite(aten=".default")
-def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
+def nonzero_static(x: TensorLike, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` rows of `argwhere`, and `fill_value` in the rows beyond the last hit: int64 (size, axes).
 
     Nothing is read from the device, so that it can be captured.

@@ -25,7 +25,7 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(in_place=True, aten=".default")
-def index_add(x: TensorLike, axis: int, index: TensorLike | int, source: TensorLike | int, *, alpha: Any = 1) -> Any:
+def index_add(x: TensorLike, axis: int, index: TensorLike, source: TensorLike, *, alpha: float = 1) -> Any:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names.
 
     Compare `torch.index_add`. Raises ShapeError.
@@ -156,7 +156,7 @@ def index_put(x: TensorLike, indices: Any, values: TensorLike, accumulate: bool 
 
 
 @composite(in_place=True, aten=".default put_")
-def put(x: TensorLike, index: Any, source: TensorLike, accumulate: bool = False) -> Any:
+def put(x: TensorLike, index: TensorLike, source: TensorLike, accumulate: bool = False) -> Any:
     """`x` with the elements that `index` names in row-major order replaced by those of `source`, or added to them.
 
     Compare `torch.put`. Raises ShapeError.
@@ -165,7 +165,7 @@ def put(x: TensorLike, index: Any, source: TensorLike, accumulate: bool = False)
 
 
 @table_update
-def _put(x: TensorLike, index: Any, source: TensorLike, accumulate: bool = False) -> TableUpdate | None:
+def _put(x: TensorLike, index: TensorLike, source: TensorLike, accumulate: bool = False) -> TableUpdate | None:
     if source.size != index.size:
         raise ShapeError(message("put", f"{index.size} indices and {source.size} elements", expected="as many"))
     update = _elements("put", x, index, reshape(source, (-1, 1)), accumulate)

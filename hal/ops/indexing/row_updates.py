@@ -169,7 +169,7 @@ def _samples(rng: np.random.Generator, low: int = -1) -> list[Sample]:
 _ERRORS = [ErrorSample((np.zeros((2, 3)), np.zeros(2, int), np.zeros((2, 2))), {}, ValueError, "expected .rows, width")]
 
 
-def _replace_rows(x: Any, index: Any, src: Any, *, distinct: bool = False) -> Any:
+def _replace_rows(x: Any, index: Array, src: Any, *, distinct: bool = False) -> Any:
     """`x` (rows, width) with row `index[i]` replaced by `src[i]`, the last one if several name it; others are skipped.
 
     `distinct` promises that no row is named twice.
@@ -247,7 +247,7 @@ write_rows: OpFunction = declare(
 )
 
 
-def _add_rows(x: Any, index: Any, src: Any) -> Any:
+def _add_rows(x: Array, index: Array, src: Array) -> Any:
     """`x` (rows, width) with `src[i]` added to row `index[i]`; numbers outside are skipped."""
     return _reference(np.add)(x, index, src)
 

@@ -20,7 +20,7 @@ from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Numeric, TensorLike
 
 _OF_SCATTER = {None: "replace", "add": "sum", "multiply": "prod"}
 
@@ -29,7 +29,7 @@ _OF_SCATTER = {None: "replace", "add": "sum", "multiply": "prod"}
 def scatter(
     x: TensorLike,
     axis: int,
-    index: Any,
+    index: TensorLike,
     src: TensorLike | float | None = None,
     *,
     value: Any = None,
@@ -116,7 +116,7 @@ def _update(name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, inc
     return TableUpdate(name, rows, _positions(index, x.shape, axis), values, reduce, include_self)
 
 
-def _source(x: TensorLike, index: TensorLike, src: Any) -> Any:
+def _source(x: TensorLike, index: TensorLike, src: Numeric) -> Any:
     """Return the source, which may be a number, as a tensor."""
     return src if hasattr(src, "ref") else broadcast_to(full((), src, x.dtype, device=x.device), index.shape)
 

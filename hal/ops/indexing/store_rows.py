@@ -23,9 +23,10 @@ from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import broadcast_to, contiguous, reshape
 from polyhal.hal.ops.pointwise.logic import greater_equal, less, logical_and
 from polyhal.hal.ops.pointwise.selection import clip, where
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _store_rows(x: Any, value: Any, position: Any) -> tuple[np.ndarray]:
+def _store_rows(x: Array, value: Array, position: Array) -> tuple[np.ndarray]:
     """`x` (..., C, D) with rows from `position` replaced by `value` (..., T, D); rows outside are skipped."""
     out = np.array(x, order="C")
     value, first = np.asarray(value), int(position)
@@ -44,7 +45,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape)]
 
 
-def _decomposed(x: Any, value: Any, position: Any) -> Any:
+def _decomposed(x: Any, value: Any, position: TensorLike) -> Any:
     capacity, count = x.shape[-2], value.shape[-2]
     if not count:
         return contiguous(x)

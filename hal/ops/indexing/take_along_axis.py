@@ -53,7 +53,7 @@ def take_along_dim(x: TensorLike, indices: TensorLike, axis: int | None = None) 
 
 
 @composite()
-def gather(x: TensorLike, axis: int, index: Any) -> Any:
+def gather(x: TensorLike, axis: int, index: TensorLike) -> Any:
     """`out[i, j] = x[index[i, j], j]` for `axis` 0: elements of `x` by number, where `index` may be shorter than `x`.
 
     Compare `torch.gather`. Raises ShapeError where `index` is longer than `x` along another axis.
@@ -83,7 +83,7 @@ def _like_index(name: str, x: TensorLike, axis: int, index: TensorLike) -> Any:
 
 
 @composite(returns=Returns.COPY)
-def index_select(x: TensorLike, axis: int, index: Any) -> Any:
+def index_select(x: TensorLike, axis: int, index: TensorLike) -> Any:
     """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
     if not x.ndim:
         return reshape(take(reshape(x, (1,)), reshape(index, (-1,))), ())

@@ -134,7 +134,7 @@ def block_diag(*tensors: Any) -> Any:
     return concat(rows, 0)
 
 
-def _is_block(x: Any) -> bool:
+def _is_block(x: TensorLike) -> bool:
     if x.ndim > 2:
         raise ValueError(f"[block_diag] shape {x.shape}; expected at most 2 axes")
     return True

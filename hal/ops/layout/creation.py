@@ -24,6 +24,7 @@ from polyhal.hal.ops.declare import (
     Trait,
     declare,
 )
+from polyhal.hal.ops.tensor_like import Array
 
 
 def _infer_full(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -92,7 +93,7 @@ def _infer_broadcast_scalar(specs: Specs, params: Params) -> list[Output]:
     return [(as_dtype(params["dtype"]), tuple(params["shape"]))]
 
 
-def _broadcast_scalar(value: Any, *, shape: Any, dtype: Any) -> Any:
+def _broadcast_scalar(value: Array, *, shape: Any, dtype: Any) -> Any:
     """A tensor of `shape` filled with a number that may differ from call to call, where that of `full` is a parameter."""
     return np.full(shape, value, as_dtype(dtype).numpy)
 
@@ -118,7 +119,7 @@ def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(params["dtype"], (_range(start, stop, step, params["dtype"])[2],))]
 
 
-def _range(start: float, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, Any, int]:
+def _range(start: float, stop: Any, step: float, dtype: DType | None) -> tuple[Any, Any, int]:
     """First number, step and count. As in PyTorch, an integer dtype truncates both numbers, int64 before it counts."""
     numbers = start, stop, step
     if dtype is dtypes.int64:

@@ -22,10 +22,10 @@ from polyhal.hal.ops.declare import (
     first_tensor,
 )
 from polyhal.hal.ops.layout.views import EXACT
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _diagonal_view(x: Any, *, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal_view(x: Array, *, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Diagonal number `offset` of the matrices in axes `dim1` and `dim2`, as the last axis. A view."""
     return np.diagonal(x, offset, dim1, dim2)
 
@@ -74,7 +74,7 @@ diagonal_view: OpFunction = declare(
 )
 
 
-def _embed_diagonal(x: Any, *, shape: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _embed_diagonal(x: Array, *, shape: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Zeros of `shape` whose diagonal, as `diagonal_view` takes it, is `x`."""
     out = np.zeros(shape, np.asarray(x).dtype)
     view = np.moveaxis(out, (dim1, dim2), (-2, -1))
@@ -115,7 +115,7 @@ embed_diagonal: OpFunction = declare(
 )
 
 
-def _identity_like(x: Any) -> Any:
+def _identity_like(x: Array) -> Any:
     """Identity matrices (..., m, n) in the shape and dtype of `x`."""
     x = np.asarray(x)
     return np.broadcast_to(np.eye(*x.shape[-2:], dtype=x.dtype), x.shape)

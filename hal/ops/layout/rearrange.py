@@ -168,26 +168,26 @@ def _depth(x: TensorLike) -> Any:
 
 
 @composite(method=False)
-def hstack(xs: Sequence[Any]) -> Any:
+def hstack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their second axis, vectors along their only one."""
     rows = [_with_axes(x, 1) for x in xs]
     return concat(rows, 0 if rows[0].ndim == 1 else 1)
 
 
 @composite("row_stack", method=False)
-def vstack(xs: Sequence[Any]) -> Any:
+def vstack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their first axis, vectors as rows."""
     return concat([_with_axes(x, 2) for x in xs], 0)
 
 
 @composite(method=False)
-def dstack(xs: Sequence[Any]) -> Any:
+def dstack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their third axis."""
     return concat([_depth(x) for x in xs], 2)
 
 
 @composite(method=False)
-def column_stack(xs: Sequence[Any]) -> Any:
+def column_stack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their second axis, vectors as columns."""
     return concat([x if x.ndim > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
 

@@ -71,7 +71,7 @@ def split_with_sizes(x: TensorLike, split_sizes: Sequence[int], axis: int = 0) -
 
 
 @composite(method=False, returns=Returns.COPY)
-def constant_pad_nd(x: TensorLike, pad: Sequence[int], value: Any = 0) -> Any:
+def constant_pad_nd(x: TensorLike, pad: Sequence[int], value: float = 0) -> Any:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative.
 
     Raises ValueError for too many widths, and for widths that cut more than there is.

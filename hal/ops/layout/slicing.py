@@ -26,7 +26,7 @@ from polyhal.hal.ops.layout.views import EXACT
 from polyhal.hal.ops.tensor_like import Array
 
 
-def _slice(x: Any, *, starts: Any, lengths: Any, steps: Any) -> Any:
+def _slice(x: Array, *, starts: Any, lengths: Any, steps: Any) -> Any:
     """`lengths[i]` elements of each axis i, from `starts[i]` in steps of `steps[i]`, which may be negative. A view."""
     index = [[a + k * s for k in range(n)] for a, n, s in zip(starts, lengths, steps, strict=True)]
     return np.asarray(x)[np.ix_(*[np.array(i, int) for i in index])] if index else np.asarray(x)

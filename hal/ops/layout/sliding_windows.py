@@ -25,10 +25,10 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.views import EXACT, reshape
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _windows(x: Any, *, kernel: Any, stride: Any, dilation: Any) -> Any:
+def _windows(x: Array, *, kernel: Any, stride: Any, dilation: Any) -> Any:
     """Sliding windows over the last len(kernel) axes: (..., H, W) to (..., OH, OW, KH, KW). A view."""
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     n = len(kernel)
@@ -85,7 +85,7 @@ windows: OpFunction = declare(
 )
 
 
-def _fold_windows(x: Any, *, lengths: Any, stride: Any, dilation: Any) -> Any:
+def _fold_windows(x: Array, *, lengths: Any, stride: Any, dilation: Any) -> Any:
     """The sum of windows (..., OH, OW, KH, KW) at their places in axes of `lengths`: (..., H, W)."""
     x, n = np.asarray(x), len(lengths)
     kernel, counts = x.shape[x.ndim - n :], x.shape[x.ndim - 2 * n : x.ndim - n]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.declare import Output, Specs, Trait, declare, first_tensor
+from polyhal.hal.ops.tensor_like import Array
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -14,7 +15,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape)]
 
 
-def _transfer(x: Any) -> Any:
+def _transfer(x: Array) -> Any:
     """`x` copied to the device of the graph node."""
     return np.array(x)
 

@@ -49,7 +49,7 @@ def copy_region(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list
     return [OutputRegion(View(outputs[0].shape, outputs[0].strides), 0)]
 
 
-def _contiguous(x: Any) -> Any:
+def _contiguous(x: Array) -> Any:
     """The tensor in row-major order."""
     return np.ascontiguousarray(x)
 
@@ -124,7 +124,7 @@ reshape: OpFunction = declare(
 )
 
 
-def _permute(x: Any, *, axes: Any) -> Any:
+def _permute(x: Array, *, axes: Any) -> Any:
     """The tensor with axis `axes[i]` at position i."""
     return np.transpose(x, axes)
 
@@ -167,7 +167,7 @@ permute: OpFunction = declare(
 )
 
 
-def _broadcast_to(x: Any, *, shape: Any) -> Any:
+def _broadcast_to(x: Array, *, shape: Any) -> Any:
     """The tensor stretched to `shape` under NumPy's rules."""
     return np.broadcast_to(x, shape)
 

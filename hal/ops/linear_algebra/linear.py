@@ -73,7 +73,7 @@ def _linear_gradient(
     return dx, _weight_gradient(rows, columns) if needs[1] else None, sum_(rows, 0) if biased else None
 
 
-def _weight_gradient(g: TensorLike, x: Any) -> Any:
+def _weight_gradient(g: TensorLike, x: TensorLike | None) -> Any:
     return op_matmul(permute(g, (1, 0)), x)
 
 
@@ -225,7 +225,7 @@ _ACTIVATION_GRADS: dict[str, Callable[[Any, Any], Any]] = {
 """Gradients of the activations with respect to their input y, given y."""
 
 
-def _tanh_grad(g: Any, out: Any) -> Any:
+def _tanh_grad(g: TensorLike, out: TensorLike) -> Any:
     return g * (1.0 - out * out)
 
 

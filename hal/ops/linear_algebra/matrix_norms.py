@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import composite
@@ -24,7 +26,14 @@ _ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 
 @composite("linalg.", public=False)
-def vector_norm(x: TensorLike, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
+def vector_norm(
+    x: TensorLike,
+    ord: float = 2,  # noqa: A002
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Any:
     """The `ord`-norm over axes `dim`, all by default: the `ord`-th root of the sum of powers of absolute values.
 
     0 counts the elements that are not 0; infinity and -infinity give the largest and smallest absolute value.
@@ -37,7 +46,7 @@ def vector_norm(x: TensorLike, ord: float = 2, dim: Any = None, keepdim: bool = 
 def matrix_norm(
     A: Any,
     ord: Any = "fro",  # noqa: A002
-    dim: Any = (-2, -1),
+    dim: int | Sequence[int] = (-2, -1),
     keepdim: bool = False,
     *,
     dtype: Any = None,
@@ -70,14 +79,21 @@ def _matrix_axes(name: str, A: Any, dim: Any) -> tuple[int, int]:
     return normalize_axis(dim[0], A.ndim), normalize_axis(dim[1], A.ndim)
 
 
-def _with_axes(x: Any, *axes: int) -> Any:
+def _with_axes(x: TensorLike, *axes: int) -> Any:
     for axis in sorted(axes):
         x = unsqueeze(x, axis)
     return x
 
 
 @composite("linalg.norm", public=False)
-def linalg_norm(A: TensorLike, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
+def linalg_norm(
+    A: TensorLike,
+    ord: Any = None,  # noqa: A002
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Any:
     """The norm of vectors or matrices: `vector_norm` for one axis or without `ord`, `matrix_norm` for two axes.
 
     Without `dim`, `A` is a vector or a matrix, or, without `ord`, has any axes. Raises ShapeError otherwise.
@@ -96,7 +112,13 @@ def linalg_norm(A: TensorLike, ord: Any = None, dim: Any = None, keepdim: bool =
 
 
 @composite()
-def norm(x: TensorLike, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(
+    x: TensorLike,
+    p: Any = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Any:
     """p-norm over `dim`, all axes by default; "fro" is the 2-norm, "nuc" the nuclear norm of matrices in two axes.
 
     Raises ShapeError for other texts.
@@ -109,7 +131,7 @@ def norm(x: TensorLike, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
 
 
 @composite("linalg.", public=False)
-def cond(A: TensorLike, p: Any = None) -> Any:
+def cond(A: TensorLike, p: float | str | None = None) -> Any:
     """Condition numbers of matrices in norm `p`; 2 by default, the ratio of the largest to the smallest singular value.
 
     Other norms than 2 and -2 are of `A` times that of its inverse: infinity for singular matrices.

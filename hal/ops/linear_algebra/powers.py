@@ -32,7 +32,7 @@ def chain_splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
 
 
 @composite("linalg.", public=False)
-def multi_dot(tensors: Sequence[Any]) -> Any:
+def multi_dot(tensors: Sequence[TensorLike]) -> Any:
     """The product of two or more matrices in the order of fewest multiplications; the ends may be vectors.
 
     Raises ShapeError for fewer than two factors, and for shapes that do not chain.

@@ -48,7 +48,7 @@ def _np_counts(
     padding: tuple[int, ...],
     include: bool,
     ceil_mode: bool,
-    divisor: Any,
+    divisor: float | None,
 ) -> Any:
     """Divisors of the windows' sums: (OH, OW), or one number."""
     if divisor is not None:

@@ -10,7 +10,7 @@ from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.exponential import log, log1p
 from polyhal.hal.ops.pointwise.selection import maximum
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _LOWEST = -100.0
 """Logarithms below this count as this, as in PyTorch: the loss of a certain mistake is finite."""
@@ -18,7 +18,7 @@ _FLATTEST = 1e-12
 """The derivative is divided by at least this."""
 
 
-def _reference(x: Any, target: Any) -> Any:
+def _reference(x: Array, target: Array) -> Any:
     with np.errstate(divide="ignore"):
         low, high = np.maximum(np.log1p(-np.asarray(x)), _LOWEST), np.maximum(np.log(x), _LOWEST)
     return (np.asarray(target) - 1) * low - target * high

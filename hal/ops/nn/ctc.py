@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,9 @@ def _log_softmax(x: Array) -> Any:
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    def case(length: int, targets: Any, steps: Any, labels: Any, blank: int = 0, **options: Any) -> Sample:
+    def case(
+        length: int, targets: Any, steps: Sequence[int], labels: Sequence[int], blank: int = 0, **options: Any
+    ) -> Sample:
         scores = rng.uniform(-2, 2, (length, len(targets), 5))
         return Sample(
             (_log_softmax(scores), np.array(targets), np.array(steps), np.array(labels)), {"blank": blank}, **options

@@ -57,7 +57,12 @@ class WindowAxis:
 
 
 def window_axes(
-    shape: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: Any,
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    ceil_mode: bool,
 ) -> tuple[WindowAxis, WindowAxis]:
     """Return the windows along the rows' and the columns' axis of images of `shape`."""
     rows, columns = (

@@ -56,7 +56,12 @@ def pooled_sample(shape: tuple[int, ...], params: Params) -> tuple[int, ...]:
 
 
 def borders(
-    shape: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    ceil_mode: bool,
 ) -> tuple[Pair, ...]:
     """Padding (before, after) of both axes: the requested padding, and in ceil mode also the reach of the last windows."""
     out = []
@@ -66,7 +71,7 @@ def borders(
     return tuple(out)
 
 
-def padded(x: TensorLike, frame: tuple[Pair, ...], value: Any) -> Any:
+def padded(x: TensorLike, frame: tuple[Pair, ...], value: float) -> Any:
     """Images with these borders of `value`."""
     return x if all(w == (0, 0) for w in frame) else pad(x, ((0, 0), (0, 0), *frame), value)
 
@@ -76,7 +81,7 @@ def padded_shape(shape: tuple[int, ...], frame: tuple[Pair, ...]) -> tuple[int, 
     return (*shape[:2], *(n + a + b for n, (a, b) in zip(shape[2:], frame, strict=True)))
 
 
-def without_borders(x: Any, frame: tuple[Pair, ...], shape: tuple[int, ...]) -> Any:
+def without_borders(x: TensorLike | None, frame: tuple[Pair, ...], shape: tuple[int, ...]) -> Any:
     """Images of `shape` inside these borders. A view."""
     return slice_(x, (0, 0, frame[0][0], frame[1][0]), shape, (1, 1, 1, 1))
 

@@ -193,7 +193,7 @@ def _infer_resample(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, (*x.shape[:axis], params["length"], *x.shape[axis + 1 :]))]
 
 
-def _resample_decomposed(x: Any, *, axis: int, length: int, method: Any, transposed: bool) -> Any:
+def _resample_decomposed(x: TensorLike, *, axis: int, length: int, method: Any, transposed: bool) -> Any:
     return banded_matmul(x, *resampling_tables(x, axis, length, method, transposed), axis)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.errors import UnsupportedDTypeError, message
@@ -12,7 +13,7 @@ Pair = tuple[int, int]
 """One number per spatial axis."""
 
 
-def pair(value: Any, name: str, low: int) -> Pair:
+def pair(value: Sequence[int], name: str, low: int) -> Pair:
     """One number for both axes, or one for each. Raises ValueError for anything below `low`."""
     out = (value, value) if isinstance(value, int) else tuple(value)
     if len(out) != 2 or any(not isinstance(v, int) or v < low for v in out):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from polyhal.hal.ops.optim.update_rule import update_rule, with_decay
+from polyhal.hal.ops.tensor_like import Numeric
 
 
 def _adam(
-    ops: Any,
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    exp_avg: Numeric,
+    exp_avg_sq: Numeric,
     *others: Any,
-    t: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    weight_decay: Any,
+    t: Numeric,
+    lr: Numeric,
+    beta1: Numeric,
+    beta2: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
     decoupled: bool = False,
     amsgrad: bool = False,
 ) -> Any:

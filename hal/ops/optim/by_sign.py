@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from polyhal.hal.ops.optim.update_rule import update_rule, with_decay
+from polyhal.hal.ops.tensor_like import Numeric
 
 
 def _rprop(
-    ops: Any,
-    p: Any,
-    g: Any,
-    prev: Any,
-    step_size: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    prev: Numeric,
+    step_size: Numeric,
     *,
-    t: Any,
-    eta_minus: Any,
-    eta_plus: Any,
-    least: Any,
-    most: Any,
+    t: Numeric,
+    eta_minus: Numeric,
+    eta_plus: Numeric,
+    least: Numeric,
+    most: Numeric,
 ) -> Any:
     """One step of Rprop. Source: Riedmiller and Braun, IEEE ICNN 1993."""
     agreement = g * prev
@@ -38,7 +40,18 @@ rprop_step = update_rule(
 )
 
 
-def _lion(ops: Any, p: Any, g: Any, exp_avg: Any, *, t: Any, lr: Any, beta1: Any, beta2: Any, weight_decay: Any) -> Any:
+def _lion(
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    exp_avg: Numeric,
+    *,
+    t: Numeric,
+    lr: Numeric,
+    beta1: Numeric,
+    beta2: Numeric,
+    weight_decay: Numeric,
+) -> Any:
     """One step of Lion. Source: Chen et al., arXiv:2302.06675."""
     direction = ops.sign(exp_avg * beta1 + g * (1.0 - beta1))
     return p * (1.0 - lr * weight_decay) - direction * lr, exp_avg * beta2 + g * (1.0 - beta2)
@@ -50,17 +63,17 @@ lion_step = update_rule(
 
 
 def _asgd(
-    ops: Any,
-    p: Any,
-    g: Any,
-    ax: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    ax: Numeric,
     *,
-    t: Any,
-    lr: Any,
-    lambd: Any,
-    alpha: Any,
-    t0: Any,
-    weight_decay: Any,
+    t: Numeric,
+    lr: Numeric,
+    lambd: Numeric,
+    alpha: Numeric,
+    t0: Numeric,
+    weight_decay: Numeric,
 ) -> Any:
     """One step of averaged SGD. Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992)."""
     g = with_decay(ops, g, p, weight_decay)

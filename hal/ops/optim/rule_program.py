@@ -12,11 +12,15 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
+from polyhal.hal.ops.tensor_like import Numeric
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import ParamValues
 
 _NUMBER, _SHARED, _ELEMENT = range(3)
 """Kinds of symbols: on the host; the same for all elements, on the device; one for each element."""
@@ -31,7 +35,7 @@ HOST: dict[str, Callable[..., Any]] = {
 """The ops of rules on Python numbers. `correction(beta, t)` is that of a running mean that begins with zeros."""
 
 
-def correction_in_single_precision(ops: Any, beta: Any, t: Any) -> Any:
+def correction_in_single_precision(ops: SimpleNamespace, beta: Numeric, t: Numeric) -> Any:
     """1 - beta^t, without the cancellation of a power that is close to 1."""
     return ops.negative(ops.expm1(ops.multiply(t, ops.log(ops.maximum(beta, _LEAST_BETA)))))
 
@@ -45,7 +49,7 @@ class _Symbol:
 
     __slots__ = ("args", "kind", "op", "params", "program")
 
-    def __init__(self, program: _Trace, kind: int, op: str, args: tuple[_Symbol, ...], params: tuple[Any, ...]) -> None:
+    def __init__(self, program: _Trace, kind: int, op: str, args: tuple[_Symbol, ...], params: ParamValues) -> None:
         self.program, self.kind, self.op, self.args, self.params = program, kind, op, args, params
 
     def __add__(self, other: _Symbol) -> Any:
@@ -89,7 +93,7 @@ class _Trace:
         self.symbols: dict[Any, _Symbol] = {}
         self.ops = SimpleNamespace(**{name: lambda *args, name=name: self.call(name, *args) for name in HOST})
 
-    def symbol(self, kind: int, op: str, args: tuple[_Symbol, ...] = (), params: tuple[Any, ...] = ()) -> _Symbol:
+    def symbol(self, kind: int, op: str, args: tuple[_Symbol, ...] = (), params: ParamValues = ()) -> _Symbol:
         key = op, args, tuple(map(repr, params))  # 1 == 1.0 == True
         return self.symbols.setdefault(key, _Symbol(self, kind, op, args, params))
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from polyhal.hal.ops.optim.update_rule import update_rule, with_decay
+from polyhal.hal.ops.tensor_like import Numeric
 
 
-def _adagrad(ops: Any, p: Any, g: Any, sum: Any, *, t: Any, lr: Any, lr_decay: Any, weight_decay: Any, eps: Any) -> Any:  # noqa: A002
+def _adagrad(
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    sum: Numeric,  # noqa: A002
+    *,
+    t: Numeric,
+    lr: Numeric,
+    lr_decay: Numeric,
+    weight_decay: Numeric,
+    eps: Numeric,
+) -> Any:
     """One step of Adagrad. Source: Duchi, Hazan and Singer, JMLR 12 (2011)."""
     g = with_decay(ops, g, p, weight_decay)
     total = sum + g * g
@@ -25,7 +38,17 @@ adagrad_step = update_rule(
 
 
 def _adadelta(
-    ops: Any, p: Any, g: Any, square_avg: Any, acc_delta: Any, *, t: Any, lr: Any, rho: Any, eps: Any, weight_decay: Any
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    square_avg: Numeric,
+    acc_delta: Numeric,
+    *,
+    t: Numeric,
+    lr: Numeric,
+    rho: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
 ) -> Any:
     """One step of Adadelta. Source: Zeiler, arXiv:1212.5701."""
     g = with_decay(ops, g, p, weight_decay)
@@ -46,17 +69,17 @@ adadelta_step = update_rule(
 
 
 def _rmsprop(
-    ops: Any,
-    p: Any,
-    g: Any,
-    square_avg: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    square_avg: Numeric,
     *others: Any,
-    t: Any,
-    lr: Any,
-    alpha: Any,
-    eps: Any,
-    weight_decay: Any,
-    momentum: Any,
+    t: Numeric,
+    lr: Numeric,
+    alpha: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
+    momentum: Numeric,
     centered: bool = False,
     has_momentum: bool = False,
 ) -> Any:
@@ -93,18 +116,18 @@ rmsprop_step = update_rule(
 
 
 def _adamax(
-    ops: Any,
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_inf: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    exp_avg: Numeric,
+    exp_inf: Numeric,
     *,
-    t: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    weight_decay: Any,
+    t: Numeric,
+    lr: Numeric,
+    beta1: Numeric,
+    beta2: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
 ) -> Any:
     """One step of Adamax. Source: Kingma and Ba, arXiv:1412.6980, section 7."""
     g = with_decay(ops, g, p, weight_decay)
@@ -123,20 +146,20 @@ adamax_step = update_rule(
 
 
 def _nadam(
-    ops: Any,
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    exp_avg: Numeric,
+    exp_avg_sq: Numeric,
     *,
-    t: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    weight_decay: Any,
-    gradient_weight: Any,
-    momentum_weight: Any,
+    t: Numeric,
+    lr: Numeric,
+    beta1: Numeric,
+    beta2: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
+    gradient_weight: Numeric,
+    momentum_weight: Numeric,
     decoupled: bool = False,
 ) -> Any:
     """One step of NAdam. Source: Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016.
@@ -162,18 +185,18 @@ nadam_step = update_rule(
 
 
 def _radam(
-    ops: Any,
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    exp_avg: Numeric,
+    exp_avg_sq: Numeric,
     *,
-    t: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    weight_decay: Any,
+    t: Numeric,
+    lr: Numeric,
+    beta1: Numeric,
+    beta2: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
     decoupled: bool = False,
 ) -> Any:
     """One step of RAdam. Source: Liu et al., arXiv:1908.03265."""
@@ -203,18 +226,18 @@ radam_step = update_rule(
 
 
 def _lamb(
-    ops: Any,
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
-    update: Any,
+    ops: SimpleNamespace,
+    p: Numeric,
+    g: Numeric,
+    exp_avg: Numeric,
+    exp_avg_sq: Numeric,
+    update: Numeric,
     *,
-    t: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    weight_decay: Any,
+    t: Numeric,
+    beta1: Numeric,
+    beta2: Numeric,
+    eps: Numeric,
+    weight_decay: Numeric,
 ) -> Any:
     """The update of LAMB before it is scaled, in place of an earlier one. Source: arXiv:1904.00962."""
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)

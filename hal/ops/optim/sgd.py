@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.hal.ops.optim.update_rule import update_rule, with_decay
+from polyhal.hal.ops.tensor_like import Numeric
 
 
 def _sgd(
     ops: Any,
-    p: Any,
+    p: Numeric,
     g: Any,
     *buffers: Any,
     t: Any,
-    lr: Any,
+    lr: Numeric,
     momentum: Any,
     dampening: Any,
-    weight_decay: Any,
+    weight_decay: Numeric,
     has_momentum: bool = False,
     nesterov: bool = False,
 ) -> Any:

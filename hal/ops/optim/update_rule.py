@@ -23,6 +23,7 @@ from polyhal.hal.ops.optim.rule_program import HOST, RuleProgram, correction_in_
 from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.foreach_elementwise import filled_rows, foreach_elementwise
 from polyhal.hal.ops.schema import REQUIRED, Schema, tensors
+from polyhal.hal.ops.tensor_like import Numeric
 
 Rule = Callable[..., tuple[Any, ...]]
 StateNames = Callable[..., tuple[str, ...]]
@@ -42,7 +43,7 @@ def _on_arrays(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _ARRAYS = SimpleNamespace(**{name: _on_arrays(name, getattr(np, name, HOST[name])) for name in HOST})
 
 
-def with_decay(ops: Any, g: Any, p: Any, weight_decay: Any) -> Any:
+def with_decay(ops: SimpleNamespace, g: Numeric, p: Numeric, weight_decay: Numeric) -> Any:
     """A gradient plus the weight decay of its parameter. A decay of 0 is left out: times an infinity it would be NaN."""
     return ops.where(ops.not_equal(weight_decay, 0.0), g + p * weight_decay, g)
 

@@ -125,7 +125,7 @@ silu = elementwise(
 )
 
 
-def _np_softplus(x: Any) -> Any:
+def _np_softplus(x: Array) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 

@@ -12,7 +12,7 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Numeric, TensorLike
 
 add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g), traits=Trait.CHEAP | Trait.COMMUTATIVE)
 subtract = elementwise(
@@ -34,7 +34,7 @@ multiply = elementwise(
 
 
 @reads(x="y")
-def _divide_gradient(g: TensorLike, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
+def _divide_gradient(g: TensorLike, x: Any, y: Numeric, needs: tuple[bool, ...]) -> Any:
     quotient = g / y
     return quotient, -quotient * (x / y) if needs[1] else None
 

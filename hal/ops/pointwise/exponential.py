@@ -25,7 +25,7 @@ from polyhal.hal.ops.pointwise.logic import (
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.rounding import floor
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.ops.tensor_like import Array, Numeric, TensorLike
 
 exp = elementwise(
     "exp", np.exp, "e to the power `x`.", promotion="float", gradient=lambda g, out: g * out, autocast=Autocast.FLOAT32
@@ -94,7 +94,7 @@ log10 = elementwise(
 )
 
 
-def _log1p(x: Any) -> Any:
+def _log1p(x: TensorLike) -> Any:
     u = x + 1.0
     exact = equal(u, 1.0)
     corrected = log(u) * (x / where(exact, 1.0, u - 1.0))
@@ -162,11 +162,11 @@ def _pow_decomposed(x: Any, y: Any) -> Any:
     return where(logical_or(equal(y, 0.0), equal(x, 1.0)), 1.0, signed)
 
 
-def _is_zero(x: Any) -> bool:
+def _is_zero(x: Numeric) -> bool:
     return not hasattr(x, "dtype") and x == 0
 
 
-def _integer_pow(x: Any, y: Any) -> Any:
+def _integer_pow(x: Numeric, y: Numeric) -> Any:
     """Square and multiply over the bits of the exponent.
 
     The reciprocal of a power is truncated, so that a negative exponent gives 0, except for the bases 1 and -1.

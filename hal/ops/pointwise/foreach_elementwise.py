@@ -32,6 +32,7 @@ from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, fused_elementwise, reference_steps, values_of
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.schema import tensors
+from polyhal.hal.ops.tensor_like import TensorLike
 
 
 def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
@@ -136,7 +137,7 @@ def _decomposed(
     return (*(values[r] for r in range(len(results)) for values in found), *vectors)
 
 
-def _sum(x: Any) -> Any:
+def _sum(x: TensorLike) -> Any:
     return reshape(sum_(in_dtype(x, sum_dtype(x.dtype))), (1,))
 
 

@@ -109,7 +109,7 @@ _ATAN = (
 _TAN_3PI_8 = 2.41421356237309504880
 
 
-def atan(x: Any, where: Op, less: Op, absolute: Op) -> Any:
+def atan(x: TensorLike, where: Op, less: Op, absolute: Op) -> Any:
     """The inverse tangent, to a few units in the last place of float64."""
     size = absolute(x)
     big, middle = less(_TAN_3PI_8, size), less(0.66, size)

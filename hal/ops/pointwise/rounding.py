@@ -16,10 +16,10 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _truncating_divide(x: Any, y: Any) -> Any:
+def _truncating_divide(x: Array, y: Array) -> Any:
     x, y = np.asarray(x), np.asarray(y)
     wide = np.result_type(x, y)
     quotient = np.floor_divide(np.abs(x.astype(wide)), np.abs(y.astype(wide)))
@@ -46,13 +46,13 @@ _STEPS = 3
 """Steps of a division. Each one finds as many bits of the quotient as a number has, in all more than 60."""
 
 
-def _halves(x: Any, dtype: DType) -> tuple[Any, Any]:
+def _halves(x: TensorLike, dtype: DType) -> tuple[Any, Any]:
     high = x * _SPLIT[dtype.name]
     high = high - (high - x)
     return high, x - high
 
 
-def _fmod_decomposed(x: Any, y: Any) -> Any:
+def _fmod_decomposed(x: TensorLike, y: TensorLike) -> Any:
     """Return the remainder of floats with the sign of `x`, for devices without one. It is exact for quotients below 2^60.
 
     The rounding error of each product of quotient and divisor is subtracted, too.
@@ -139,7 +139,7 @@ floor_divide = elementwise(
 )
 
 
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Array, y: Array) -> Any:
     return np.remainder(x, y)
 
 
@@ -219,7 +219,7 @@ truncated_quotient = elementwise(
 )
 
 
-def _round(x: Any) -> Any:
+def _round(x: TensorLike) -> Any:
     low = floor(x)
     part = x - low
     even = equal(floor(low * 0.5) * 2.0, low)

@@ -15,7 +15,7 @@ from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import minimum, where
 from polyhal.hal.ops.pointwise.trigonometry import tanh
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -42,7 +42,7 @@ selu = elementwise(
 )
 
 
-def _np_softplus(x: Any) -> Any:
+def _np_softplus(x: Array) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 

@@ -84,7 +84,7 @@ atan: OpFunction = elementwise(
 )
 
 
-def _atan2(y: Any, x: Any) -> Any:
+def _atan2(y: TensorLike, x: TensorLike) -> Any:
     y, x = (v if hasattr(v, "dtype") else other * 0 + v for v, other in ((y, x), (x, y)))
     swap = less(abs_(x), abs_(y))
     small, large = where(swap, abs_(x), abs_(y)), where(swap, abs_(y), abs_(x))
@@ -117,7 +117,7 @@ atan2 = elementwise(
 )
 
 
-def _sinh(x: Any) -> Any:
+def _sinh(x: TensorLike) -> Any:
     e = expm1(abs_(x))
     # Beyond 20 the second term rounds away; e / (e + 1) would end as inf / inf.
     half = where(less(20.0, abs_(x)), e, e + e / (e + 1.0)) * 0.5

@@ -31,6 +31,7 @@ from polyhal.hal.ops.pointwise.logic import (
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.ops.random.philox import declare_random, from_words, multiply_words, random_words, shifted_right
+from polyhal.hal.ops.tensor_like import TensorLike
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
@@ -91,7 +92,7 @@ normal_coefficients = declare(
 )
 
 
-def _leading_zeros(x: Any) -> Any:
+def _leading_zeros(x: TensorLike) -> Any:
     """Return the number of leading zeros of nonzero int32 words, by bisection."""
     zeros = bitwise_and(x, 0)
     for bits in (16, 8, 4, 2, 1):
@@ -101,7 +102,7 @@ def _leading_zeros(x: Any) -> Any:
     return zeros
 
 
-def _normal_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+def _normal_decomposed(seed: TensorLike, offset: TensorLike, *, shape: tuple[int, ...], dtype: Any) -> Any:
     words = random_words(seed, offset, shape)
     tail = bitwise_or(bitwise_left_shift(words, 1), 1)
     octave = _leading_zeros(tail)

@@ -209,7 +209,7 @@ def declare_random(
 
 
 def from_words(
-    seed: int, offset: int, shape: Any, dtype: Any, convert: Callable[[np.ndarray], np.ndarray]
+    seed: int, offset: int, shape: tuple[int, ...], dtype: Any, convert: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Convert each word that a random op of `shape` draws to a number in a dtype of NumPy.
 
@@ -223,7 +223,7 @@ def from_words(
     return out.reshape(shape)
 
 
-def words_of(seed: int, offset: int, shape: Any) -> np.ndarray:
+def words_of(seed: int, offset: int, shape: tuple[int, ...]) -> np.ndarray:
     """The words that a random op of `shape` draws, in NumPy."""
     return from_words(seed, offset, shape, np.uint32, lambda words: words)
 

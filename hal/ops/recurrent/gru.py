@@ -42,7 +42,7 @@ def _gru(
     weight: Array,
     hidden: Array,
     bias: Array | None = None,
-    lengths: Any = None,
+    lengths: Array | None = None,
     *,
     reverse: bool = False,
 ) -> Any:
@@ -78,7 +78,7 @@ def _gru_grad(
     hidden: Array,
     outs: Array,
     bias: Array | None = None,
-    lengths: Any = None,
+    lengths: Array | None = None,
     *,
     reverse: bool = False,
 ) -> Any:
@@ -153,7 +153,9 @@ def _infer_steps_grad(specs: Specs, params: Params) -> list[Output]:
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    def case(length: int, batch: int, size: int, biased: bool, lengths: Any = None, reverse: bool = False) -> Sample:
+    def case(
+        length: int, batch: int, size: int, biased: bool, lengths: Sequence[int] | None = None, reverse: bool = False
+    ) -> Sample:
         ends = None if lengths is None else np.array(lengths)
         bias = draw(rng, 3 * size) if biased else None
         inputs = draw(rng, length, batch, 3 * size), draw(rng, 3 * size, size), draw(rng, batch, size), bias, ends

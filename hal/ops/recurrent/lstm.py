@@ -48,7 +48,7 @@ def _lstm(
     hidden: Array,
     cell: Array,
     projection: Array | None = None,
-    lengths: Any = None,
+    lengths: Array | None = None,
     *,
     reverse: bool = False,
     keep_gates: bool = False,
@@ -103,8 +103,8 @@ def _lstm_grad(
     outs: Array,
     cells: Array,
     projection: Array | None = None,
-    lengths: Any = None,
-    grad_gates: Any = None,
+    lengths: Array | None = None,
+    grad_gates: Array | None = None,
     *,
     reverse: bool = False,
 ) -> Any:
@@ -209,7 +209,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         batch: int,
         size: int,
         width: int = 0,
-        lengths: Any = None,
+        lengths: Sequence[int] | None = None,
         reverse: bool = False,
         keep_gates: bool = True,
     ) -> Sample:

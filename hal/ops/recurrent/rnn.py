@@ -43,7 +43,7 @@ def _rnn(
     x: Array,
     weight: Array,
     hidden: Array,
-    lengths: Any = None,
+    lengths: Array | None = None,
     *,
     nonlinearity: str = "tanh",
     reverse: bool = False,
@@ -76,7 +76,7 @@ def _rnn_grad(
     weight: Array,
     hidden: Array,
     outs: Array,
-    lengths: Any = None,
+    lengths: Array | None = None,
     *,
     nonlinearity: str = "tanh",
     reverse: bool = False,
@@ -98,7 +98,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    def case(length: int, batch: int, size: int, lengths: Any = None, **params: Any) -> Sample:
+    def case(length: int, batch: int, size: int, lengths: Sequence[int] | None = None, **params: Any) -> Sample:
         ends = None if lengths is None else np.array(lengths)
         inputs = (draw(rng, length, batch, size), draw(rng, size, size), draw(rng, batch, size), ends)
         return Sample(inputs, params)

@@ -32,7 +32,9 @@ def _neighbours(x: TensorLike, axis: int) -> tuple[Any, Any]:
 
 
 @composite(returns=Returns.COPY)
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: Any, n: int = 1, axis: int = -1, prepend: TensorLike | None = None, append: TensorLike | None = None
+) -> Any:
     """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first.
 
     Of bools it is whether they differ. Raises ValueError for a negative n.
@@ -128,14 +130,18 @@ def _trapezoids(y: Any, x: Any, dx: Any, axis: int) -> Any:
 
 
 @composite("trapz")
-def trapezoid(y: TensorLike, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, *, dx: TensorLike | float | None = None, axis: int = -1
+) -> Any:
     """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
     axis = normalize_axis(axis, y.ndim)
     return sum_(_trapezoids(y, x, 1 if dx is None else dx, axis), axis)
 
 
 @composite()
-def cumulative_trapezoid(y: TensorLike, x: Any = None, *, dx: Any = None, axis: int = -1) -> Any:
+def cumulative_trapezoid(
+    y: TensorLike, x: TensorLike | None = None, *, dx: TensorLike | float | None = None, axis: int = -1
+) -> Any:
     """Integrals up to each element but the first; see `trapezoid`."""
     axis = normalize_axis(axis, y.ndim)
     return cumsum(_trapezoids(y, x, 1 if dx is None else dx, axis), axis)

@@ -35,7 +35,7 @@ max_ = reduction(
 )
 
 
-def _min(x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _min(x: TensorLike, *, axis: Any, keepdims: bool) -> Any:
     if x.dtype.kind == "float":
         return -max_(-x, axis, keepdims)
     # Flipping all bits reverses the order of integers of either sign, without overflow.

@@ -88,7 +88,7 @@ def histc(x: TensorLike, bins: int = 100, min: float = 0, max: float = 0) -> Any
     return _counted(index, full(flat.shape, 1, dtypes.int64, device=x.device), bins).cast(dtype=x.dtype)
 
 
-def _range(values: TensorLike, low: Any, high: Any) -> tuple[Any, Any]:
+def _range(values: TensorLike, low: float, high: float) -> tuple[Any, Any]:
     """The ends of the range as tensors; of one point, widened by 1 to both sides as in PyTorch."""
     if low == high:
         low, high = min_(values), max_(values)
@@ -126,7 +126,7 @@ def histogram(
     bins: Any = 100,
     *,
     range: Sequence[float] | None = None,  # noqa: A002
-    weight: Any = None,
+    weight: TensorLike | None = None,
     density: bool = False,
 ) -> HistogramResult:
     """Counts of elements by bin, and the edges of the bins.

@@ -89,7 +89,7 @@ def amax(x: TensorLike, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 @composite()
-def amin(x: TensorLike, dim: Any = (), keepdim: bool = False) -> Any:
+def amin(x: TensorLike, dim: int | Sequence[int] | None = (), keepdim: bool = False) -> Any:
     """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     return min_(x, _axes(dim), keepdim)
 

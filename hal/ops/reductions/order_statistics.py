@@ -211,7 +211,12 @@ def mode(x: TensorLike, dim: int = -1, keepdim: bool = False) -> SelectionResult
 
 @composite()
 def quantile(
-    x: TensorLike, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    x: TensorLike,
+    q: TensorLike | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
 ) -> Any:
     """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements.
 
@@ -223,7 +228,12 @@ def quantile(
 
 @composite()
 def nanquantile(
-    x: TensorLike, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    x: TensorLike,
+    q: TensorLike | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
 ) -> Any:
     """Quantiles of the elements that are not NaN; see `quantile`."""
     return _quantile("nanquantile", x, q, dim, keepdim, interpolation, True)

@@ -16,7 +16,7 @@ from polyhal.hal.ops.pointwise.logic import equal, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.reduction import Axis, element_count, reduced_shape, reduction
-from polyhal.hal.ops.tensor_like import Array
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -47,7 +47,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 def _decompose(extremum: OpFunction) -> Callable[..., Any]:
     """The first position of the extremum (or of a NaN), as the largest reversed position among the matches."""
 
-    def decompose(x: Any, *, axis: Any, keepdims: bool) -> Any:
+    def decompose(x: TensorLike, *, axis: Any, keepdims: bool) -> Any:
         axes = normalize_axes(axis, x.ndim)
         n = element_count(x.spec, axes)
         matches = logical_or(equal(x, extremum(x, axes, True)), not_equal(x, x))
@@ -61,7 +61,7 @@ def _decompose(extremum: OpFunction) -> Callable[..., Any]:
 
 
 def _reference(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reference(x: Array, *, axis: Any = None, keepdims: bool = False) -> Any:
+    def reference(x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
         axis = None if axis is None or (isinstance(axis, tuple) and len(axis) == np.ndim(x)) else axis
         return function(x, axis=axis[0] if isinstance(axis, tuple) else axis, keepdims=keepdims)
 

@@ -137,7 +137,7 @@ def _logcumsumexp(x: Array, *, axis: int) -> Any:
     return np.logaddexp.accumulate(np.asarray(x), axis=axis, dtype=scanned_in(x))
 
 
-def _log_of_sum(a: Any, b: Any) -> Any:
+def _log_of_sum(a: TensorLike, b: TensorLike) -> Any:
     """`log(exp(a) + exp(b))`. Equal infinities have no difference to compute with."""
     top = maximum(a, b)
     same = logical_and(isinf(a), equal(a, b))
@@ -180,7 +180,7 @@ def _factors(largest: TensorLike, reached: TensorLike, axis: int) -> list[Any]:
     return factors
 
 
-def _scan_with_factors(x: TensorLike, factors: list[Any], axis: int, *, backward: bool) -> Any:
+def _scan_with_factors(x: TensorLike, factors: list[TensorLike], axis: int, *, backward: bool) -> Any:
     """Return prefix sums (suffix sums, if `backward`) in which an element has the factor between its place and the sum's."""
     length = x.shape[axis]
     for round_, factor in enumerate(factors):

@@ -20,7 +20,7 @@ from polyhal.hal.ops.reductions.sums import in_float, mean, sum_, wide_terms
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
-def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
+def _var(x: TensorLike, *, axis: Any, keepdims: bool, correction: float) -> Any:
     x = in_float(x)
     centred = x - mean(x, axis, True)
     divisor = element_count(x.spec, axis) - correction
@@ -134,7 +134,7 @@ def var(
 @composite()
 def std(
     x: TensorLike,
-    axis: Any = None,
+    axis: int | Sequence[int] | None = None,
     unbiased: bool | None = None,
     keepdims: bool = False,
     *,
@@ -155,7 +155,7 @@ def _all_if_none(dim: Sequence[int] | int | None) -> Any:
 @composite(method=False)
 def std_mean(
     x: TensorLike,
-    dim: Any = None,
+    dim: int | Sequence[int] | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -170,7 +170,7 @@ def std_mean(
 @composite(method=False)
 def var_mean(
     x: TensorLike,
-    dim: Any = None,
+    dim: int | Sequence[int] | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,

@@ -38,7 +38,7 @@ _MANY = 1024
 """Terms, along other axes than the last, beyond which NumPy sums in float64: it adds them one after the other, not in pairs."""
 
 
-def wide_terms(x: Array, axis: Any) -> dict[str, Any]:
+def wide_terms(x: Array, axis: tuple[int, ...] | None) -> dict[str, Any]:
     """Return the `dtype` argument of a NumPy reduction over `axis` if many terms of float32 would lose digits."""
     x = np.asarray(x)
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]

@@ -162,7 +162,7 @@ zeta = elementwise(
 
 
 @composite("special.", in_place=True, aten=".default polygamma_")
-def polygamma(n: Any, x: TensorLike) -> Any:
+def polygamma(n: TensorLike | int, x: TensorLike) -> Any:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     if not isinstance(n, int):
         n, x = x, n

@@ -11,7 +11,7 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.exponential import exp
 from polyhal.hal.ops.special.gamma import lgamma
 from polyhal.hal.ops.special.logarithms import xlogy
-from polyhal.hal.ops.tensor_like import Array
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 _MAX_TERMS = 20000
 _EPS = 1e-16
@@ -71,13 +71,13 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-def _density(a: Any, x: Any) -> Any:
+def _density(a: TensorLike, x: TensorLike) -> Any:
     """The derivative with respect to x."""
     return exp(xlogy(a - 1.0, x) - x - lgamma(a))
 
 
 def _declare(name: str, position: int, sign: float, doc: str, scipy_name: str) -> OpFunction:
-    def refuse(g: Any) -> Any:
+    def refuse(g: TensorLike) -> Any:
         problem = "the gradient with respect to a is not implemented; expected a without gradients"
         raise NotImplementedError(f"[{name}] {problem}")
 

@@ -18,14 +18,14 @@ from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import clip, where
 from polyhal.hal.ops.pointwise.trigonometry import cos, sin
 from polyhal.hal.ops.special.namespace import horner
-from polyhal.hal.ops.tensor_like import TensorLike
+from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
 def _times(x: TensorLike, logarithm: TensorLike, y: TensorLike) -> Any:
     return where(logical_and(equal(x, 0.0), equal(y, y)), 0.0, x * logarithm)
 
 
-def _np_times(x: Any, y: Any, logarithm: Any) -> Any:
+def _np_times(x: Array, y: Array, logarithm: Any) -> Any:
     with np.errstate(all="ignore"):
         return np.where((np.asarray(x) == 0) & ~np.isnan(y), 0.0, x * logarithm(y))
 
@@ -111,7 +111,7 @@ def _sinc_gradient(g: TensorLike, x: TensorLike) -> Any:
     return g * where(near, series, (cos(large) - sin(large) / large) / size)
 
 
-def _np_spherical_bessel_j0(x: Any) -> Any:
+def _np_spherical_bessel_j0(x: Array) -> Any:
     with np.errstate(invalid="ignore"):
         return np.where(np.isinf(x), 0.0, np.sinc(np.asarray(x, np.float64) / math.pi))
 

@@ -37,7 +37,7 @@ TENSORS: Any = SimpleNamespace(
 def reference_of(formula: Any) -> Any:
     """The formula over NumPy arrays, in float64."""
 
-    def reference(x: Any) -> Any:
+    def reference(x: Array) -> Any:
         with np.errstate(all="ignore"):
             return formula(np, np.asarray(x, np.float64))
 

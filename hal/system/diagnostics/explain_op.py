@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from polyhal.hal.ops.opdef import OpDef, OpFunction
 from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import Number
 from polyhal.hal.system.diagnostics.called_ops import called_ops, function_named
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Inputs
 
 
 @top_level
@@ -80,7 +83,7 @@ def _largest_sample(op: OpDef, kind: DType) -> tuple[tuple[Any, ...], dict[str, 
     return sample.inputs, sample.params
 
 
-def _takes(inputs: tuple[Any, ...], kind: DType) -> bool:
+def _takes(inputs: Inputs, kind: DType) -> bool:
     """Return whether these inputs include an operand of that dtype; floating-point arrays are cast to it."""
     arrays = [np.asarray(x) for x in inputs if x is not None and not isinstance(x, bool | int | float)]
     return any(a.dtype.kind not in "biu" or as_dtype(a.dtype) is kind for a in arrays)

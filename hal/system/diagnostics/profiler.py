@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
@@ -19,6 +19,10 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import SupportsProfiling
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Inputs, ParamValues
+    from polyhal.hal.ops.tensor_like import Numeric
 
 
 @dataclass(slots=True)
@@ -145,21 +149,19 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
         super().__init__(base)
         self._profile = profile
 
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         begin = time.perf_counter_ns()
         result = self.base.apply(op, inputs, params, device)
         first = result[0] if isinstance(result, tuple) else result
         self._add(op.name, begin, first.device, flops_of(op, inputs, params, result))
         return result
 
-    def apply_into(
-        self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[dispatch.Array, ...]
-    ) -> None:
+    def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[dispatch.Array, ...]) -> None:
         begin = time.perf_counter_ns()
         self.base.apply_into(op, inputs, params, outs)
         self._add(op.name, begin, outs[0].device, flops_of(op, inputs, params, outs))
 
-    def overwrite(self, target: dispatch.Array, value: Any) -> None:
+    def overwrite(self, target: dispatch.Array, value: Numeric) -> None:
         begin = time.perf_counter_ns()
         self.base.overwrite(target, value)
         self._add("copy" if hasattr(value, "ref") else "fill", begin, target.device)
@@ -174,7 +176,7 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
         self._profile.add(TraceEvent(name, begin, time.perf_counter_ns() - begin), device, flops)
 
 
-def flops_of(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:
+def flops_of(op: Any, inputs: Inputs, params: ParamValues, result: Any) -> int:
     """Return the additions and multiplications of an op's call by its cost rule; 0 without one."""
     if op.flops is None:
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.samples import Sample
 from polyhal.hal.system.reference.tolerances import Bound
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.tensor_like import Array
 
 _NUMBERS = (bool, int, float)
 
@@ -59,7 +62,7 @@ class OpCall:
         return f"{self.op.name}({values}{params}) [sample {self.number}]{note}"
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: Array | float | None) -> bool:
     """Return whether `x` is a Python number, which is passed to an op unchanged; NumPy scalars count as arrays."""
     return type(x) in _NUMBERS
 
@@ -109,7 +112,7 @@ def _magnitudes(call: OpCall, wide: tuple[Any, ...], results: tuple[np.ndarray, 
     return [s if s.shape == r.shape and s.dtype.kind == "f" else None for s, r in zip(sums, results, strict=True)]
 
 
-def _widened(value: Any, floating: bool) -> Any:
+def _widened(value: Array | float, floating: bool) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     kind = as_dtype(value.dtype)

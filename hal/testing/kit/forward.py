@@ -9,7 +9,7 @@ import functools
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
 from polyhal.tensor import Tensor
 
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Inputs
+
 Layouts = tuple[InputLayout, ...]
 """Layouts, one per input."""
 
@@ -37,7 +40,7 @@ Layouts = tuple[InputLayout, ...]
 # --- calls ----------------------------------------------------------------------------------------------------------
 
 
-def run_call(call: OpCall, inputs: tuple[Any, ...], device: Device) -> tuple[Tensor, ...]:
+def run_call(call: OpCall, inputs: Inputs, device: Device) -> tuple[Tensor, ...]:
     """Run a call; returns a tuple for any number of results."""
     result = dispatch.apply(call.op, inputs, tuple(call.params.values()), device)
     return result if isinstance(result, tuple) else (result,)
@@ -90,13 +93,13 @@ def placed_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -
             yield call, rotated_layouts(call, start + turn * len(calls))
 
 
-def plan_of(call: OpCall, inputs: tuple[Any, ...], device: Device) -> OpPlan:
+def plan_of(call: OpCall, inputs: Inputs, device: Device) -> OpPlan:
     """Return the plan by which a call ran. Raises KeyError if it did not run."""
     specs = tuple(dispatch.input_spec(x) for x in inputs)
     return device.plans[dispatch.plan_key(call.op, dispatch.freeze(tuple(call.params.values())), specs)]
 
 
-def _resolution(call: OpCall, inputs: tuple[Any, ...], device: Device) -> str:
+def _resolution(call: OpCall, inputs: Inputs, device: Device) -> str:
     """Describe the resolution of a call; empty if it failed before."""
     try:
         return plan_of(call, inputs, device).resolution.how

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
 from polyhal.hal.testing.kit.sample_calls import SEED, runnable_calls
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Inputs
 
 _CHAIN_UNITS = 64.0
 _DIFFERENCE_ERROR = 1e-7
@@ -88,7 +91,7 @@ def _weights(call: OpCall) -> Weights:
 
 def tape_gradients(
     call: OpCall,
-    inputs: tuple[Any, ...],
+    inputs: Inputs,
     weights: Weights,
     device: Device,
     *,
@@ -164,7 +167,7 @@ def check_first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> 
             _check_first_order(device, call, inputs, dtype, what)
 
 
-def _check_first_order(device: Device, call: OpCall, inputs: tuple[Any, ...], dtype: DType, what: str) -> None:
+def _check_first_order(device: Device, call: OpCall, inputs: Inputs, dtype: DType, what: str) -> None:
     op, weights = call.op, _weights(call)
     gradients = _arrays(tape_gradients(call, inputs, weights, device), call, what)
     if dtype.itemsize < 4:

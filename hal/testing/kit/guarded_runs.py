@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.operands import arg
@@ -15,6 +15,9 @@ from polyhal.hal.protocol import Launch
 from polyhal.hal.system.reference.op_calls import ExpectedResults, OpCall
 from polyhal.hal.testing.kit.guards import GuardedOutput, GuardedTemporary
 from polyhal.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Inputs
 
 
 class GuardedPlacement(NamedTuple):
@@ -37,7 +40,7 @@ PLACEMENTS = (
 
 def guarded_outputs(
     call: OpCall,
-    inputs: tuple[Any, ...],
+    inputs: Inputs,
     expected: ExpectedResults,
     device: Device,
     placement: GuardedPlacement,
@@ -60,12 +63,12 @@ def guarded_outputs(
     return outs
 
 
-def _dense(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _dense(inputs: Inputs) -> tuple[Any, ...]:
     """Return copies of tensors in contiguous memory, as arguments of a user kernel's op."""
     return tuple(contiguous_copy(x) if isinstance(x, Tensor) else x for x in inputs)
 
 
-def _kernel(call: OpCall, inputs: tuple[Any, ...], outs: Sequence[GuardedOutput], device: Device) -> Launch | None:
+def _kernel(call: OpCall, inputs: Inputs, outs: Sequence[GuardedOutput], device: Device) -> Launch | None:
     """Return the kernel that runs a call into these outputs; None if several launches run it."""
     specs = tuple(dispatch.inference_spec(x) for x in inputs)
     params = dict(call.params)
@@ -74,7 +77,7 @@ def _kernel(call: OpCall, inputs: tuple[Any, ...], outs: Sequence[GuardedOutput]
 
 
 def _with_guarded_temporaries(
-    launch: Launch, inputs: tuple[Any, ...], outs: Sequence[GuardedOutput], device: Device, label: str
+    launch: Launch, inputs: Inputs, outs: Sequence[GuardedOutput], device: Device, label: str
 ) -> None:
     temporaries = [GuardedTemporary(n, device) for n in launch.workspace]
     operands = [arg(x) for x in inputs]

@@ -5,7 +5,7 @@ Constants of a single number become literals of the pointwise ops that read them
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.ops.traits import Trait
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.tensor_like import Array
 
 _TRANSFER = OPS["transfer"]
 _MAX_BYTES = 1 << 22
@@ -170,7 +173,7 @@ class _Folding:
         return same and out[:2] == (dtype, shape)
 
 
-def _as_python(number: Any, spec: Spec) -> bool | int | float | None:
+def _as_python(number: Array, spec: Spec) -> bool | int | float | None:
     """An element as a Python number; None for integers that no launch takes."""
     if spec.dtype.kind == "bool":
         return bool(number)

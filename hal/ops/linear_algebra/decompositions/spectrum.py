@@ -42,7 +42,7 @@ def _converged(name: str, compute: Any) -> Any:
         raise LinAlgError(message(name, "LAPACK's iteration does not converge", expected="finite elements")) from error
 
 
-def _symmetric_spectrum(a: Any, *, uplo: Any = "L") -> Any:
+def _symmetric_spectrum(a: Array, *, uplo: Any = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors as columns of symmetric matrices. One triangle is read."""
     return tuple(_converged("eigh", lambda: np.linalg.eigh(np.asarray(a), uplo)))
 
@@ -93,7 +93,7 @@ symmetric_spectrum: OpFunction = declare(
 )
 
 
-def _symmetric_eigenvalues(a: Any, *, uplo: Any = "L") -> Any:
+def _symmetric_eigenvalues(a: Array, *, uplo: Any = "L") -> Any:
     """Eigenvalues, ascending, of symmetric matrices. One triangle is read."""
     return _converged("eigvalsh", lambda: np.linalg.eigvalsh(np.asarray(a), uplo))
 
