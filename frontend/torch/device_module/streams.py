@@ -1,8 +1,10 @@
-"""Streams and events of the device. PyTorch supports a single stream per backend written in Python: the current one."""
+"""Streams and events of the device. PyTorch supports one queue per backend written in Python: all streams are names of it."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
+
+import torch
 
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.memory.events import DeviceEvent
@@ -22,14 +24,16 @@ __all__ = [
 
 
 class TorchStream:
-    """The stream of all work of a thread. PyTorch cannot create further ones."""
+    """A name of the device's queue, in which the work of all streams runs in the order of the calls.
+
+    So programs for several streams are correct and their work does not overlap; `polyhal.Device.stream` has streams that do.
+    """
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
-        """Raise RuntimeError: `current_stream` returns the only stream."""
-        raise RuntimeError(
-            f"torch.{NAME} has one stream, torch.{NAME}.current_stream(): PyTorch's interface for devices written in Python "
-            "does not support others. Programs of Polyhal have them: polyhal.Device.stream"
-        )
+        """Create a name of the queue. Raises ValueError for another device."""
+        check_index(device)
+        self.device = torch.device(NAME, 0)
+        self.device_index = 0
 
     def synchronize(self) -> None:
         """Wait until all work is complete."""
@@ -46,32 +50,25 @@ class TorchStream:
         return event
 
     def wait_event(self, event: TorchEvent) -> None:
-        """No-op: there is one stream, which runs in order."""
+        """No-op: all streams run in the order of the calls."""
 
     def wait_stream(self, stream: TorchStream) -> None:
-        """No-op: there is one stream, which runs in order."""
-
-
-class _OnlyStream(TorchStream):
-    """The only stream."""
-
-    def __init__(self) -> None:
-        """Create the only stream, without the error of the base class."""
+        """No-op: all streams run in the order of the calls."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OnlyStream)
+        return isinstance(other, TorchStream)
 
     def __hash__(self) -> int:
         return 0
 
     def __repr__(self) -> str:
-        return f"<torch.{NAME}.Stream, the only one>"
+        return f"<torch.{NAME}.Stream>"
 
 
 def current_stream(device: Any = None) -> TorchStream:
     """Return the stream of the thread's work."""
     check_index(device)
-    return _OnlyStream()
+    return TorchStream()
 
 
 default_stream = current_stream
@@ -83,25 +80,25 @@ def is_current_stream_capturing() -> bool:
 
 
 class StreamContext:
-    """`with torch.polyhal.stream(torch.polyhal.current_stream()):`. No-op: there is one stream."""
+    """`with torch.polyhal.stream(torch.polyhal.current_stream()):`. No-op: all streams are one queue."""
 
     def __init__(self, stream: TorchStream | None) -> None:
         self.stream = stream
 
     def __enter__(self) -> None:
-        """No-op: there is one stream."""
+        """No-op: all streams are one queue."""
 
     def __exit__(self, *error: object) -> None:
-        """No-op: the stream was not changed."""
+        """No-op: the queue was not changed."""
 
 
 def stream(stream: TorchStream | None) -> StreamContext:
-    """Run a block on `stream`, the only one."""
+    """Run a block on `stream`."""
     return StreamContext(stream)
 
 
 def set_stream(stream: TorchStream) -> None:
-    """No-op: there is one stream."""
+    """No-op: all streams are one queue."""
 
 
 class TorchEvent:
@@ -127,7 +124,7 @@ class TorchEvent:
             self._event.synchronize()
 
     def wait(self, stream: TorchStream | None = None) -> None:
-        """No-op: there is one stream, which runs in order."""
+        """No-op: all streams run in the order of the calls."""
 
     def elapsed_time(self, end_event: TorchEvent) -> NoReturn:
         """Raise RuntimeError: some drivers do not report when work was completed."""
