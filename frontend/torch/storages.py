@@ -25,7 +25,7 @@ class Storage(torch.UntypedStorage):
 
     @cached_property
     def room(self) -> int:
-        """`nbytes`, cached for checks of views: the memory of a storage does not change."""
+        """`nbytes`, cached for checks of views until `resize_`."""
         return self.nbytes()
 
     def nbytes(self) -> int:
@@ -66,6 +66,20 @@ class Storage(torch.UntypedStorage):
         theirs: Any = source.as_bytes() if isinstance(source, Storage) else uploaded_bytes(source)
         place: Any = self.as_bytes()
         place[:] = theirs
+        return self
+
+    def resize_(self, nbytes: int) -> Storage:
+        """Change the size of the memory, and keep the bytes that fit. FSDP frees parameters so, and allocates them again."""
+        before = self.nbytes()
+        if nbytes != before:
+            place = current()
+            buffer, ref = place.reserve(contiguous(uint8, (nbytes,)))
+            root: Any = polyhal_tensor(place, buffer, ref)
+            kept = min(before, nbytes)
+            if kept:
+                root[:kept] = self.as_bytes()[:kept]
+            self.root = root
+            self.__dict__.pop("room", None)
         return self
 
     def tolist(self) -> list[int]:

@@ -124,6 +124,8 @@ def _view(x: torch.Tensor, root: Tensor) -> Tensor:
     """Return the stored elements of `x`, without resolving conjugation."""
     offset: Any = x.storage_offset()
     shape, strides = tuple(x.shape), x.stride()
+    if root.ref.spec.dtype is dtypes.uint8:
+        _check_room(x, offset)
     if x.dtype in complex_parts.PARTS:
         return complex_parts.view(root, x.dtype, shape, strides, offset)
     spec = Spec(dtype_of(x.dtype), shape, strides, offset % ALIGNMENT == 0)
@@ -131,6 +133,19 @@ def _view(x: torch.Tensor, root: Tensor) -> Tensor:
     if (recorder := dispatch.thread.executor.recorder) is not None:
         recorder.track(out, root)
     return out
+
+
+def _check_room(x: torch.Tensor, offset: int) -> None:
+    """Raise RuntimeError for a tensor whose storage was made smaller by `resize_`."""
+    storage = storage_of(x)
+    if not x.numel():
+        return
+    needed = (offset + extent(x.shape, x.stride())[1] + 1) * x.itemsize
+    if needed > storage.room:
+        raise RuntimeError(
+            f"a tensor of shape {tuple(x.shape)} needs {needed} bytes, and its storage has {storage.room}: it was made smaller "
+            "by resize_, as FSDP does with parameters between their uses"
+        )
 
 
 def resolved(x: torch.Tensor) -> Any:

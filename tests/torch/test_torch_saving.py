@@ -104,3 +104,17 @@ def test_memory_is_not_sent_to_other_processes(torch_device: str) -> None:
 
     with pytest.raises(RuntimeError, match="not shared between processes"):
         reduce_storage(torch.ones(2, device=torch_device).untyped_storage())
+
+
+def test_a_storage_is_freed_and_allocated_again_and_its_tensors_with_it(torch_device: str) -> None:
+    x = torch.arange(6.0, device=torch_device).view(2, 3)
+    storage = x.untyped_storage()
+    storage.resize_(12)
+    assert x[0].tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(RuntimeError, match="needs 24 bytes, and its storage has 12"):
+        (x + 1).cpu()
+    storage.resize_(0)
+    assert storage.nbytes() == 0
+    storage.resize_(24)
+    x.copy_(torch.ones(2, 3))
+    assert (x.T + 1).tolist() == [[2.0, 2.0]] * 3
