@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 import torch
 from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
 
-from polyhal_autoload import accelerator
+from polyhal_autoload import accelerator, process_groups
 from polyhal_autoload.device_module import NAME, DeviceModule
 from polyhal_autoload.files import deserialize, location
 
@@ -40,6 +40,7 @@ def name_device() -> DeviceModule:
     generate_methods_for_privateuse1_backend()
     torch.serialization.register_package(19, location, deserialize)  # before PyTorch's own, 23, which needs C++
     accelerator.install(module)
+    process_groups.install()
     return module
 
 

@@ -23,15 +23,15 @@ _AHEAD = 2
 _REDUCTIONS = ("sum", "mean", "max", "min")
 
 
-def all_reduce(tensor: Tensor, op: str = "sum") -> Tensor:
+def all_reduce(tensor: Tensor, op: str = "sum", *, group: ProcessGroup | None = None) -> Tensor:
     """Replace `tensor`, of any shape and dtype, by the sum, mean, max or min over all ranks. Returns it.
 
-    Sums are taken in the order of the ranks, and are bit-identical on all ranks; sums of float16 and bfloat16 are rounded
-    once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and ProcessGroupError if a rank is
-    gone.
+    `group` defaults to the job's. Sums are taken in the order of the ranks, and are bit-identical on all ranks; sums of float16
+    and bfloat16 are rounded once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and
+    ProcessGroupError if a rank is gone.
     """
     _check_tensor("all_reduce", tensor)
-    group = process_group()
+    group = process_group() if group is None else group
     if op not in _REDUCTIONS:
         raise ValueError(message("all_reduce", f"unknown reduction {op!r}", expected=", ".join(_REDUCTIONS)))
     if op == "mean" and tensor.dtype.kind != "float":

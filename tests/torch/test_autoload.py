@@ -39,7 +39,7 @@ def _run(code: str, **environment: str) -> str:
 IMPORT = """
 torch.manual_seed(3)
 ours = [m for m in sys.modules if m.startswith("polyhal")]
-print(len(ours) <= 5, "polyhal" in sys.modules, torch.device("polyhal"), torch.polyhal.is_initialized())
+print(len(ours) <= 6, "polyhal" in sys.modules, torch.device("polyhal"), torch.polyhal.is_initialized())
 print(torch.accelerator.current_accelerator(), torch.accelerator.is_available(), torch.accelerator.device_count())
 loader = torch.utils.data.DataLoader(torch.arange(4), pin_memory=True)
 print([x.item() for x in loader], "polyhal" in sys.modules)

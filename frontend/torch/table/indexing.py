@@ -40,7 +40,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
 
 
 def _items(indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
-    """Return Polyhal's items for indices, of which bytes are masks. Raises IndexError for other dtypes than PyTorch's."""
+    """Return Polyhal's items for indices; bytes are masks. Raises IndexError for other dtypes than PyTorch's."""
     return tuple(slice(None) if i is None else i if i.dtype in _INDICES else _as_mask(i) for i in indices)
 
 

@@ -59,7 +59,7 @@ def promoted(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def mixed(op: str, **operands: Tensor) -> RuntimeError:
-    """Return the error for operands of different dtypes, of which PyTorch does not promote any."""
+    """Return the error for operands of different dtypes that PyTorch does not promote."""
     (first, x), (second, y) = operands.items()
     found = f"expected {first} and {second} to have the same dtype, but got {x.dtype.name} and {y.dtype.name}"
     return RuntimeError(message(op, found, fix=f"cast one of them with .to({first}.dtype) or .to({second}.dtype)"))
