@@ -144,6 +144,22 @@ def accept_storages(kind: type) -> None:
     typed._new_wrapped_storage = wrapped
 
 
+def add_addresses_of_storages(kind: type[torch.UntypedStorage]) -> None:
+    """Let `tensor.data_ptr()` count from the `data_ptr()` of storages of the class `kind`, whose address in C++ is 0."""
+    base: Any = torch.Tensor
+    original: Callable[[torch.Tensor], int] = base.data_ptr
+
+    @functools.wraps(original)
+    def data_ptr(self: torch.Tensor) -> int:
+        offset = original(self)  # raises for tensors of tracers and recorded steps
+        if self.is_cpu or not self.numel():
+            return offset
+        storage: Any = self.untyped_storage()
+        return int(storage.data_ptr()) + offset if type(storage) is kind else offset
+
+    base.data_ptr = data_ptr
+
+
 def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool]) -> None:
     """Make `GradScaler` invert scales in float32 on a device without float64, as it does for "mps"."""
     scaler: Any = torch.amp.GradScaler

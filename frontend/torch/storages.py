@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -16,6 +18,12 @@ from polyhal.torch.device import NAME, check_ordinal, current
 
 _Host: Any = torch.UntypedStorage
 """`torch.UntypedStorage` as Any: its methods are not annotated."""
+
+
+_ADDRESSES: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""Addresses of live buffers, as numbers."""
+_RANGES = itertools.count(1 << 40, 1 << 40)
+"""First addresses of ranges without common elements: each is larger than the memory of any device."""
 
 
 class Storage(torch.UntypedStorage):
@@ -39,8 +47,12 @@ class Storage(torch.UntypedStorage):
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """Return a key that is equal for storages of one buffer; it is not an address."""
-        return id(self.root.buffer)
+        """Return a number that stands for the address, equal for storages of one buffer; no kernel uses it."""
+        buffer = self.root.buffer
+        found = _ADDRESSES.get(buffer)
+        if found is None:
+            found = _ADDRESSES[buffer] = next(_RANGES)
+        return found
 
     def as_bytes(self) -> Tensor:
         """Return the whole memory as a Polyhal tensor of bytes."""
@@ -140,6 +152,7 @@ def install() -> None:
     """Let PyTorch create storages of the device, and accept them where it checks for exactly its own class."""
     private.replace_storage_constructor(_new_storage)
     private.accept_storages(Storage)
+    private.add_addresses_of_storages(Storage)
 
 
 def _new_storage(device: torch.device | None, *args: Any) -> Storage | None:

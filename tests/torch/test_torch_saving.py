@@ -6,11 +6,12 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load, load_file, load_model, save, save_model
 from torch import nn
 
 
@@ -118,3 +119,24 @@ def test_a_storage_is_freed_and_allocated_again_and_its_tensors_with_it(torch_de
     storage.resize_(24)
     x.copy_(torch.ones(2, 3))
     assert (x.T + 1).tolist() == [[2.0, 2.0]] * 3
+
+
+def test_addresses_are_distinct_for_memory_and_count_bytes_in_it(torch_device: str) -> None:
+    x = torch.arange(30.0, device=torch_device).reshape(6, 5)
+    other, start = x.clone(), x.untyped_storage().data_ptr()
+    assert x.data_ptr() == x.detach().data_ptr() == x.t().data_ptr() == start
+    assert x[1:, 2:].data_ptr() == start + 7 * x.element_size()
+    assert abs(other.data_ptr() - start) >= x.untyped_storage().nbytes() == x.nbytes
+    assert x[:0].data_ptr() == torch.ones(2)[:0].data_ptr() == 0
+
+
+def test_safetensors_saves_models_with_tied_weights(torch_device: str, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).to(torch_device)
+    model[1].weight = model[0].weight
+    save_model(model, tmp_path / "model.safetensors")
+    assert len(load_file(tmp_path / "model.safetensors")) == 3
+    other = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).to(torch_device)
+    other[1].weight = other[0].weight
+    load_model(other, tmp_path / "model.safetensors")
+    x = torch.ones(2, 3, device=torch_device)
+    assert torch.equal(other(x), model(x))
