@@ -50,7 +50,7 @@ KNOWN = (
     Known(
         "a view in PyTorch",
         "`max_pool1d` is a squeezed `max_pool2d` in PyTorch on all devices but the CPU, so its result is a view: a tensor that "
-        "requires a gradient cannot be copied into one that was computed within `no_grad`. PyTorch's device \"meta\" refuses "
+        'requires a gradient cannot be copied into one that was computed within `no_grad`. PyTorch\'s device "meta" refuses '
         "it with the same sentence.",
         errors.view_in_pytorch,
     ),
