@@ -257,3 +257,12 @@ def test_the_gradient_of_erfcx_is_exact_where_its_terms_cancel(device: Device) -
     integrals = np.exp(-((nodes / (2 * points[:, None])) ** 2)) @ (nodes * weights)
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), -integrals / (np.sqrt(np.pi) * points**2), rtol=3e-6)
+
+
+def test_the_second_gradient_of_erfcx_at_zero_is_two(device: Device) -> None:
+    x = Tensor([-0.0, 0.0], device=device, requires_grad=True)
+    (slope,) = ph.autograd.grad(ph.special.erfcx(x).sum(), x, create_graph=True)
+    slope.sum().backward()
+    # 2 erfcx(x) + 2 x erfcx'(x): both terms are exact there, but for the rounding of erfcx(0).
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), [2.0, 2.0], rtol=1e-6)

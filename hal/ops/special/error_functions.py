@@ -69,7 +69,8 @@ def _erfcx_slope(m: Any, x: TensorLike, out: TensorLike) -> Any:
     far = m.minimum(m.maximum(x, 4.0), _LIMIT)
     z = 1.0 / (far * far)
     tail = z * (horner(z, ERFC_FAR[0]) / horner(z, ERFC_FAR[1])) * -2.0
-    beyond = m.where(m.less(_LIMIT, x), -_ONE_OVER_SQRT_PI / x / x, tail)
+    large = m.maximum(x, _LIMIT)  # a quotient by 0 that `where` does not take would be NaN in the second derivative
+    beyond = m.where(m.less(_LIMIT, x), -_ONE_OVER_SQRT_PI / large / large, tail)
     return m.where(m.less(4.0, x), beyond, out * x * 2.0 - _TWO_OVER_SQRT_PI)
 
 
