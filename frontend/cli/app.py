@@ -103,8 +103,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         code = _called(arguments)
-        failed = unwritten()
-        return report(failed[0]) if failed and not isinstance(failed[0], BrokenPipeError) else code
+        failed = [error for error in unwritten() if not isinstance(error, BrokenPipeError)]
+        return report(failed[0]) if failed and not code else code
     except BrokenPipeError as error:
         return 0 if unwritten() else report(error)
     except SystemExit as error:
@@ -122,6 +122,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         fail("interrupted")
         return INTERRUPTED
     except Exception as error:  # outside a command, such as of an incomplete installation
+        unwritten()  # a full disk would fail once more when the interpreter ends
         return report(error)
 
 

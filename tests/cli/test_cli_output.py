@@ -15,7 +15,7 @@ COMMANDS = [["--help"], ["--version"], ["devices", "--cards"], ["explain", "soft
 
 def _run(arguments: list[str], before: str = "", **streams: object) -> subprocess.CompletedProcess[str]:
     code = f"import sys\n{before}\nfrom polyhal.cli import main\nsys.argv = ['polyhal', *sys.argv[1:]]\nmain()"
-    environment = {**os.environ, "POLYHAL_DEVICE": "numpy"}
+    environment = {**os.environ, "POLYHAL_DEVICE": "numpy", "PYTHONUNBUFFERED": ""}  # buffers that remain at exit
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, text=True, timeout=120, check=False, **streams)  # type: ignore[call-overload, no-any-return]
 
