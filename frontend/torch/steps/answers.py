@@ -52,7 +52,12 @@ def _install() -> None:
 
 
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace an attribute by `make` of it until `_restore` is called, unless a program sets it in between."""
+    """Replace an attribute by `make` of it until `_restore` is called, unless a program sets it in between.
+
+    No-op for an attribute that this version of PyTorch does not have.
+    """
+    if name not in vars(owner):
+        return
     original = vars(owner)[name]
     made = make(original)
 
