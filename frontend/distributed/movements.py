@@ -156,6 +156,20 @@ class MovingGroup(ABC):
                 _in_bytes(incoming, starts, source.itemsize),
             )()
 
+    def all_to_all(
+        self, source: np.ndarray, outgoing: Sequence[int], target: np.ndarray, incoming: Sequence[int]
+    ) -> None:
+        """Send parts of `source` to all ranks, and store parts from all ranks in `target`: so many elements of each rank."""
+        self._check("all_to_all", source, size=sum(outgoing))
+        self._check("all_to_all", target, size=sum(incoming), dtype=source.dtype)
+        with self._lock:
+            self._start_all_to_all(
+                _bytes(source),
+                _in_bytes(outgoing, _starts(outgoing), source.itemsize),
+                _bytes(target),
+                _in_bytes(incoming, _starts(incoming), source.itemsize),
+            )()
+
     def send(self, array: np.ndarray, to: int) -> None:
         """See `ProcessGroup`."""
         self._check("send", array, root=to)

@@ -28,7 +28,7 @@ ALLOWED = {
 }
 ALLOWED_TEXTS = {
     **ALLOWED,
-    "hal/core/plugins/software_renderers.py": "tells renderers on the processor from graphics cards, for every backend",
+    "hal/core/plugins/software_renderers.py": "distinguishes software renderers from graphics cards, for every backend",
     "frontend/distributed/threads.py": "sets variables that drivers for processors read when they are loaded",
     "hal/system/discovery/device_list.py": "gives examples of names of devices",
     "backends/opencl/peers/cuda_copy.py": "tells people how to look at their cards",

@@ -59,13 +59,7 @@ class GlooGroup(MovingGroup):
     def _start_receive(self, array: np.ndarray, source: int) -> Wait:
         return self._start(self._gloo.recv, [_tensor(array)], source, 0)
 
-    # --- movements that only PyTorch has: arguments are vectors of uint8 ---------------------------------------------
-
-    def all_to_all(self, source: np.ndarray, outgoing: Parts, target: np.ndarray, incoming: Parts) -> None:
-        """Send parts of `source` to all ranks, and receive parts of `target` from all ranks."""
-        with self._lock:
-            self._operation = "all_to_all"
-            self._start_all_to_all(source, outgoing, target, incoming)()
+    # --- messages with PyTorch's tags: arguments are vectors of uint8 ------------------------------------------------
 
     def start_send(self, array: np.ndarray, to: int, tag: int) -> Wait:
         """Start to send to one rank, which receives arrays of one tag in order."""

@@ -88,7 +88,7 @@ _ProcessGroup: Any = ProcessGroup
 
 
 class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
-    """The processes of a group. Names and arguments of methods are those of PyTorch's C++ class."""
+    """The processes of a group. Methods have the names and arguments of PyTorch's C++ class."""
 
     def __init__(self, group: GlooGroup) -> None:
         super().__init__(group.rank, group.size)
@@ -213,9 +213,10 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return _Done([x for parts in outputs for x in parts])
 
     def _allgather_base(self, output: torch.Tensor, x: torch.Tensor, opts: Any = None) -> _Done:
-        values = np.empty(output.numel(), _host(x[:0] if x.ndim else x).dtype)
-        self._group.all_gather(_host(x), values, [x.numel()] * self._group.size)
-        _store(output, values)
+        values = _host(x)
+        everyone = np.empty(output.numel(), values.dtype)
+        self._group.all_gather(values, everyone, [values.size] * self._group.size)
+        _store(output, everyone)
         return _Done([output])
 
     def allgather_into_tensor_coalesced(
@@ -236,7 +237,7 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return _Done([x for parts in outputs for x in parts])
 
     def _gather(self, parts: Sequence[torch.Tensor], x: torch.Tensor, root: int | None = None) -> None:
-        """Write the tensors of all ranks to `parts`; with a root, only there. Their sizes may differ if there is no root."""
+        """Write the tensors of all ranks to `parts`, or only on the rank `root`. Without a root, their sizes may differ."""
         values = _host(x)
         if root is not None:
             everyone = np.empty(values.size * len(parts), values.dtype) if self._group.rank == root else None
@@ -244,11 +245,8 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         else:
             everyone = np.empty(sum(part.numel() for part in parts), values.dtype)
             self._group.all_gather(values, everyone, [part.numel() for part in parts])
-        start = 0
-        for part in parts:
-            if everyone is not None:
-                _store(part, everyone[start : start + part.numel()])
-            start += part.numel()
+        if everyone is not None:
+            _store_parts(parts, everyone)
 
     def scatter(self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any) -> _Done:
         """Store this rank's parts of one rank's tensors."""
@@ -263,11 +261,8 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Send a tensor to each rank, and store one from each."""
         source = np.concatenate([_host(x) for x in inputs])
         target = np.empty(sum(x.numel() for x in outputs), source.dtype)
-        self._exchange(target, [x.numel() for x in outputs], source, [x.numel() for x in inputs])
-        start = 0
-        for x in outputs:
-            _store(x, target[start : start + x.numel()])
-            start += x.numel()
+        self._group.all_to_all(source, [x.numel() for x in inputs], target, [x.numel() for x in outputs])
+        _store_parts(outputs, target)
         return _Done(outputs)
 
     def alltoall_base(
@@ -279,22 +274,13 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         opts: Any = None,
     ) -> _Done:
         """Send rows to each rank, and store rows from each."""
-        target, given = np.empty(output.numel(), _host(source).dtype), _host(source)
-        sizes = [_parts(x, rows, self._group.size) for x, rows in ((output, output_rows), (source, source_rows))]
-        self._exchange(target, sizes[0], given, sizes[1])
+        given, ranks = _host(source), self._group.size
+        target = np.empty(output.numel(), given.dtype)
+        self._group.all_to_all(given, _parts(source, source_rows, ranks), target, _parts(output, output_rows, ranks))
         _store(output, target)
         return _Done([output])
 
     all_to_all_single = alltoall_base  # since PyTorch 2.13
-
-    def _exchange(
-        self, target: np.ndarray, incoming: Sequence[int], source: np.ndarray, outgoing: Sequence[int]
-    ) -> None:
-        def parts(sizes: Sequence[int]) -> tuple[list[int], list[int]]:
-            bytes_ = [n * source.itemsize for n in sizes]
-            return bytes_, [sum(bytes_[:i]) for i in range(len(bytes_))]
-
-        self._group.all_to_all(source.view(np.uint8), parts(outgoing), target.view(np.uint8), parts(incoming))
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -355,7 +341,7 @@ def _row_by_row(op: Any) -> Any:
 
 def _host(x: torch.Tensor) -> np.ndarray:
     """Return a copy of the elements as a vector in host memory."""
-    vector = x.detach().cpu().contiguous().view(-1).clone()
+    vector = x.detach().to("cpu", copy=True).contiguous().view(-1)
     if vector.dtype == torch.bfloat16:
         return vector.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return vector.numpy()
@@ -367,12 +353,18 @@ def _store(x: torch.Tensor, values: np.ndarray) -> None:
         vector = torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
     else:
         vector = torch.from_numpy(values)
+    if x.is_complex() and not vector.is_complex():
+        vector = torch.view_as_complex(vector.view(-1, 2))
     with torch.no_grad():
-        x.copy_(
-            (torch.view_as_complex(vector.view(-1, 2)) if x.is_complex() and not vector.is_complex() else vector).view(
-                x.shape
-            )
-        )
+        x.copy_(vector.view(x.shape))
+
+
+def _store_parts(xs: Sequence[torch.Tensor], values: np.ndarray) -> None:
+    """Write consecutive parts of a vector to tensors."""
+    start = 0
+    for x in xs:
+        _store(x, values[start : start + x.numel()])
+        start += x.numel()
 
 
 def _parts(x: torch.Tensor, rows: Sequence[int], ranks: int) -> list[int]:

@@ -242,7 +242,7 @@ def runtime_scalar(compute: Callable[[], Any], name: str = "", increment: int = 
 
 
 def static_bound(value: int, bound: int) -> int:
-    """Return `value`; in a captured step the `bound` that it never exceeds, because shapes hold for every replay."""
+    """Return `value`, or in a captured step its maximum `bound`, because shapes are equal in every replay."""
     return value if thread.executor.recorder is None else bound
 
 
