@@ -1,6 +1,7 @@
 """Training steps of ordinary PyTorch programs: on Polyhal's device eagerly, recorded and compiled, and in PyTorch's own ways.
 
-All train the same model from the same weights on the same batch; AdamW is fused everywhere.
+All train the same model from the same weights on the same batch; AdamW is fused everywhere. Models of transformers and
+torchvision are their own, with random weights and without dropout, whose masks would differ from device to device.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import nn
 
 import polyhal
 from benchmarks import torch_models
+from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from benchmarks.training_workloads import WORKLOADS, TrainingWorkload, polyhal_step
 from polyhal import Device
 
@@ -22,7 +24,21 @@ Step = Callable[[], torch.Tensor]
 EAGER, RECORDED, COMPILED = "eager", "recorded", "compiled"
 OWN = "Polyhal's own"
 PEER, INDUCTOR = "PyTorch", "PyTorch compiled"
-WHO = (EAGER, RECORDED, COMPILED, OWN, PEER, INDUCTOR)
+GRAPH, INDUCTOR_GRAPH = "PyTorch, CUDA graph", "PyTorch compiled, CUDA graph"
+GRAPHS = (GRAPH, INDUCTOR_GRAPH)
+"""Whole steps as CUDA graphs: on CUDA only."""
+PEERS = (PEER, INDUCTOR, *GRAPHS)
+WHO = (EAGER, RECORDED, COMPILED, OWN, *PEERS)
+
+
+def _loss_of_logits(forward: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(forward(x).flatten(0, -2), y)
+
+
+def _own_loss(forward: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Take the loss that a language model of transformers computes; it shifts the tokens by itself."""
+    loss: torch.Tensor = forward(input_ids=x, labels=x).loss
+    return loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,10 @@ class TorchWorkload:
     rate: float = 1e-3
     """Learning rate: small for deep networks, whose losses after a few steps of 1e-3 depend on how sums are
     rounded."""
+    loss: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] = _loss_of_logits
+    """Computes the loss from the model, inputs and targets."""
+    package: str = ""
+    """Python package that the model comes from, if it is an optional one."""
 
     @property
     def items(self) -> int:
@@ -75,6 +95,39 @@ def _bert() -> nn.Module:
     return torch_models.Encoder(1000, 256, 4, 4)
 
 
+def _transformers_gpt2(**sizes: int) -> nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model: nn.Module = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **sizes))
+    return model
+
+
+def _torchvision_resnet50() -> nn.Module:
+    from torchvision.models import resnet50
+
+    model: nn.Module = resnet50(num_classes=10)
+    return model
+
+
+_GPT_2_LIBRARY = TorchWorkload(
+    "gpt-2-transformers",
+    "GPT-2 of transformers, 124 million parameters",
+    _transformers_gpt2,
+    (8, 1024),
+    50257,
+    loss=_own_loss,
+    package="transformers",
+)
+_RESNET_50_LIBRARY = TorchWorkload(
+    "resnet-50-torchvision",
+    "ResNet-50 of torchvision, 64 images of 224x224",
+    _torchvision_resnet50,
+    (64, 3, 224, 224),
+    rate=1e-5,
+    package="torchvision",
+)
+
+
 WORKLOADS_BY_SIZE: dict[str, tuple[TorchWorkload, ...]] = {
     "cpu": (
         _images("mlp", "perceptron 784-512-10, 128 images", (128, 784), "mlp"),
@@ -85,6 +138,8 @@ WORKLOADS_BY_SIZE: dict[str, tuple[TorchWorkload, ...]] = {
     "gpu": (
         _gpt(WORKLOADS["gpt-2"]),
         _images("resnet-50", "ResNet-50, 64 images of 224x224", (64, 3, 224, 224), "resnet-50", rate=1e-5),
+        _GPT_2_LIBRARY,
+        _RESNET_50_LIBRARY,
     ),
 }
 
@@ -94,7 +149,7 @@ def prepare(workload: TorchWorkload, who: str, device: Device, place: str, preci
     if who == OWN:
         step: Any = polyhal_step(WORKLOADS[workload.twin], device, precision, captured=True)
         return lambda: torch.tensor(step().item())
-    if who in (PEER, INDUCTOR):
+    if who in PEERS:
         return torch_step(workload, place, precision, who)
     polyhal.set_default_device(device)
     polyhal.set_float32_matmul_precision("highest" if precision == "bfloat16" else precision)  # type: ignore[arg-type]
@@ -108,9 +163,9 @@ def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) ->
     torch.manual_seed(0)
     model = workload.make().to(place)
     inputs, targets = (x.to(place) for x in workload.batch())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=workload.rate, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=workload.rate, fused=True, capturable=who in GRAPHS)
     forward: Any = model
-    if who in (COMPILED, INDUCTOR):
+    if who in (COMPILED, INDUCTOR, INDUCTOR_GRAPH):
         forward = torch.compile(model, backend="polyhal" if who == COMPILED else "inductor")
     if place == "cuda":
         torch.set_float32_matmul_precision("highest" if precision == "highest" else "high")
@@ -118,14 +173,17 @@ def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) ->
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         with torch.autocast(place, torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = nn.functional.cross_entropy(forward(x).flatten(0, -2), y)
+            loss = workload.loss(forward, x, y)
         loss.backward()
         if workload.vocabulary:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return loss.detach()
 
-    run = polyhal.torch.jit(step) if who == RECORDED else step
+    run: Any = polyhal.torch.jit(step) if who == RECORDED else step
+    if who in GRAPHS:
+        graph = as_cuda_graph(lambda: step(inputs, targets))
+        run = lambda x, y: graph()  # noqa: E731
     wait = (lambda: None) if place == "cpu" else torch.get_device_module(place).synchronize
 
     def waited() -> torch.Tensor:

@@ -1,8 +1,9 @@
 """Training steps of PyTorch programs on Polyhal's device, compared with PyTorch's own, and the first steps.
 
 Eagerly, recorded by `polyhal.torch.jit`, compiled by `torch.compile(backend="polyhal")`, against PyTorch's eager steps and
-its compiler, on the CPU or, with `--size gpu`, on CUDA, there also against equal steps of Polyhal's own library. Losses
-of the first steps have to agree with PyTorch's. The first steps run in a new process with empty caches of kernels.
+its compiler, on the CPU or, with `--size gpu`, on CUDA, there also as CUDA graphs, and against equal steps of Polyhal's
+own library. Losses of the first steps have to agree with PyTorch's. The first steps run in a new process with empty
+caches of kernels.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         import torch
 
-        from benchmarks.torch_step_workloads import INDUCTOR, OWN, PEER, WHO, WORKLOADS_BY_SIZE
+        from benchmarks.torch_step_workloads import WHO, WORKLOADS_BY_SIZE
     except ImportError:
         print("torch_steps: PyTorch is not installed, nothing is measured")
         return 0
@@ -71,12 +73,15 @@ def main(arguments: Sequence[str]) -> int:
     result: dict[str, Any] = {"benchmark": "torch_steps", **machine, "one_core": args.one_core, "rows": []}
     agree = True
     for workload in WORKLOADS_BY_SIZE[args.size]:
+        if args.models is not None and workload.name not in args.models:
+            continue
+        if workload.package and find_spec(workload.package) is None:
+            print(f"{workload.name}: {workload.package} is not installed, its model is not measured")
+            continue
         for precision in args.precisions:
-            for device in devices if args.models is None or workload.name in args.models else ():
+            for device in devices:
                 place = "cuda" if device.type.value == "gpu" and torch.cuda.is_available() else "cpu"
-                who = [
-                    w for w in args.who if w in (PEER, INDUCTOR) or _is_there(w, workload.twin if w == OWN else None)
-                ]
+                who = [w for w in args.who if _takes_part(w, workload, place)]
                 first = not args.no_first_steps
                 row = measure(
                     args.size, workload, who, device, place, precision, args.repetitions, first, args.one_core
@@ -87,15 +92,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if agree else 1
 
 
-def _is_there(who: str, twin: str | None) -> bool:
+def _takes_part(who: str, workload: Any, place: str) -> bool:
     """Return whether a competitor can take part: its compiler is installed, or Polyhal's library has the model."""
     from torch import _dynamo
 
-    from benchmarks.torch_step_workloads import COMPILED
+    from benchmarks.torch_step_workloads import COMPILED, GRAPHS, OWN
 
     if who == COMPILED:
         return "polyhal" in _dynamo.list_backends()
-    return twin != ""
+    if who == OWN:
+        return bool(workload.twin)
+    return who not in GRAPHS or place == "cuda"
 
 
 def measure(
@@ -110,19 +117,20 @@ def measure(
     one_core: bool,
 ) -> dict[str, Any]:
     """Measure one step in all competitors and print the results. Returns a row."""
-    from benchmarks.torch_step_workloads import INDUCTOR, OWN, PEER, prepare
+    from benchmarks.torch_step_workloads import OWN, PEER, PEERS, prepare
 
     clock = time.process_time if one_core else time.perf_counter
     with ExitStack() as processes:
         steps: dict[str, Any] = {}
         for w in who:
-            if place == "cuda" and w in (PEER, INDUCTOR):
+            if place == "cuda" and w in PEERS:
                 steps[w] = processes.enter_context(PeerProcess(size, workload.name, w, precision))
             else:
                 steps[w] = prepare(workload, w, device, place, precision)
         losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
         timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
-    difference = _difference({w: x for w, x in losses.items() if w not in (OWN, INDUCTOR)}, losses.get(PEER))
+    compared = {w: x for w, x in losses.items() if w != OWN and w not in PEERS}
+    difference = _difference(compared, losses.get(PEER))
     row: dict[str, Any] = {
         "model": workload.name,
         "what": workload.what,
