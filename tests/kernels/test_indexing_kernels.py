@@ -86,6 +86,30 @@ def test_scatter_rows(device: Any, rng: Any, dtype: dtypes.DType, rows: int, wid
     np.testing.assert_array_equal(got.astype(np.float64), want)
 
 
+@pytest.mark.parametrize(("rows", "width", "count"), SCATTERED)
+def test_rows_that_no_index_names_keep_their_bits(device: Any, rng: Any, rows: int, width: int, count: int) -> None:
+    table = np.full((rows, width), -0.0, np.float32)
+    src = rng.integers(1, 9, (count, width)).astype(np.float32)
+    index = rng.integers(-1, rows // 2, count).astype(device.index_dtype)
+    (got,) = run(device, "add_rows", [table, index, src])
+    want = table.copy()
+    np.add.at(want, index[index >= 0], src[index >= 0])
+    np.testing.assert_array_equal(got.view(np.int32), want.view(np.int32))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3000, 2), 0), ((40, 30), 1), ((7,), 0)])
+def test_elements_that_no_index_names_keep_their_bits(device: Any, rng: Any, shape: tuple[int, ...], axis: int) -> None:
+    base = np.full([9 if k == axis else n for k, n in enumerate(shape)], -0.0, np.float32)
+    src = rng.integers(1, 9, shape).astype(np.float32)
+    index = rng.integers(0, 5, shape).astype(device.index_dtype)
+    (got,) = run(device, "scatter_along_axis", [src, index, base], axis=axis, length=9)
+    want = base.copy()
+    places = np.indices(shape)
+    places[axis] = index
+    np.add.at(want, tuple(places), src)
+    np.testing.assert_array_equal(got.view(np.int32), want.view(np.int32))
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32, dtypes.int64, dtypes.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize(("rows", "width", "count"), [*SCATTERED[:4], (9, 12, 200), (300, 12, 50)])
 def test_contract_scatter_add(device: Any, rng: Any, dtype: dtypes.DType, rows: int, width: int, count: int) -> None:

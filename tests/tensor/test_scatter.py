@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,38 @@ def test_writes_by_index_replay_in_a_captured_step(device: ph.Device) -> None:
             device, rng.normal(size=5).astype(np.float32), rng.integers(0, 5, 7), rng.normal(size=7).astype(np.float32)
         )
         np.testing.assert_array_equal(captured(x, index, src).numpy(), step(x, index, src).numpy())
+
+
+ADDED: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "index_add": lambda f, x, i, s: f.index_add(x, 0, i, s),
+    "index_add of columns": lambda f, x, i, s: f.index_add(x.T, 1, i, s.T),
+    "scatter_add": lambda f, x, i, s: f.scatter_add(x, 0, i[:, None].expand(3, 2), s),
+    "scatter_add of one column": lambda f, x, i, s: f.scatter_add(x, 0, i[:, None], s),
+    "scatter_add of a vector": lambda f, x, i, s: f.scatter_add(x[:, 0], 0, i, s[:, 0]),
+    "scatter_reduce": lambda f, x, i, s: f.scatter_reduce(x, 0, i[:, None].expand(3, 2), s, "mean"),
+    "scatter_reduce without self": lambda f, x, i, s: f.scatter_reduce(
+        x, 0, i[:, None].expand(3, 2), s, "sum", include_self=False
+    ),
+    "index_reduce": lambda f, x, i, s: f.index_reduce(x, 0, i, s, "mean", include_self=False),
+    "index_put": lambda f, x, i, s: f.index_put(x, (i,), s, accumulate=True),
+    "put": lambda f, x, i, s: (x * 1).put_(i, s[:, 0], accumulate=True),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.filterwarnings("ignore:index_reduce\\(\\) is in beta")
+@pytest.mark.parametrize("name", ADDED)
+def test_elements_that_no_index_names_keep_the_sign_of_their_zeros(device: ph.Device, name: str, dtype: str) -> None:
+    x, index, src = np.full((5, 2), -0.0, dtype), np.array([1, 3, 1]), np.ones((3, 2), dtype)
+    theirs = ADDED[name](torch, *map(torch.tensor, (x, index, src))).numpy()
+
+    def step(*operands: ph.Tensor) -> Any:
+        return ADDED[name](ph, *operands)
+
+    for run in (step, ph.jit(step)):
+        ours = run(*_tensors(device, x, index, src)).numpy()
+        np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3)
 
 
 @pytest.mark.parametrize("choose", [ph.argwhere, ph.nonzero, lambda x: x.masked_select(x > 0), lambda x: x[x > 0]])

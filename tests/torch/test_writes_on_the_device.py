@@ -119,3 +119,20 @@ def test_an_indexed_write_takes_memory_proportional_to_the_written_elements(torc
     x.T[:, index] = rows.T
     x.T.index_add_(1, index, rows.T)
     assert pool.peak - used < 100_000
+
+
+@pytest.mark.parametrize("mode", ["eager", "recorded"])
+def test_elements_that_no_index_names_keep_the_sign_of_their_zeros(torch_device: str, mode: str) -> None:
+    def step(x: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.index_add(x, 0, index, src),
+            torch.scatter_add(x, 0, index[:, None].expand(3, 2), src),
+            torch.index_put(x, (index,), src, accumulate=True),
+            torch.index_reduce(x, 0, index, src, "mean"),
+        )
+
+    operands = torch.full((5, 2), -0.0), torch.tensor([1, 3, 1]), torch.ones(3, 2)
+    run = pt.jit(step) if mode == "recorded" else step
+    for _ in range(2):
+        for ours, theirs in zip(run(*(t.to(torch_device) for t in operands)), step(*operands), strict=True):
+            assert torch.equal(torch.copysign(torch.ones(5, 2), ours.cpu()), torch.copysign(torch.ones(5, 2), theirs))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real
+from polyhal.hal.ops.indexing.add_rows import add_rows
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
 from polyhal.hal.ops.indexing.along_axis import take_along_axis as op_take_along_axis
-from polyhal.hal.ops.indexing.row_updates import add_rows, replace_rows, write_rows
+from polyhal.hal.ops.indexing.row_updates import replace_rows, write_rows
 from polyhal.hal.ops.indexing.rows import embedding, scatter_rows
 from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
 from polyhal.hal.ops.layout.regions import concat, copy, pad

@@ -23,6 +23,7 @@ from polyhal.hal.ops.declare import (
     reads,
     tensor_at,
 )
+from polyhal.hal.ops.indexing.add_rows import add_rows
 from polyhal.hal.ops.indexing.rows import embedding, index_size, scatter_rows, tensor_and_index
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
@@ -125,11 +126,11 @@ def _infer_scatter(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _scatter_decomposed(src: TensorLike, index: TensorLike, base: Any, *, axis: int, length: int) -> Any:
-    if base is not None:
-        return base + scatter_along_axis(src, index, None, axis, length)
     shape = (*src.shape[:axis], length, *src.shape[axis + 1 :])
-    positions = reshape(_flat_positions(index, shape, axis), (-1,))
-    return reshape(scatter_rows(reshape(src, (-1, 1)), positions, math.prod(shape)), shape)
+    positions, column = reshape(_flat_positions(index, shape, axis), (-1,)), reshape(src, (-1, 1))
+    if base is not None:
+        return reshape(add_rows(reshape(base, (-1, 1)), positions, column), shape)
+    return reshape(scatter_rows(column, positions, math.prod(shape)), shape)
 
 
 @reads(base="")

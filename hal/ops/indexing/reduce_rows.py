@@ -7,6 +7,7 @@ from typing import Any
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import UnsupportedDTypeError, message
+from polyhal.hal.ops.indexing.add_rows import add_rows
 from polyhal.hal.ops.indexing.row_updates import maximum_rows, multiply_rows, replace_rows
 from polyhal.hal.ops.indexing.rows import scatter_rows
 from polyhal.hal.ops.layout.creation import full
@@ -33,7 +34,7 @@ def reduce_rows(name: str, x: Any, index: Any, src: Any, reduce: str, include_se
     if reduce == "replace":
         return replace_rows(x, index, src)
     if x.dtype.is_complex and reduce == "sum" and include_self:
-        return x + scatter_rows(src, index, x.shape[0])
+        return add_rows(x, index, src)
     kind = computed_in(x.dtype, reduce)
     if kind is not x.dtype:
         out = reduce_rows(name, x.cast(dtype=kind), index, src.cast(dtype=kind), reduce, include_self)
@@ -54,7 +55,7 @@ def _combined(x: Any, index: TensorLike, src: TensorLike, reduce: str, count: An
     if reduce == "amin":
         mirror = negative if x.dtype.kind == "float" else bitwise_invert
         return mirror(maximum_rows(mirror(x), index, mirror(src)))
-    total = x + scatter_rows(src, index, x.shape[0])
+    total = add_rows(x, index, src)
     if reduce == "sum":
         return total
     divisor = (count + 1 if include_self else maximum(count, 1)).cast(dtype=x.dtype)

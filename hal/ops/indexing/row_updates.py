@@ -7,16 +7,13 @@ threads write: rows with one number are then adjacent, and a segmented scan comb
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
-    CoreCall,
-    CoreInput,
-    CoreMember,
     Decompose,
     ErrorSample,
     IndexRange,
@@ -30,7 +27,8 @@ from polyhal.hal.ops.declare import (
     declare,
     tensor_at,
 )
-from polyhal.hal.ops.indexing.rows import embedding, index_input, index_size, scatter_rows, tensor_and_index
+from polyhal.hal.ops.indexing.add_rows import ERRORS, infer_update, reference, rows_or_zeros, update_samples
+from polyhal.hal.ops.indexing.rows import embedding, index_size, scatter_rows
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
@@ -39,10 +37,6 @@ from polyhal.hal.ops.pointwise.logic import equal, greater_equal, less, logical_
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.sort import sort_pairs
 from polyhal.hal.ops.tensor_like import Array, TensorLike
-from polyhal.hal.protocol import ComputeBackend
-
-if TYPE_CHECKING:
-    from polyhal.hal.layout import Ref
 
 # --- numbers --------------------------------------------------------------------------------------------------------
 
@@ -83,16 +77,6 @@ wrap_index: OpFunction = declare(
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
-
-
-def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    (x, index), src = tensor_and_index(specs), tensor_at(specs, 2)
-    if x.ndim != 2 or index.ndim != 1 or src.shape != (index.size, x.shape[1]) or src.dtype is not x.dtype:
-        raise ValueError(
-            f"x {x.dtype.name}{x.shape}, index {index.shape} and src {src.dtype.name}{src.shape}; "
-            "expected (rows, width), (n,) and (n, width)"
-        )
-    return [(x.dtype, x.shape)]
 
 
 def _pieces(x: TensorLike, start: int, count: int) -> Any:
@@ -146,29 +130,6 @@ def _combine_rows(combine: Callable[..., Any]) -> Callable[..., Any]:
     return decompose
 
 
-def _reference(combine: Callable[..., Any]) -> Callable[..., Any]:
-    def update(x: Array, index: Array, src: Array) -> Any:
-        out, src = np.array(x), np.asarray(src)
-        for i, row in enumerate(np.asarray(index).tolist()):
-            if 0 <= row < len(out):
-                out[row] = combine(out[row], src[i])
-        return out
-
-    return update
-
-
-def _samples(rng: np.random.Generator, low: int = -1) -> list[Sample]:
-    """Return updates of a few rows, some of them named several times, by numbers from `low`."""
-    cases = [(4, 3, 6), (6, 1, 9), (3, 2, 1), (2, 2, 0), (300, 2, 200)]
-    return [
-        Sample((rng.uniform(-2, 2, (rows, width)), rng.integers(low, rows, n), rng.uniform(-2, 2, (n, width))))
-        for rows, width, n in cases
-    ]
-
-
-_ERRORS = [ErrorSample((np.zeros((2, 3)), np.zeros(2, int), np.zeros((2, 2))), {}, ValueError, "expected .rows, width")]
-
-
 def _replace_rows(x: Any, index: Array, src: Any, *, distinct: bool = False) -> Any:
     """`x` (rows, width) with row `index[i]` replaced by `src[i]`, the last one if several name it; others are skipped.
 
@@ -197,11 +158,11 @@ def _replace_gradient(g: TensorLike, x_spec: Spec, index: TensorLike, *, distinc
     if not count or not rows:
         return g, None, full((count, width), 0, g.dtype)
     zeros = full((count, width), 0, g.dtype)
-    for_src = _rows_or_zeros(g, index)
+    for_src = rows_or_zeros(g, index)
     if not distinct:
         positions = reshape(arange(0, count, 1, dtypes.int64), (count, 1))
         writers = replace_rows(full((rows, 1), -1, dtypes.int64), index, positions)
-        for_src = where(equal(_rows_or_zeros(writers, index), positions), for_src, 0)
+        for_src = where(equal(rows_or_zeros(writers, index), positions), for_src, 0)
     return replace_rows(g, index, zeros, distinct=distinct), None, for_src
 
 
@@ -209,12 +170,12 @@ replace_rows: OpFunction = declare(
     _replace_rows,
     name="replace_rows",
     family="indexing",
-    infer=_infer,
+    infer=infer_update,
     lowering=Decompose(_replace, widen=False),
     traits=Trait.INPLACE,
     gradient=_replace_gradient,
-    samples=_samples,
-    errors=_ERRORS,
+    samples=update_samples,
+    errors=ERRORS,
     dtypes=dtypes.ALL,
     public=False,
     tolerance=Tolerance(0.0),
@@ -234,74 +195,33 @@ write_rows: OpFunction = declare(
     _write_rows,
     name="write_rows",
     family="indexing",
-    infer=_infer,
+    infer=infer_update,
     lowering=Decompose(lambda x, index, src: replace_rows(x, wrap_index(index, x.shape[0]), src), widen=False),
     traits=Trait.INPLACE,
     gradient=_write_gradient,
     index_range=lambda specs, params: IndexRange(1, -tensor_at(specs, 0).shape[0], tensor_at(specs, 0).shape[0]),
-    samples=lambda rng: _samples(rng, -2),
-    errors=_ERRORS,
+    samples=lambda rng: update_samples(rng, -2),
+    errors=ERRORS,
     dtypes=dtypes.ALL,
     public=False,
     tolerance=Tolerance(0.0),
 )
 
 
-def _add_rows(x: Array, index: Array, src: Array) -> Any:
-    """`x` (rows, width) with `src[i]` added to row `index[i]`; numbers outside are skipped."""
-    return _reference(np.add)(x, index, src)
-
-
-def _add_to_rows(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
-    x, index, src = (tensor_at(specs, i) for i in range(3))
-    dtype = dtypes.accumulator(x.dtype) if x.dtype.kind == "float" else x.dtype
-
-    def run(old: Ref, i: Ref, s: Ref, out: Ref) -> None:
-        if old.handle is not out.handle or old.offset != out.offset:
-            backend.copy(old, out)
-        backend.scatter_add(i, s, out)
-
-    inputs = (CoreInput(dtype, x.shape), index_input(index), CoreInput(dtype, src.shape))
-    return CoreCall("scatter_add", run, inputs, dtype, x.shape)
-
-
-def _added(x: TensorLike, index: TensorLike, src: TensorLike) -> Any:
-    if 0 in (index.shape[0], *x.shape):
-        return contiguous(x)
-    inside = reshape(greater_equal(index, 0), (-1, 1))
-    return x + scatter_rows(where(inside, src, 0), maximum(index, 0), x.shape[0])
-
-
-add_rows: OpFunction = declare(
-    _add_rows,
-    name="add_rows",
-    family="indexing",
-    infer=_infer,
-    lowering=(CoreMember(_add_to_rows), Decompose(_added)),
-    traits=Trait.INPLACE,
-    gradient=(lambda g: g, None, lambda g, index: _rows_or_zeros(g, index)),
-    samples=lambda rng: _samples(rng),
-    errors=_ERRORS,
-    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
-    public=False,
-    tolerance=Tolerance(1.0, terms=index_size),
-)
-
-
 def _multiply_rows(x: Array, index: Array, src: Array) -> Any:
     """`x` (rows, width) with row `index[i]` multiplied by `src[i]`; numbers outside are skipped."""
-    return _reference(np.multiply)(x, index, src)
+    return reference(np.multiply)(x, index, src)
 
 
 multiply_rows: OpFunction = declare(
     _multiply_rows,
     name="multiply_rows",
     family="indexing",
-    infer=_infer,
+    infer=infer_update,
     lowering=Decompose(_combine_rows(lambda a, b: a * b)),
     traits=Trait.INPLACE,
-    samples=_samples,
-    errors=_ERRORS,
+    samples=update_samples,
+    errors=ERRORS,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     public=False,
     tolerance=Tolerance(1.0, terms=index_size),
@@ -310,22 +230,16 @@ multiply_rows: OpFunction = declare(
 
 def _maximum_rows(x: Array, index: Array, src: Array) -> Any:
     """`x` (rows, width) with row `index[i]` raised to at least `src[i]`; numbers outside are skipped, NaN wins."""
-    return _reference(np.maximum)(x, index, src)
+    return reference(np.maximum)(x, index, src)
 
 
 def _maximum_gradient(g: TensorLike, x: TensorLike, index: TensorLike, src: TensorLike, out: TensorLike) -> Any:
     """Shared evenly by all elements that reach the maximum, as in PyTorch."""
     reached = _same(x, out)
-    hits = _same(src, _rows_or_zeros(out, index))
+    hits = _same(src, rows_or_zeros(out, index))
     ties = scatter_rows(hits.cast(dtype=g.dtype), index, x.shape[0]) + reached.cast(dtype=g.dtype)
     share = g / ties
-    return where(reached, share, 0), None, where(hits, _rows_or_zeros(share, index), 0)
-
-
-def _rows_or_zeros(x: TensorLike, index: TensorLike) -> Any:
-    """Rows by number; zeros for numbers below zero."""
-    inside = reshape(greater_equal(index, 0), (-1, 1))
-    return where(inside, embedding(x, maximum(index, 0)), 0)
+    return where(reached, share, 0), None, where(hits, rows_or_zeros(share, index), 0)
 
 
 def _same(a: TensorLike, b: TensorLike) -> Any:
@@ -336,12 +250,12 @@ maximum_rows: OpFunction = declare(
     _maximum_rows,
     name="maximum_rows",
     family="indexing",
-    infer=_infer,
+    infer=infer_update,
     lowering=Decompose(_combine_rows(maximum), widen=False),
     traits=Trait.INPLACE,
     gradient=_maximum_gradient,
-    samples=_samples,
-    errors=_ERRORS,
+    samples=update_samples,
+    errors=ERRORS,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     public=False,
     tolerance=Tolerance(0.0),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from polyhal.hal.ops.indexing.add_rows import add_rows
 from polyhal.hal.ops.indexing.reduce_rows import computed_in, reduce_rows
 from polyhal.hal.ops.indexing.row_updates import (
-    add_rows,
     maximum_rows,
     multiply_rows,
     replace_rows,

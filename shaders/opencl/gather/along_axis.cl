@@ -12,6 +12,10 @@
 #ifndef ATOMIC
 #define ATOMIC 0
 #endif
+// 1: sum_parts adds to the elements of the result; 0: it replaces them.
+#ifndef ONTO
+#define ONTO 0
+#endif
 // The type of index arithmetic: dividing 64-bit integers takes many instructions on GPUs.
 #ifndef POSITION
 #define POSITION ulong
@@ -113,6 +117,9 @@ __kernel NO_AUTOVEC void scatter_along_axis_cpu(__global const STORAGE(DTYPE) *s
     }
 }
 
+// The sum of no terms: adding it changes no number, not even -0.0.
+#define NO_TERM ((COMPUTE(DTYPE))-0.0f)
+
 // Adding on CPUs for few lines along a long axis: each of `parts` work-items adds a range of the axis to sums of its
 // own, which sum_parts adds up in a fixed order.
 __kernel NO_AUTOVEC void scatter_along_axis_parts(__global const STORAGE(DTYPE) *src, const ulong src_offset,
@@ -123,7 +130,7 @@ __kernel NO_AUTOVEC void scatter_along_axis_parts(__global const STORAGE(DTYPE) 
                                                   const long index_outer, const long index_axis, const long index_inner) {
     const ulong part = get_global_id(0), first = part * count / parts, last = (part + 1) * count / parts;
     sums += part * outer * length * inner;
-    for (ulong i = 0; i < outer * length * inner; i++) STORE(DTYPE, 0, sums, i);
+    for (ulong i = 0; i < outer * length * inner; i++) STORE(DTYPE, NO_TERM, sums, i);
     for (ulong o = 0; o < outer; o++, sums += length * inner)
         add_lines(src + (long)src_offset + (long)o * src_outer, index + (long)index_offset + (long)o * index_outer, sums,
                   first, last, 0, inner, inner, length, src_axis, src_inner, index_axis, index_inner);
@@ -134,8 +141,8 @@ __kernel void sum_parts(__global const STORAGE(DTYPE) *sums, __global STORAGE(DT
                         const ulong size, const ulong parts) {
     const ulong i = get_global_id(0);
     if (i >= size) return;
-    COMPUTE(DTYPE) sum = LOAD(DTYPE, sums, i);
-    for (ulong part = 1; part < parts; part++) sum += LOAD(DTYPE, sums, part * size + i);
+    COMPUTE(DTYPE) sum = ONTO ? LOAD(DTYPE, out, out_offset + i) : (COMPUTE(DTYPE))0;
+    for (ulong part = 0; part < parts; part++) sum += LOAD(DTYPE, sums, part * size + i);
     STORE(DTYPE, sum, out, out_offset + i);
 }
 

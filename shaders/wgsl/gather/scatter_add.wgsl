@@ -3,7 +3,8 @@
     SUMS-th of them to the same COLUMNS invocations.
 
   OWN_ROW: the workgroup's number is its row, and the sum replaces the row. Otherwise the workgroup belongs to an index, and works if that
-  is the first index of its row; this suits results of many more rows than indices. ACCUMULATE adds to the row. -#}
+  is the first index of its row; this suits results of many more rows than indices. ACCUMULATE adds to the row, and writes no row
+    that no index names. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "gather/indices.wgsl" as indices with context %}
 {% set INDEX = INDEX | default("int64") %}
@@ -87,7 +88,7 @@ var<workgroup> works: u32;
     if (sum_id != 0u) { return; }
     for (var s = local_id + {{ COLUMNS }}u; s < {{ GROUP }}u; s += {{ COLUMNS }}u) { sum += partial_sums[s]; }
 {% endif %}
-    if (in_range) {
+    if (in_range{{ " && match_count != 0u" if ACCUMULATE }}) {
         let at = p.o_out + row * p.width + column;
         out_set{{ suffix }}(at, {{ "out_at" ~ suffix ~ "(at) + " if ACCUMULATE }}sum);
     }

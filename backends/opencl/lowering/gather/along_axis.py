@@ -65,8 +65,6 @@ def scatter_along_axis(
     axis, length = params["axis"], params["length"]
     if out.dtype.is_floating_point and out.dtype.itemsize < 4 and index.shape[axis] > 1:
         return Declined(f"sums in {out.dtype.name} would be rounded at every step")
-    if base is not None and runtime.features.cpu:
-        return Declined("on CPUs the kernels only add to zeros")
     name = "scatter_along_axis"
     definitions: dict[str, str | int | bool]
     if not runtime.features.cpu and not params["deterministic"] and out.dtype in ATOMIC:
@@ -81,16 +79,22 @@ def scatter_along_axis(
         if runtime.features.cpu:
             parts = runtime.features.compute_units
             if 1 < parts * out.size <= index.size and parts > 1:
-                return _sum_parts(runtime, src, index, axis, out, parts, definitions)
+                summed = _sum_parts(runtime, src, index, axis, out, parts, {**definitions, "ONTO": base is not None})
+                return summed if isinstance(summed, Declined) or base is None else _onto(runtime, base, out, summed)
             kernel, sizes = f"{name}_cpu", {**_shares(runtime, index, axis), "length": length}
     launch = _launch(runtime, kernel, "src", src, index, axis, sizes, definitions, {"out": Tensor(_SUMS)})
     if isinstance(launch, Declined):
         return launch
+    return _onto(runtime, base, out, launch)
+
+
+def _onto(runtime: Runtime, base: InputSpec | None, out: Spec, launch: Launch) -> Launch:
+    """Return the launch that adds to the elements of the result, preceded by a copy of the base, or by zeros."""
     if not isinstance(base, Spec):
         return after_zeros(copy.fill(runtime, out), launch, _SUMS)
     duplicate = copy.copy(runtime, base, out)
     first = SimpleLaunch(duplicate.name, lambda *args: duplicate(args[_BASE], args[_SUMS]))
-    return LaunchSequence((first, launch))
+    return LaunchSequence((first, launch), launch.workspace)
 
 
 def _sum_parts(

@@ -22,6 +22,7 @@ LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
     "sum_bags": sum_bags.sum_bags,
     "scatter_bags": scatter_bags.scatter_bags,
     "scatter_rows": scatter_add.scatter_rows,
+    "add_rows": scatter_add.add_rows,
     "take_along_axis": along_axis.take_along_axis,
     "scatter_along_axis": along_axis.scatter_along_axis,
 }

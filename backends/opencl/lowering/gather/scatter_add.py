@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.launch import after_zeros
+from polyhal.backends.common.launching.launch import LaunchSequence, after_zeros
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
+from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.opencl.lowering.gather import cpu_scatter_add, scatter_add_atomic, scatter_add_ordered
 from polyhal.backends.opencl.lowering.gather.problem import ATOMIC, RowIndex, RowScatter, SourceRows, TargetRows
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -48,6 +49,20 @@ def scatter_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], pa
     rows = SourceRows(0, src.dtype, width, row, src.strides[-1] if width > 1 else 1, src.aligned)
     launch = _scatter(runtime, index, 1, rows, out, 2, ordered=params["deterministic"])
     return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, 2)
+
+
+def add_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
+    """Lower the op `add_rows`."""
+    _, index, src = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    rows = SourceRows(1, src.dtype, src.shape[1], *src.strides, src.aligned)
+    launch = _scatter(runtime, index, 0, rows, out, 2, ordered=params["deterministic"])
+    if isinstance(launch, Declined):
+        return launch
+    add = SimpleLaunch(launch.name, lambda x, *args: launch(*args))
+    return LaunchSequence((copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs), add), launch.workspace)
 
 
 def _scatter(

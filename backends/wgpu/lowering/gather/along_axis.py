@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, Tensor, after_zeros
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, after_zeros
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import outer_axis_inner
 from polyhal.backends.wgpu.lowering.gather.gather import Inputs
@@ -23,14 +23,14 @@ from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec, contiguous
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
 _AXES = ("outer", "axis", "inner")
-_SUMS = 3
-"""Argument index of the result of scattering, after the data, the index and the base."""
+_BASE, _SUMS = 2, 3
+"""Argument positions of the base to add to and of the result; data and index come first."""
 
 
 def _geometry(name: str, data: Spec, index: Spec, axis: int, length: int) -> dict[str, int] | None:
@@ -78,8 +78,6 @@ def _scatter_along_axis(
 ) -> Launch | Declined:
     src, index, base = inputs
     (out,) = outputs
-    if base is not None:
-        return Declined("the kernel only adds to zeros")
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     axis, length = params["axis"], params["length"]
@@ -93,7 +91,8 @@ def _scatter_along_axis(
         column = contiguous(out.dtype, (length, 1))._replace(aligned=out.aligned)
         line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
         sums = RowSums(line, src, src.strides[axis], 1, column, (1, 0, _SUMS), wrap=True)
-        return add_rows(runtime, sums, accumulate=False)
+        add = add_rows(runtime, sums, accumulate=True)
+        return add if isinstance(add, Declined) else _onto(runtime, base, out, add)
     geometry = _geometry("source", src, index, axis, length)
     if geometry is None:
         return Declined("the axes other than the indexed one cannot be merged")
@@ -103,7 +102,16 @@ def _scatter_along_axis(
         args: Arguments = {"source": Tensor(0), "out": Tensor(_SUMS), **geometry, "first": first, "last": last}
         return _launch(runtime, "scatter_along_axis", definitions, lines, args)
 
-    return after_zeros(copy.fill(runtime, out), within_loop_limit(index.shape[axis], launch), _SUMS)
+    return _onto(runtime, base, out, within_loop_limit(index.shape[axis], launch))
+
+
+def _onto(runtime: Runtime, base: InputSpec | None, out: Spec, launch: Launch) -> Launch:
+    """Return the launch that adds to the elements of the result, preceded by a copy of the base, or by zeros."""
+    if not isinstance(base, Spec):
+        return after_zeros(copy.fill(runtime, out), launch, _SUMS)
+    duplicate = copy.copy(runtime, base, out)
+    first = SimpleLaunch(duplicate.name, lambda *args: duplicate(args[_BASE], args[_SUMS]))
+    return LaunchSequence((first, launch), launch.workspace)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

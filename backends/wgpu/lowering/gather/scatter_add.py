@@ -13,6 +13,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, after_zeros
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
+from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.wgpu.lowering.gather.gather import MAX_LENGTH, Inputs, Places
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
@@ -156,4 +157,19 @@ def _scatter_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], p
     return add_rows(runtime, RowSums(index, src, step, column_step, out, (1, 0, 2)), accumulate=False)
 
 
-LOWERINGS: dict[str, LoweringFunction] = {"scatter_rows": _scatter_rows}
+def _add_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
+    _, index, src = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    if runtime.features.cpu and is_half(out.dtype):
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    launch = add_rows(runtime, RowSums(index, src, *src.strides, out, (1, 2, 3)), accumulate=True)
+    if isinstance(launch, Declined):
+        return launch
+    return LaunchSequence(
+        (copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs), launch), launch.workspace
+    )
+
+
+LOWERINGS: dict[str, LoweringFunction] = {"scatter_rows": _scatter_rows, "add_rows": _add_rows}
