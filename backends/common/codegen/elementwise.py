@@ -143,7 +143,7 @@ def lower_fused(
     return lower
 
 
-_INTERNAL = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad", *RELAXED.values()})
+_INTERNAL = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad", "opaque", *RELAXED.values()})
 """Expressions that are parts or variants of an op."""
 _TANH_VARIANTS = {"gelu": "gelu_tanh", "gelu_grad": "gelu_tanh_grad"}
 

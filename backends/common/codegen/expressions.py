@@ -8,6 +8,7 @@ translates to its language:
 - `truth(x)`: a bool operand as a condition;
 - `BITS`: the width in bits of the operand's storage type;
 - `quotient(x, y)`: x / y, correctly rounded (the `/` of a shader language may be off by a few ulp);
+- `opaque(x, zero)`: x, about which compilers have no assumptions; `zero` is a parameter of value 0 (WGSL only);
 - `shift_left(x, n)`, `shift_right(x, n)`: shifts by 0 <= n < BITS, arithmetic on signed integers;
 - any other function name refers to the dialect's runtime library.
 
@@ -265,6 +266,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "acosh": _float("acosh(x)"),
     "atanh": _float("atanh(x)"),
     "cast": _numeric("x", 1),
+    "opaque": _float("opaque(x, zero)", params=("zero",)),
 }
 
 

@@ -9,6 +9,7 @@ fn isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f8000
 fn isinf_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 fn isfinite_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) < 0x7f800000u; }
 fn fabs_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0x7fffffffu); }
+fn opaque_f32(x: f32, zero: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ bitcast<u32>(zero)); }
 fn copysign_f32(size: f32, sign: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(size) & 0x7fffffffu) | (bitcast<u32>(sign) & 0x80000000u));
 }

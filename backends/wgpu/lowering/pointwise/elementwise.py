@@ -24,6 +24,7 @@ from polyhal.backends.common.codegen.statements import RegisterValue, cast, eval
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Scalar, Tensor
 from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
+from polyhal.backends.wgpu.lowering.pointwise.opaque import with_opaque_operands
 from polyhal.backends.wgpu.lowering.support.windows import split
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
@@ -81,9 +82,10 @@ def group(
     axes, operands = merge_axes(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
     body = ElementBody()
-    values = evaluate(body, steps, [load_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
+    written, numbers = with_opaque_operands(steps, len(inputs))
+    values = evaluate(body, written, [load_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
     targets = [o for o in operands if o.position >= len(inputs)]
-    stored = [cast(body, values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
+    stored = [cast(body, values[numbers[i]], o.dtype) for i, o in zip(results, targets, strict=True)]
     size = runtime.features.group_size
     definitions: dict[str, Any] = {
         "WIDTH": width,

@@ -20,6 +20,7 @@ from polyhal.backends.common.problems.multi_tensor import (
     sums_of_chunks,
 )
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody, load_input
+from polyhal.backends.wgpu.lowering.pointwise.opaque import with_opaque_operands
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.multi_tensor import chunk_ranges, max_elements, over_slots, slots_per_launch
 from polyhal.backends.wgpu.runtime import Runtime
@@ -51,7 +52,11 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     if isinstance(translation, Declined):
         return translation
     steps, renumbered = translation
-    steps = relaxed(steps) if group.relaxed else steps
+    if group.relaxed:
+        steps = relaxed(steps)
+    else:
+        steps, again = with_opaque_operands(steps, len(group.inputs))
+        renumbered = [again[value] for value in renumbered]
     body = ElementBody()
     values = [_input(body, group, i, s, runtime.features.int64) for i, s in enumerate(group.inputs)]
     written = [renumbered[value] for _, value in group.writes]
