@@ -1,21 +1,13 @@
-"""Run a case on the CPU and on the device: measure differences, and list ops that did not run on the device."""
+"""Differences of a program's results from the CPU's."""
 
 from __future__ import annotations
 
-import os
-import time
-import warnings
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-import polyhal.torch
-from tests.torch.libraries.cases import Case, Given
+from tests.torch.libraries.cases import Case, Program
 
 TOLERANCE = 1e-4
 """Maximum difference of a tensor, relative to its largest element."""
@@ -26,95 +18,68 @@ _FLOOR = 1e-4
 
 
 @dataclass
-class Result:
-    """Result of one case."""
+class Results:
+    """Results of a program on one device, on the CPU."""
 
-    library: str
-    version: str
-    name: str
-    state: str
-    """agrees, differs or fails"""
+    outputs: list[torch.Tensor]
+    """Outputs of all steps."""
+    gradients: dict[str, torch.Tensor]
+    """Gradients after the last step."""
+    state: dict[str, torch.Tensor]
+    """Parameters and buffers after the last step."""
+
+
+@dataclass
+class Differences:
+    """Largest differences, relative to the largest element of their tensor."""
+
     outputs: float = 0.0
     gradients: float = 0.0
-    calls: int = 0
-    """Calls of ops with tensors of the device."""
-    on_cpu: dict[str, int] = field(default_factory=dict)
-    """Calls by op that ran on the CPU."""
-    decomposed: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    from_exact: tuple[float, float] | None = None
-    """Largest differences of the device and of the CPU from float64, if they differ by more than the tolerance."""
-    detail: str = ""
+    state: float = 0.0
 
     @property
-    def native(self) -> float:
-        """Fraction of calls that ran on the device."""
-        return 1 - sum(self.on_cpu.values()) / self.calls if self.calls else 1.0
+    def largest(self) -> float:
+        """Largest of the three."""
+        return max(self.outputs, self.gradients, self.state)
 
 
-class _Calls(TorchDispatchMode):
-    """Counts calls of ops with tensors of the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        leaves = pytree.tree_leaves((args, kwargs, out))
-        if any(isinstance(x, torch.Tensor) and x.device.type == "polyhal" for x in leaves):
-            self.counts[str(func)] += 1
-        return out
+def run(case: Case, program: Program) -> Results:
+    """Run a program as often as its case says."""
+    outputs = [x.detach().cpu() for _ in range(case.steps) for x in program.step()]
+    return Results(outputs, program.gradients(), program.state())
 
 
-def compare(case: Case, version: str) -> Result:
-    """Run a case on both devices. Any exception is a failure."""
-    os.environ["POLYHAL_FALLBACK"] = "allow"
-    result = Result(case.library, version, case.name, "fails")
+def exact(case: Case) -> Results | None:
+    """Run a program on the CPU in float64, if it supports that."""
+    if not case.is_exact_in_float64:
+        return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            expected = case.run("cpu")
-            polyhal.torch.reset_report()
-            begin = time.perf_counter()
-            with _Calls() as calls:
-                found = case.run("polyhal")
-            result.seconds = round(time.perf_counter() - begin, 2)
-    except Exception as error:
-        result.detail = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
-        return result
-    report = polyhal.torch.report()
-    result.calls = sum(calls.counts.values())
-    result.on_cpu = {n: f.calls for n, f in sorted(report.on_cpu.items())}
-    result.decomposed = dict(sorted(report.decomposed.items()))
-    result.detail = _mismatch(found, expected) if result.calls else "nothing ran on the device"
-    if not result.detail:
-        result.outputs, result.gradients = _differences(found, expected)
-    if result.detail or max(result.outputs, result.gradients) <= TOLERANCE:
-        result.state = "differs" if result.detail else "agrees"
-    elif case.exact is None:
-        result.state = "differs"
-    else:
-        exact = case.exact()
-        device, cpu = max(_differences(found, exact)), max(_differences(expected, exact))
-        result.from_exact = device, cpu
-        result.state = "agrees" if device <= FACTOR * cpu else "differs"
-    return result
+        return run(case, case.build("cpu", torch.float64, "eager"))
+    except (RuntimeError, TypeError, ValueError):  # the library makes float32 tensors of its own
+        return None
 
 
-def _differences(found: Given, expected: Given) -> tuple[float, float]:
-    """Return the largest differences of outputs and of gradients."""
-    pairs = [(found.gradients[n], g) for n, g in expected.gradients.items()]
-    largest = max((g.abs().max().item() for g in expected.gradients.values() if g.numel()), default=0.0)
-    return _worst(zip(found.outputs, expected.outputs, strict=True), 0.0), _worst(pairs, _FLOOR * largest)
-
-
-def _mismatch(found: Given, expected: Given) -> str:
+def mismatch(found: Results, expected: Results) -> str:
+    """Return a sentence if results cannot be compared by tensor."""
     if [x.shape for x in found.outputs] != [x.shape for x in expected.outputs]:
         return "outputs of other shapes"
     if found.gradients.keys() != expected.gradients.keys():
         return f"gradients of {len(found.gradients)} parameters instead of {len(expected.gradients)}"
     return ""
+
+
+def differences(found: Results, expected: Results) -> Differences:
+    """Return the largest differences of two results."""
+    return Differences(
+        _worst(zip(found.outputs, expected.outputs, strict=True), 0.0),
+        _named(found.gradients, expected.gradients),
+        _named(found.state, expected.state),
+    )
+
+
+def _named(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    largest = max((x.abs().max().item() for x in expected.values() if x.numel()), default=0.0)
+    return _worst(((found[n], x) for n, x in expected.items()), _FLOOR * largest)
 
 
 def _worst(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], floor: float) -> float:
@@ -125,6 +90,10 @@ def _worst(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], floor: float) -> 
         if not b.is_floating_point():
             worst = max(worst, float(not torch.equal(a, b)))
             continue
-        error, size = (a.double() - b.double()).abs().max().item(), b.double().abs().max().item()
-        worst = max(worst, error / max(size, floor, 1e-30)) if error == error else float("inf")
+        is_finite = b.isfinite()
+        if not torch.equal(a.isfinite(), is_finite) or not torch.equal(a.isnan(), b.isnan()):
+            return float("inf")
+        a, b = a.double()[is_finite], b.double()[is_finite]
+        if b.numel():
+            worst = max(worst, (a - b).abs().max().item() / max(b.abs().max().item(), floor, 1e-30))
     return float(f"{worst:.2g}")

@@ -8,7 +8,7 @@ import lightning
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
-from tests.torch.libraries.cases import Given, case
+from tests.torch.libraries.cases import whole_case
 
 
 class _Regression(lightning.LightningModule):
@@ -66,11 +66,12 @@ class PolyhalAccelerator(lightning.pytorch.accelerators.Accelerator):
         return dict(torch.polyhal.memory_stats(device))  # type: ignore[attr-defined]
 
 
-@case("lightning", "Trainer")
-def _trainer(device: str) -> Given:
+def _train(device: str, mode: str) -> list[torch.Tensor]:
     lightning.seed_everything(0, verbose=False)
     data = torch.utils.data.TensorDataset(torch.randn(32, 6), torch.randn(32, 1))
     model = _Regression()
+    if mode == "compiled":
+        model.compile()
     strategy = SingleDeviceStrategy(torch.device(device), PolyhalAccelerator()) if device != "cpu" else "auto"
     trainer = lightning.Trainer(
         max_epochs=3,
@@ -84,5 +85,7 @@ def _trainer(device: str) -> Given:
         gradient_clip_val=1.0,
     )
     trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8))
-    parameters = [p.detach().cpu() for p in model.parameters()]
-    return Given([torch.tensor(model.losses), *parameters])
+    return [torch.tensor(model.losses), *model.parameters()]
+
+
+whole_case("lightning", "Trainer", _train, modes=("eager", "compiled"))

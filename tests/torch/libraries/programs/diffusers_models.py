@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import diffusers
 import torch
 
-from tests.torch.libraries.cases import Given, Made, case, on_cpu, trained_case
+from tests.torch.libraries.cases import Made, computed_case, trained_case
 
 
 def _unet() -> Made:
@@ -45,15 +47,13 @@ trained_case("diffusers", "UNet2DConditionModel", _unet)
 trained_case("diffusers", "AutoencoderKL", _vae)
 
 
-@case("diffusers", "denoising by DDIM")
-def _denoise(device: str) -> Given:
-    torch.manual_seed(0)
-    model, inputs = _unet()
-    model.to(device)
+def _denoise(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     scheduler = diffusers.DDIMScheduler(num_train_timesteps=50)
-    scheduler.set_timesteps(4, device=device)
-    x, text = inputs["sample"].to(device), inputs["encoder_hidden_states"].to(device)
-    with torch.no_grad():
-        for t in scheduler.timesteps:
-            x = scheduler.step(model(x, t, encoder_hidden_states=text).sample, t, x).prev_sample
-    return Given(on_cpu([x]))
+    x = inputs["sample"]
+    scheduler.set_timesteps(4, device=x.device)
+    for t in scheduler.timesteps:
+        x = scheduler.step(model(x, t, encoder_hidden_states=inputs["encoder_hidden_states"]).sample, t, x).prev_sample
+    return x
+
+
+computed_case("diffusers", "denoising by DDIM", _unet, _denoise)

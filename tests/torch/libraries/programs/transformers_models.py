@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers as hf
 
-from tests.torch.libraries.cases import Given, Made, case, trained_case
+from tests.torch.libraries.cases import Made, computed_case, trained_case
 
 _WORDS = 64
 _TEXT = {
@@ -135,19 +135,16 @@ for _name, _whole in {"BERT": _bert, "T5": _seq2seq, "Whisper": _speech, "ViT": 
     trained_case("transformers", _name, _whole)
 
 
-def _generating(name: str, make: Callable[[], Any], options: dict[str, Any]) -> None:
-    @case("transformers", f"{name}, generate")
-    def run(device: str) -> Given:
-        """Generate tokens with the cache of keys and values."""
-        torch.manual_seed(0)
-        model = make().eval().to(device)
-        inputs = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in options.items()}
-        with torch.no_grad():
-            tokens = model.generate(**inputs, max_new_tokens=8, do_sample=False)
-        return Given([tokens.cpu()])
+def _generate(model: Any, inputs: dict[str, torch.Tensor]) -> Any:
+    """Generate tokens with the cache of keys and values."""
+    return model.generate(**inputs, max_new_tokens=8, do_sample=False)
+
+
+def _generating(name: str, make: Callable[[], Any], inputs: Callable[[], dict[str, torch.Tensor]]) -> None:
+    computed_case("transformers", f"{name}, generate", lambda: (make().eval(), inputs()), _generate, steps=3)
 
 
 for _name, _make in CAUSAL.items():
-    _generating(_name, _make, {"input_ids": _tokens(5)})
-_generating("T5", _t5, {"input_ids": _tokens(5)})
-_generating("Whisper", _whisper, {"input_features": torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(3))})
+    _generating(_name, _make, lambda: {"input_ids": _tokens(5)})
+_generating("T5", _t5, lambda: {"input_ids": _tokens(5)})
+_generating("Whisper", _whisper, lambda: {"input_features": torch.randn(1, 8, 32)})

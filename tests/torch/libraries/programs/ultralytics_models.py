@@ -6,7 +6,7 @@ import torch
 from ultralytics.nn.tasks import DetectionModel
 from ultralytics.utils import IterableSimpleNamespace
 
-from tests.torch.libraries.cases import Given, Made, case, floats, on_cpu, trained_case
+from tests.torch.libraries.cases import Made, computed_case, floats, trained_case
 
 
 def _yolo() -> Made:
@@ -25,10 +25,10 @@ def _yolo() -> Made:
 trained_case("ultralytics", "YOLOv8, its loss", _yolo, lambda model, batch: model(batch))
 
 
-@case("ultralytics", "YOLOv8, predictions")
-def _predictions(device: str) -> Given:
-    torch.manual_seed(0)
-    model = DetectionModel("yolov8n.yaml", nc=3, verbose=False).to(device).eval()
-    images = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(1)).to(device)
-    with torch.inference_mode():
-        return Given(on_cpu(list(floats(model(images)))[:1]))
+def _detector() -> Made:
+    return DetectionModel("yolov8n.yaml", nc=3, verbose=False).eval(), {"images": torch.rand(1, 3, 64, 64)}
+
+
+computed_case(
+    "ultralytics", "YOLOv8, predictions", _detector, lambda model, inputs: next(floats(model(inputs["images"])))
+)

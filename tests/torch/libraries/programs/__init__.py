@@ -1,0 +1,1 @@
+"""Programs, a file for each library."""
