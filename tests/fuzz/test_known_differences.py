@@ -61,6 +61,22 @@ def test_a_gradient_at_zero_that_pytorch_has_on_neither_side_is_not_excused(name
     assert not explained(program, WrongValue(0, "x1.grad", np.array([0.625]), np.array([1.0]), place, 16, "float32"))
 
 
+def test_the_sign_of_an_extremum_of_zeros_of_one_sign_is_not_excused() -> None:
+    text = "v1 = torch.amax(x1)\nv2 = torch.copysign(x2, v1)"
+    for zeros, sign, known in (([-0.0, -0.0], -1.0, False), ([0.0, 0.0], 1.0, False), ([-0.0, 0.0], 1.0, True)):
+        program = program_of(text, x1=leaf(zeros, "float32"), x2=leaf([1.0, 1.0], "float32"))
+        assert bool(explained(program, _wrong("v2", -sign, sign))) is known
+
+
+def test_unique_of_distant_numbers_has_one_length() -> None:
+    text = "v1 = torch.unique(x1)\nv1[:] = x2"
+    error = Raised("ShapeError", "[broadcast_to] shape (2,) does not broadcast to (1,)")
+    difference = OneError(0, "errors", 1, error, is_ours=True)
+    for numbers, known in (([0.1, 0.2], False), ([0.1, 0.1 + 1e-8], True)):
+        program = program_of(text, x1=leaf(numbers, "float64"), x2=leaf([1.0, 1.0], "float64"))
+        assert bool(explained(program, difference)) is known
+
+
 @pytest.mark.parametrize(
     ("text", "ours", "theirs"),
     [

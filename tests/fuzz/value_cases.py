@@ -80,6 +80,11 @@ VALUES = (
         {"x1": leaf([[-0.0, 0.0, 0.0]], "float32"), "x2": leaf([[0.0, 0.0, 2.0]], "float32")},
     ),
     Case(
+        "the sign of a zero",
+        "v1, v2 = torch.aminmax(x1, dim=1)\nv3 = torch.atan2(v2, x2)",
+        {"x1": leaf([[-0.0, 0.0], [0.0, -0.0]], "float32"), "x2": leaf([-2.0, -2.0], "float32")},
+    ),
+    Case(
         "PyTorch is less exact",
         "v1 = torch.special.airy_ai(x1)",
         {"x1": leaf([-2.2431305755109308], "float64")},
@@ -192,6 +197,11 @@ VALUES = (
             "x1": leaf([[-0.2590000033378601, 1.8279999494552612, 0.7760000228881836]], "float32"),
             "x2": leaf([[True]] * 2, "bool"),
         },
+    ),
+    Case(
+        "rounding decides",  # PyTorch computes the last of 33 numbers without vectors, and rounds it differently
+        "v1 = torch.atan2(x1, x1)\nv2 = torch.unique(v1)\nv2[:] = x2",
+        {"x1": leaf([0.137 * k for k in range(1, 34)], "float32"), "x2": leaf([1.0, 1.0], "float32")},
     ),
     Case(
         "rounding decides",

@@ -75,7 +75,8 @@ KNOWN = (
     Known(
         "the sign of a zero",
         "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, norms and sums "
-        "at indices of zeros have one sign or the other by the order of their terms, and `relu` keeps -0.0 on PyTorch's CPU. "
+        "at indices of zeros have one sign or the other by the order of their terms, extrema of zeros are one of them, and "
+        "`relu` keeps -0.0 on PyTorch's CPU. "
         "`copysign` and `atan2` show it, and `copysign` the sign of NaN, which processors choose.",
         values.sign_of_zero,
     ),

@@ -20,6 +20,8 @@ from benchmarks.reliability.programs.trace import Step, trace
 from polyhal import Device
 
 _ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|scatter_reduce\(|index_add_?\(|\brelu_?\("
+_CHOOSERS = r"\b(aminmax|amax|amin|max|min|maximum|minimum)\("
+"""Calls that choose one of two equal numbers: PyTorch takes the first along an axis, and any other of all elements."""
 _SIGN_SHOWERS = r"(copysign|atan2|angle|reciprocal)_?\("
 _CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\(|_norm\(|Norm\w*\(|\.(sum|mean)\(\)"
 _ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\(|logical_\w+\(|\b(eq|ne)\(|\.to\(torch\.bool\)"
@@ -50,11 +52,13 @@ def edge_of_padding(program: Program, difference: Difference) -> bool:
 
 
 def sign_of_zero(program: Program, difference: Difference) -> bool:
-    """Opposite numbers where `softshrink`, a norm or a sum made a zero, and another op shows its sign, or the sign of NaN."""
+    """Opposite numbers where an op made, or chose one of several zeros, and another one shows its sign, or the sign of NaN."""
     if not isinstance(difference, WrongValue) or not _opposite(difference.ours, difference.theirs).all():
         return False
     steps = trace(program, difference.call).behind(difference.name)
     if any(s.calls(r"copysign_?\(") and any(np.isnan(x).any() for x in s.before.values()) for s in steps):
+        return True
+    if any(_has_zeros_of_both_signs(chooser) for chooser, _ in _pairs(program, difference, _CHOOSERS, _SIGN_SHOWERS)):
         return True
     return any(_has_zero(maker) for maker, _ in _pairs(program, difference, _ZERO_MAKERS, _SIGN_SHOWERS))
 
@@ -130,7 +134,7 @@ def _unique_of_near(program: Program, difference: Difference) -> bool:
         steps = trace(program, difference.call).behind(difference.name)
         lengths = [_lengths_of_unique(s) for s in steps if s.calls(r"torch\.unique\(")]
         return any(math.prod(difference.ours) in found and len(found) > 1 for found in lengths)
-    if isinstance(difference, OneError) and difference.is_ours and "do not broadcast" in difference.error.message:
+    if isinstance(difference, OneError) and difference.is_ours and "not broadcast" in difference.error.message:
         steps = trace(program, difference.call).behind_statement(difference.position)
         return any(len(_lengths_of_unique(s)) > 1 for s in steps if s.calls(r"torch\.unique\("))
     return False
@@ -237,6 +241,12 @@ def _pairs(program: Program, difference: Difference, first: str, second: str) ->
 def _has_zero(step: Step) -> bool:
     """Return whether a zero is among a statement's operands and results."""
     return any((a == 0).any() for a in step.arrays())
+
+
+def _has_zeros_of_both_signs(step: Step) -> bool:
+    """Return whether 0.0 and -0.0 are among a statement's operands."""
+    signs = [np.signbit(a[a == 0]) for a in step.before.values() if a.dtype.kind == "f"]
+    return any(s.any() for s in signs) and any((~s).any() for s in signs)
 
 
 def _has_infinity(step: Step) -> bool:
