@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import polyhal as ph
 from polyhal.autograd import gradcheck, gradgradcheck
@@ -233,3 +234,17 @@ def test_the_gradient_of_exp_on_the_real_axis(device: Any) -> None:
     x = ph.tensor(np.complex64([2.0]), device=device, requires_grad=True)
     ph.exp(x).imag.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), [1j * np.exp(2.0)], rtol=1e-5)
+
+
+def test_a_hook_of_absolute_values_runs_once_in_a_second_gradient(device: ph.Device) -> None:
+    def gradients(library: Any, x: Any) -> Any:
+        size = abs(library.complex(x, x * 2))
+        size.register_hook(lambda g: g * 0.5)
+        (first,) = library.autograd.grad((size * size * size).sum(), x, create_graph=True)
+        first.sum().backward()
+        return x.grad
+
+    values = [1.0, -0.5, 0.0]
+    ours = gradients(ph, ph.tensor(values, device=device, requires_grad=True))
+    theirs = gradients(torch, torch.tensor(values, dtype=torch.float64, requires_grad=True))
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)

@@ -31,7 +31,7 @@ from polyhal.hal.ops.pointwise.logic import (
     logical_xor,
     not_equal,
 )
-from polyhal.hal.ops.pointwise.pairs import hypot
+from polyhal.hal.ops.pointwise.pairs import modulus
 from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
 from polyhal.hal.ops.pointwise.scaled_sums import addcdiv, addcmul, lerp
 from polyhal.hal.ops.pointwise.selection import maximum, where
@@ -129,7 +129,7 @@ def _square(x: TensorLike) -> Any:
 
 @complex_rule(abs_)
 def _abs(x: TensorLike) -> Any:
-    return hypot(x.real, x.imag)
+    return modulus(x.real, x.imag)
 
 
 @complex_rule(sign)

@@ -9,7 +9,6 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance, Trait
-from polyhal.hal.ops.gradient_rule import copies_results
 from polyhal.hal.ops.pointwise.activation import sigmoid
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -65,9 +64,8 @@ def _hypot(x: TensorLike, y: TensorLike) -> Any:
     return where(logical_or(equal(a, math.inf), equal(b, math.inf)), math.inf, value)
 
 
-@copies_results
 def _hypot_gradient(g: TensorLike, x: TensorLike, out: TensorLike) -> Any:
-    """The gradient of the first operand; 0 at the origin. Programs may overwrite the absolute values of complex numbers."""
+    """The gradient of the first operand; 0 at the origin."""
     return g * (x / where(equal(out, 0.0), 1.0, out))
 
 
@@ -79,6 +77,26 @@ hypot: OpFunction = elementwise(
     decompose=_hypot,
     gradient=(_hypot_gradient, lambda g, y, out: _hypot_gradient(g, y, out)),
     samples=pairs((0.3, 4.0), (-4.0, 4.0)),
+    tolerance=Tolerance(6.0),
+)
+
+
+modulus: OpFunction = elementwise(
+    "modulus",
+    np.hypot,
+    """The absolute values of complex numbers with the parts `x` and `y`.
+
+    The gradient is a function of the operands, as in PyTorch: programs may overwrite the result, and hooks of the result
+    run once in a second gradient.
+    """,
+    promotion="float",
+    decompose=lambda x, y: hypot(x, y),
+    gradient=(
+        lambda g, x, y: _hypot_gradient(g, x, hypot(x, y)),
+        lambda g, x, y: _hypot_gradient(g, y, hypot(x, y)),
+    ),
+    samples=pairs((0.3, 4.0), (-4.0, 4.0)),
+    public=False,
     tolerance=Tolerance(6.0),
 )
 
