@@ -127,3 +127,24 @@ def test_one_wrong_element_is_not_excused_by_others() -> None:
     both = WrongValue(0, "v1", np.array([NAN, 0.5]), np.array([0.0, 1.0]), np.array([[0], [1]]), 2, "float32")
     assert at_a_limit(program, _wrong("v1", NAN, 0.0))
     assert not at_a_limit(program, both)
+
+
+@pytest.mark.parametrize(
+    ("index", "length", "values", "known"),
+    [
+        (3, 3, [1.0, 1.0000001, 2.0, 3.0], True),
+        (-4, 3, [1.0, 1.0000001, 2.0, 3.0], True),
+        (4, 4, [1.0, 1.0000001, 2.0, 3.0], False),
+        (2, 2, [1.0, 1.0000001, 2.0, 3.0], False),
+        (3, 3, [1.0, 2.0, 3.0], False),
+    ],
+)
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_rounding_decides_about_an_index_up_to_the_count_of_near_numbers(
+    index: int, length: int, values: list[float], known: bool, is_ours: bool
+) -> None:
+    program = program_of(f"v1 = torch.unique(x1)\nv2 = F.gelu(v1)\nv3 = v2[{index}]", x1=leaf(values, "float32"))
+    theirs = f"index {index} is out of bounds for dimension 0 with size {length}"
+    message = f"[getitem] index {index} is out of range for axis 0 of length {length}" if is_ours else theirs
+    error = OneError(0, "errors", 2, Raised("IndexError", message), is_ours)
+    assert bool(explained(program, error)) is known

@@ -118,7 +118,8 @@ KNOWN = (
         "rounding decides",
         "A sum that cancels, as in `cross(x, x)`, an inverse, `logaddexp(-1, -1)` or the divergence of equal distributions, "
         "or a norm of equal numbers, is 0 or a unit in the last place: `argwhere`, `ne` and `remainder` show which, products "
-        "with infinity, and errors of shapes. `unique` counts numbers that rounding separates or makes equal.",
+        "with infinity, and errors of shapes. `unique` counts numbers that rounding separates or makes equal: an index may be "
+        "out of range in one library.",
         values.rounding_decides,
     ),
     Known(

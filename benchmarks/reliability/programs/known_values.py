@@ -30,6 +30,7 @@ _DIVIDERS = r"remainder|fmod|floor_divide"
 _PRODUCTS = r" @ |matmul\(|\b(dot|mv|mm|bmm)\("
 _NEAR = 4.0
 """Units in the last place by which two results of one number may differ."""
+_OUTSIDE = re.compile(r"^(?:\[getitem\] )?index (-?\d+) is out of \w+ for \w+ 0 (?:of length|with size) (\d+)$")
 _INEXACT = ((r"special\.bessel_", 1e-6, False), (r"airy_ai\(", 5e-6, False), (r"digamma|hardsigmoid", 1e-6, True))
 """Calls, PyTorch's errors of them in double precision, and whether only its derivatives have them."""
 _PARTED = 24
@@ -134,10 +135,20 @@ def _unique_of_near(program: Program, difference: Difference) -> bool:
         steps = trace(program, difference.call).behind(difference.name)
         lengths = [_lengths_of_unique(s) for s in steps if s.calls(r"torch\.unique\(")]
         return any(math.prod(difference.ours) in found and len(found) > 1 for found in lengths)
-    if isinstance(difference, OneError) and difference.is_ours and "not broadcast" in difference.error.message:
+    if isinstance(difference, OneError):
         steps = trace(program, difference.call).behind_statement(difference.position)
-        return any(len(_lengths_of_unique(s)) > 1 for s in steps if s.calls(r"torch\.unique\("))
+        lengths = [_lengths_of_unique(s) for s in steps if s.calls(r"torch\.unique\(")]
+        return any(_fails_at_a_length(difference, found) for found in lengths if len(found) > 1)
     return False
+
+
+def _fails_at_a_length(difference: OneError, lengths: range) -> bool:
+    """Return whether one library raises an error because its tensor has another one of `lengths`."""
+    outside = _OUTSIDE.search(difference.error.message)
+    if outside is None:
+        return difference.is_ours and "not broadcast" in difference.error.message
+    index, length = map(int, outside.groups())
+    return length in lengths and max(index + 1, -index) in lengths
 
 
 def _lengths_of_unique(step: Step) -> range:
