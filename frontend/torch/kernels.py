@@ -27,6 +27,7 @@ from polyhal.torch import (
     generators,
     memory,
     private,
+    processes,
     recurrent,
     storages,
     tensors,
@@ -283,7 +284,9 @@ def register() -> None:
     device_module.install(polyhal_autoload.name_device())
     generators.install()
     storages.install()
+    processes.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)
+    private.format_on_cpu(NAME)
     # Streams and recorded steps belong to threads: the backward pass runs on the calling thread.
     torch.autograd.set_multithreading_enabled(False)
     library, everything = LIBRARIES

@@ -167,7 +167,7 @@ def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool])
 
     @functools.wraps(original)
     def unscale_(self: Any, optimizer: torch.optim.Optimizer) -> None:
-        scale = self._scale
+        scale = self._scale if self._enabled else None
         if scale is None or not lacks_doubles(scale):
             original(self, optimizer)
             return
@@ -178,6 +178,18 @@ def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool])
             self._scale = scale
 
     scaler.unscale_ = unscale_
+
+
+def format_on_cpu(device_type: str) -> None:
+    """Let PyTorch choose the format of printed numbers from a copy on the CPU: it computes in float64, number by number."""
+    formatter: Any = torch._tensor_str._Formatter
+    original = formatter.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, tensor: torch.Tensor) -> None:
+        original(self, tensor.cpu() if tensor.device.type == device_type else tensor)
+
+    formatter.__init__ = init
 
 
 class _SingleScale:

@@ -103,10 +103,17 @@ class Storage(torch.UntypedStorage):
         """Read from a copy in the CPU's memory."""
         return self.cpu()[index]
 
-    def _share_fd_cpu_(self, *args: Any, **options: Any) -> NoReturn:
-        raise RuntimeError(f"memory of {NAME} is not shared between processes: send x.cpu()")
+    def is_shared(self) -> bool:
+        """Return False: other processes cannot map the memory."""
+        return False
 
-    _share_filename_cpu_ = _share_fd_cpu_
+    def share_memory_(self) -> NoReturn:
+        """Raise RuntimeError: a process that received the tensor would have a copy, and its writes would be lost."""
+        raise RuntimeError(
+            f"memory of {NAME} cannot be shared between processes: share x.cpu(), or send the tensor, which copies it"
+        )
+
+    _share_fd_cpu_ = _share_filename_cpu_ = share_memory_
 
     def _write_file(self, *args: Any) -> Any:
         host: Any = self.cpu()

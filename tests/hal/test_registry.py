@@ -262,6 +262,37 @@ def test_a_default_that_is_a_cpu_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.open(None) is best
 
 
+def test_a_forked_child_has_the_default_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another device would be taken silently where the driver of the parent's does not survive the fork."""
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+    parent, child = (with_backends(fake("a", info("x", CPU)), fake("b", info("y", GPU))) for _ in range(2))
+    child.inherit(parent)
+    assert child.open(None).name == parent.open(None).name == "b:0"
+    parent.set_default("a:0")
+    child = with_backends(fake("a", info("x", CPU), refuse=["0"]), fake("b", info("y", GPU)))
+    child.inherit(parent)
+    with pytest.raises(DeviceUnavailableError, match="'a:0' is not available"):
+        child.open(None)
+    monkeypatch.setenv("POLYHAL_DEVICE", "b")
+    with pytest.raises(DeviceUnavailableError, match="'a:0' is not available"):
+        child.open(None)
+    child.set_default(None)
+    assert child.open(None).name == "b:0"
+
+
+def test_the_device_that_a_parent_did_not_choose_gives_way_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+    specs = [fake("a", info("x", CPU)), fake("b", info("y", GPU))]
+    parent, child, grandchild = (with_backends(*specs) for _ in range(3))
+    assert parent.open(None).name == "b:0"
+    child.inherit(parent)
+    grandchild.inherit(child)
+    monkeypatch.setenv("POLYHAL_DEVICE", "a")
+    assert child.open(None).name == "a:0"
+    monkeypatch.delenv("POLYHAL_DEVICE")
+    assert grandchild.open(None).name == "b:0"
+
+
 def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     found = with_backends(fake("a", info("Big card", GPU)), fake("b", info("y", CPU)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from comparison import agree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyhal.torch
 from polyhal.hal.errors import DeviceMismatchError, OutOfMemoryError, UnsupportedDTypeError
@@ -209,6 +211,27 @@ def test_root_is_the_whole_memory(torch_device: str) -> None:
 def test_printing(torch_device: str) -> None:
     assert repr(torch.ones(2, device=torch_device)) == "tensor([1., 1.], device='polyhal:0')"
     assert "every op ran" in str(polyhal.torch.report())
+    x = torch.linspace(-2, 900, 40).view(2, 20)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.complex64, torch.int64, torch.bool):
+        y = x.to(dtype)
+        with _Dtypes() as seen:
+            printed = str(y.to(torch_device)).replace(f"device='{torch_device}:0'", "")
+            assert printed.split("]]")[0] == str(y).split("]]")[0]
+        assert seen.on_device <= {dtype, dtype.to_real()}  # a device without float64 prints, too
+
+
+class _Dtypes(TorchDispatchMode):
+    """Collects the dtypes of tensors on the device that ops return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_device: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and out.device.type == "polyhal":
+            self.on_device.add(out.dtype)
+        return out
 
 
 def test_views_change_in_place(torch_device: str) -> None:

@@ -51,6 +51,26 @@ def test_forks_and_exit(device: str) -> None:
         assert "works" not in children
 
 
+CHILD = """
+import os, torch, polyhal
+
+polyhal.set_default_device("numpy")
+torch.ones(3, device="polyhal")
+if not os.fork():
+    print(torch.polyhal.get_device_properties().polyhal_name, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_forked_child_has_the_device_that_its_parent_set() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "POLYHAL_DEVICE"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "numpy\n")
+
+
 def test_threads(torch_device: str) -> None:
     weight = torch.randn(8, 8, device=torch_device, requires_grad=True)
     expected = weight.detach().cpu().requires_grad_()

@@ -74,6 +74,18 @@ def test_loss_scaling_is_that_of_the_cpu(torch_device: str) -> None:
     assert not polyhal.torch.report().on_cpu
 
 
+def test_a_scaler_of_a_device_that_is_absent_is_disabled(torch_device: str) -> None:
+    weight = nn.Parameter(torch.ones(3, device=torch_device))
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    with pytest.warns(UserWarning, match="CUDA is not available"):
+        scaler = torch.amp.GradScaler("cuda")
+    scaler.scale(weight.sum()).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert weight.tolist() == [0.5, 0.5, 0.5]
+
+
 def test_every_op_of_the_lists_is_one_of_pytorchs() -> None:
     names = " ".join((autocast.HALF, autocast.FULL, autocast.FULL_DTYPE, autocast.WIDEST, autocast.REFUSED)).split()
     assert len(names) == len(set(names))

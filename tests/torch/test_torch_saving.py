@@ -103,7 +103,7 @@ def test_storages(torch_device: str) -> None:
 def test_memory_is_not_sent_to_other_processes(torch_device: str) -> None:
     from torch.multiprocessing.reductions import reduce_storage
 
-    with pytest.raises(RuntimeError, match="not shared between processes"):
+    with pytest.raises(RuntimeError, match="cannot be shared between processes"):
         reduce_storage(torch.ones(2, device=torch_device).untyped_storage())
 
 

@@ -63,6 +63,8 @@ class Registry:
         self._warned: set[Failure] = set()
         self._chosen = ""
         """Name of the default device, if set by the program."""
+        self._inherited = ""
+        """Name of the default device of the process that this one was forked from."""
         self.trials = TrialCache()
         self._points: dict[str, EntryPoint] = {}
         self._untrusted: dict[str, dict[str, str]] = {}
@@ -216,7 +218,7 @@ class Registry:
         if name is None:
             if self._default is None or self._default.is_lost:
                 self._forget_lost()
-                requested = self._chosen or env.default_device()
+                requested = self._chosen or env.default_device() or self._inherited
                 self._default = self.open(requested) if requested else self._open_best(self._best_first(), "any device")
                 if not requested:
                     self._warn_of_failures(self._default)
@@ -254,6 +256,12 @@ class Registry:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""
         self._default = self.open(device) if isinstance(device, str) else device
         self._chosen = "" if self._default is None else self._default.name
+        self._inherited = ""
+
+    def inherit(self, parent: Registry) -> None:
+        """Take the default device of a parent process for that of this one, rather than another that can be opened here."""
+        self._chosen = parent._chosen
+        self._inherited = parent._inherited if parent._default is None else parent._default.name
 
     def opened(self) -> list[Device]:
         """Return the devices that are open, each once."""
@@ -347,11 +355,21 @@ def _of_package(origin: PluginOrigin, problem: str) -> str:
     return f"{problem} (package {origin})" if origin.distribution else problem
 
 
+_LATEST: list[Registry] = []
+"""The registry that was made last: in a forked child, at first the parent's."""
+
+
 @functools.lru_cache(maxsize=1)
 def _registry(pid: int) -> Registry:
-    return Registry()
+    made = Registry()
+    if _LATEST:
+        made.inherit(_LATEST.pop())
+    _LATEST.append(made)
+    return made
 
 
 def registry() -> Registry:
-    """Return the registry of this process; a forked child has a new one, because device handles do not survive a fork."""
+    """Return the registry of this process. A forked child has a new one, because device handles do not survive a fork, with
+    the parent's default device.
+    """
     return _registry(os.getpid())
