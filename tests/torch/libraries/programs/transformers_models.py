@@ -1,4 +1,4 @@
-"""Hugging Face transformers: ten architectures, trained and generating."""
+"""Hugging Face transformers: fourteen architectures, trained, also with masks and checkpoints, and generating."""
 
 from __future__ import annotations
 
@@ -88,14 +88,88 @@ CAUSAL: dict[str, Callable[[], Any]] = {
 }
 
 
+def _gemma3() -> Any:
+    layers = ["sliding_attention", "full_attention"]
+    return hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(**_GROUPED, head_dim=8, sliding_window=4, layer_types=layers))
+
+
+def _deepseek() -> Any:
+    return hf.DeepseekV3ForCausalLM(
+        hf.DeepseekV3Config(
+            **_TEXT,
+            num_key_value_heads=4,
+            moe_intermediate_size=24,
+            n_shared_experts=1,
+            n_routed_experts=4,
+            num_experts_per_tok=2,
+            n_group=2,
+            topk_group=1,
+            first_k_dense_replace=1,
+            kv_lora_rank=8,
+            q_lora_rank=12,
+            qk_rope_head_dim=4,
+            qk_nope_head_dim=4,
+            v_head_dim=8,
+        )
+    )
+
+
+def _bart() -> Any:
+    return hf.BartForConditionalGeneration(
+        hf.BartConfig(
+            vocab_size=_WORDS,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            max_position_embeddings=64,
+            decoder_start_token_id=2,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+        )
+    )
+
+
+_FURTHER: dict[str, Callable[[], Any]] = {
+    "Gemma 3": _gemma3,
+    "Mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**_GROUPED, sliding_window=4)),
+    "DeepSeek V3": _deepseek,
+}
+
+
+def _mask() -> torch.Tensor:
+    """Return a mask of tokens that hides the end of the second sequence."""
+    mask = torch.ones(2, 9, dtype=torch.int64)
+    mask[1, 6:] = 0
+    return mask
+
+
 def _language(make: Callable[[], Any]) -> Callable[[], Made]:
     return lambda: (make().eval(), {"input_ids": _tokens(), "labels": _tokens()})
 
 
+def _masked(make: Callable[[], Any], targets: int = 9) -> Callable[[], Made]:
+    inputs = {"input_ids": _tokens(), "attention_mask": _mask(), "labels": _tokens(targets)}
+    return lambda: (make().eval(), inputs)
+
+
+def _in_checkpoints(make: Callable[[], Any]) -> Callable[[], Made]:
+    """Return a model in training mode, whose layers compute their values again in the backward pass."""
+
+    def made() -> Made:
+        model, inputs = _masked(make)()
+        model.train().gradient_checkpointing_enable()
+        return model, inputs
+
+    return made
+
+
 def _bert() -> Made:
-    mask = torch.ones(2, 9, dtype=torch.int64)
-    mask[1, 6:] = 0
-    return hf.BertForMaskedLM(hf.BertConfig(**_TEXT)).eval(), {"input_ids": _tokens(), "attention_mask": mask}
+    return hf.BertForMaskedLM(hf.BertConfig(**_TEXT)).eval(), {"input_ids": _tokens(), "attention_mask": _mask()}
 
 
 def _seq2seq() -> Made:
@@ -104,6 +178,36 @@ def _seq2seq() -> Made:
 
 def _speech() -> Made:
     return _whisper().eval(), {"input_features": torch.randn(2, 8, 32), "labels": _tokens(5)}
+
+
+def _detection() -> Made:
+    backbone = hf.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", out_features=["stage2"]
+    )
+    config = hf.DetrConfig(
+        use_timm_backbone=False,
+        use_pretrained_backbone=False,
+        backbone=None,
+        backbone_config=backbone,
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        num_queries=5,
+        dropout=0.0,
+    )
+    mask = torch.ones(2, 32, 32, dtype=torch.int64)
+    mask[1, :, 20:] = 0
+    boxes = torch.tensor([[0.5, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.4]])
+    labels = [
+        {"class_labels": torch.tensor([1]), "boxes": boxes[:1]},
+        {"class_labels": torch.tensor([1, 2]), "boxes": boxes},
+    ]
+    inputs = {"pixel_values": torch.randn(2, 3, 32, 32), "pixel_mask": mask, "labels": labels}
+    return hf.DetrForObjectDetection(config).train(), inputs
 
 
 def _vit() -> Made:
@@ -129,9 +233,23 @@ def _clip() -> Made:
     return hf.CLIPModel(config).eval(), {"input_ids": _tokens(), "pixel_values": torch.randn(2, 3, 16, 16)}
 
 
-for _name, _make in CAUSAL.items():
+for _name, _make in (CAUSAL | _FURTHER).items():
     trained_case("transformers", _name, _language(_make))
-for _name, _whole in {"BERT": _bert, "T5": _seq2seq, "Whisper": _speech, "ViT": _vit, "CLIP": _clip}.items():
+for _name, _whole in {
+    "BERT": _bert,
+    "T5": _seq2seq,
+    "Whisper": _speech,
+    "ViT": _vit,
+    "CLIP": _clip,
+    "DETR": _detection,
+    "GPT-2, masked": _masked(_gpt2),
+    "Llama, masked": _masked(CAUSAL["Llama"]),
+    "Gemma 3, masked": _masked(_gemma3),
+    "T5, masked": _masked(_t5, 5),
+    "BART, masked": _masked(_bart, 5),
+    "Llama, checkpoints": _in_checkpoints(CAUSAL["Llama"]),
+    "DeepSeek V3, checkpoints": _in_checkpoints(_deepseek),
+}.items():
     trained_case("transformers", _name, _whole)
 
 
