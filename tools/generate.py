@@ -31,7 +31,7 @@ from tools.contract_text import breaking_changes, contract_text
 from tools.coverage import columns_folder, read_columns
 from tools.coverage_columns import Column, listed_ops, resolve_ops
 from tools.coverage_page import render
-from tools.stubs import functions_stub, in_place_stub, methods_stub
+from tools.stubs import functions_stub, imports_stub, in_place_stub, methods_stub
 from tools.top_level_names import names_module, package_stub
 
 Files = dict[str, str]
@@ -82,7 +82,12 @@ def _contract(root: Path) -> Files:
 
 
 def _names(root: Path) -> Files:
-    return {"frontend/lazy_names.py": names_module(root), "frontend/__init__.pyi": package_stub(root)}
+    functional = root / "frontend/nn/functional/__init__.py"
+    return {
+        "frontend/lazy_names.py": names_module(root),
+        "frontend/__init__.pyi": package_stub(root),
+        "frontend/nn/functional/__init__.pyi": imports_stub(functional.read_text(encoding="utf-8")),
+    }
 
 
 def _benchmarks(root: Path) -> Files:

@@ -5,6 +5,7 @@ The text is formatted like `ruff format`, so that the committed stubs equal the 
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -46,6 +47,16 @@ def functions_stub(functions: Mapping[str, Callable[..., Any]] = PUBLIC, *import
         "\n".join(sorted(lines, key=lambda line: line.split()[1])) + "\n",
     ]
     return "\n".join([*head, *texts])
+
+
+def imports_stub(source: str) -> str:
+    """Return the stub of a package that publishes the public names it imports; `source` is the text of its module."""
+    imports = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
+    names = [(node.module, a.name) for node in imports for a in node.names if not (a.asname or "").startswith("_")]
+    lines = [f"from {module} import {name} as {name}" for module, name in names]
+    return (
+        "\n".join(['"""Generated from the imports of the package by `make generate`; do not edit."""\n', *lines]) + "\n"
+    )
 
 
 def in_place_stub() -> str:
