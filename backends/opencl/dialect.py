@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
+from polyhal.backends.common.launching.launch import ScalarType
 from polyhal.hal.dtypes import DType, bool_
 
 _LIBRARY = frozenset({
@@ -25,6 +26,15 @@ _HEADERS: dict[RegisterClass, str] = {
 def type_name(cls: RegisterClass) -> str:
     """Return the scalar C type of a register class; booleans are ints of value 0 or 1."""
     return "int" if cls == "bool" else cls
+
+
+def passed_type(dtype: DType) -> ScalarType:
+    """Return the type of a kernel parameter for a number.
+
+    Integers are passed in 64 bits, so that a number outside the range of a small dtype wraps instead of failing to pack.
+    """
+    cls = register_class(dtype)
+    return cls if cls in ("float", "double", "ulong") else "long"
 
 
 class OpenCLDialect:

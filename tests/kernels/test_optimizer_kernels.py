@@ -91,6 +91,27 @@ def test_lists_with_an_element_for_each_row_column_or_matrix(device: Any, rng: A
     check(device, "foreach_elementwise", xs, dtype, lists=4, count=len(_MATRICES), steps=steps, results=(6,))
 
 
+@pytest.mark.kernels_of("foreach_elementwise")
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.bfloat16], ids=lambda d: d.name)
+def test_lists_of_numbers(device: Any, rng: Any, dtype: dtypes.DType) -> None:
+    shapes: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 20), (70001,)] * 6
+    xs = [rng.uniform(0.5, 1, s) for s in shapes]
+    numbers = [2.0**-i for i in range(len(shapes))]
+    steps = (("multiply", (0, 1), ()), ("add", (4, 2), ()), ("subtract", (5, 3), ()))
+    params = {"lists": 3, "count": len(shapes), "steps": steps, "results": (6,)}
+    check(device, "foreach_elementwise", [*xs, *numbers, *xs, 0.25], dtype, **params)
+
+
+@pytest.mark.kernels_of("foreach_elementwise")
+def test_as_many_tensors_in_a_launch_as_numbers_of_64_bits_leave_room_for(device: Any, rng: Any) -> None:
+    """Two of four numbers have 64 bits, so that 7 slots need 34 words where wgpu has 32."""
+    count = 8
+    xs = [rng.uniform(0.5, 1, 20) for _ in range(2 * count)]
+    steps = tuple(("add" if i else "multiply", (0 if not i else 5 + i, 2 + i), ()) for i in range(4))
+    params = {"lists": 2, "count": count, "steps": (*steps, ("add", (9, 1), ())), "results": (10,)}
+    check(device, "foreach_elementwise", [*xs, 0.5, 0.25, 3, 4], dtypes.float32, **params)
+
+
 @pytest.mark.kernels_of("means_along")
 @pytest.mark.parametrize("square", [False, True])
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.bfloat16], ids=lambda d: d.name)

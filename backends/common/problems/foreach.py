@@ -29,7 +29,7 @@ def slots_of(
         return Declined("a tensor is not contiguous, or too large")
     first = next(rows(inputs, lists, count))
     access = list_access(tuple(inputs), lists, count)
-    read = [SlotOperand(f"q{i}", s.dtype, True, access[i]) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
+    read = [SlotOperand(f"q{i}", s.dtype, True, access[i]) for i, s in enumerate(first[:lists]) if s is not None]
     lists_written = len(params["results"])
     written = [SlotOperand(f"q{len(first) + i}", outputs[i * count].dtype) for i in range(lists_written)]
     end = len(inputs) + len(outputs)
@@ -52,7 +52,8 @@ def _slot(
     written = range(i, count * len(params["results"]), count)
     of_elements = (inputs[k] for k in read if access[k // count] == "elements")
     specs = [s for s in (*of_elements, *(outputs[k] for k in written)) if isinstance(s, Spec)]
-    arguments = (*map(Tensor, read), *(Tensor(len(inputs) + k) for k in written))
+    operands = (Tensor(k) if isinstance(inputs[k], Spec) else Scalar(k) for k in read)
+    arguments = (*operands, *(Tensor(len(inputs) + k) for k in written))
     rows, columns = specs[0].shape[-2:] if specs[0].ndim > 1 else (1, 1)
     return TensorSlot(arguments, specs[0].size, all(s.aligned for s in specs), rows, columns)
 

@@ -26,7 +26,7 @@ ExtraArguments = Callable[[int], Arguments]
 
 @dataclass(frozen=True, slots=True)
 class SlotOperand:
-    """One tensor of every slot: its name in the kernel, its dtype, and whether it is read-only."""
+    """One tensor or number of every slot: its name in the kernel, its dtype, and whether it is read-only."""
 
     name: str
     dtype: DType
@@ -37,9 +37,9 @@ class SlotOperand:
 
 @dataclass(frozen=True, slots=True)
 class TensorSlot:
-    """One tensor per operand, all contiguous and of `size` elements: for example a parameter and its optimizer state."""
+    """One tensor, or number, per operand; tensors are contiguous and of `size` elements, as a parameter and its state."""
 
-    tensors: tuple[Tensor | Workspace, ...]
+    tensors: tuple[Tensor | Workspace | Scalar, ...]
     size: int
     aligned: bool
     rows: int = 1
@@ -82,7 +82,8 @@ class SlotSteps:
     @property
     def real(self) -> ScalarType:
         """Type of the computation: double if an operand has 64 bits."""
-        return "double" if any(o.dtype.itemsize == 8 for o in self.operands) else "float"
+        tensors = (o for o in self.operands if o.access != "number")
+        return "double" if any(o.dtype.itemsize == 8 for o in tensors) else "float"
 
     @property
     def reads(self) -> int:

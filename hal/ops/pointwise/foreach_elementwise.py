@@ -14,7 +14,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.declare import (
     Decompose,
     Output,
@@ -41,19 +41,22 @@ def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
         yield (*xs[i : lists * count : count], *xs[lists * count :])
 
 
-ListAccess = Literal["elements", "single", "rows", "columns", "matrices"]
+ListAccess = Literal["elements", "single", "number", "rows", "columns", "matrices"]
 
 
 def list_access(xs: Specs, lists: int, count: int) -> tuple[ListAccess, ...]:
     """Return how the elements of each list correspond to the elements of the first list.
 
-    A list has tensors of equal shapes; one number for each tensor; or one for each row, column or matrix of its last two axes.
+    A list has tensors of equal shapes; a tensor without axes, or a Python number, for each tensor; or one for each row, column
+    or matrix of its last two axes.
     """
-    return tuple(_access(tensors(xs[:count]), tensors(xs[k * count : (k + 1) * count])) for k in range(lists))
+    return tuple(_access(xs[:count], xs[k * count : (k + 1) * count]) for k in range(lists))
 
 
-def _access(first: Sequence[Spec], others: Sequence[Spec]) -> ListAccess:
-    pairs = [(x.shape, y.shape) for x, y in zip(first, others, strict=False)]
+def _access(first: Specs, others: Specs) -> ListAccess:
+    if all(isinstance(y, ScalarSpec) for y in others):
+        return "number"
+    pairs = [(x.shape, y.shape) for x, y in zip(tensors(first), tensors(others), strict=False)]
     if any(x for x, _ in pairs) and not any(y for _, y in pairs):
         return "single"
     if all(x == y for x, y in pairs) or any(len(x) < 2 for x, _ in pairs):
@@ -89,6 +92,8 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
         raise ValueError("what all tensors share are numbers and tensors without axes")
     columns: list[list[Output]] = []
     access = list_access(specs, lists, count)
+    if "elements" not in access:
+        raise ValueError(f"lists of {access}; expected a list of tensors with elements")
     for row in rows(specs, lists, count):
         first, *others = [s for k, s in enumerate(row[:lists]) if access[k] == "elements"]
         kinds = [None if s is None else (s.dtype, isinstance(s, Spec)) for s in row]
@@ -175,6 +180,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         Sample((*draw(many[:3]), np.array(0.7), 0.5), group(1, 3, _ROOT, 6), differentiable=False),
         Sample((*draw(few), *draw([()] * 4), *draw(few)), group(3, 4, _SCALED, 4, 3), differentiable=False),
         Sample((*special, 2.0), group(1, 2, (("multiply", (0, 1), ()),), 2), special=True),
+        Sample((*draw(few), 0.5, 1.5, -2.0, 0.25, *draw(few)), group(3, 4, _SCALED, 4, 3), differentiable=False),
         Sample(
             (*draw(few), *draw(few), np.array(0.3)), {**group(2, 4, _LERP, 5), "sums": (4, 0)}, differentiable=False
         ),

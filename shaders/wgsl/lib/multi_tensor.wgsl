@@ -2,7 +2,8 @@
     slots are numbered consecutively; each workgroup of GROUP invocations processes one. Import it `with context`:
 
   - `declare(storage)` declares the buffers of slot s as NAMEs, from binding 0 on; `buffers` is their number.
-  - `members()` are parameters: for each slot the offsets of its tensors and its size; rows and columns if an operand has an element for each row, column or matrix.
+  - `members()` are parameters: for each slot the offsets of its tensors, its numbers, which are operands of the access `number`, and its
+    size; rows and columns if an operand has an element for each row, column or matrix.
   - `for_elements()` repeats its block for the four elements at `i` of slot s; `remaining` of them and of those that follow exist.
   - `load_access(name, s, access)` loads the elements of an operand that correspond to these four: its own, or of their rows, columns or matrices.
   - `load(name, s)` and `store(name, s, values)` access these four elements; `store` skips those out of range. -#}
@@ -12,19 +13,20 @@
 {% set CHUNK = CHUNK | default(4096) %}
 {% set GROUP = GROUP | default(64) %}
 {% set MATRICES = (OPERANDS | selectattr("access", "defined") | selectattr("access", "in", ["rows", "columns", "matrices"]) | list | length) > 0 %}
-{% set buffers = SLOTS * OPERANDS | length %}
+{% set TENSORS = OPERANDS | rejectattr("access", "eq", "number") | list %}
+{% set buffers = SLOTS * TENSORS | length %}
 
 {% macro declare(storage) %}
 {% for s in range(SLOTS) %}
-{% for o in OPERANDS %}
-{% set binding = s * OPERANDS | length + loop.index0 %}
+{% for o in TENSORS %}
+{% set binding = s * TENSORS | length + loop.index0 %}
 {{ storage.input(binding, o.name ~ s, o.dtype, WIDTH) if o.read_only | default(false) else storage.inout(binding, o.name ~ s, o.dtype, WIDTH) }}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
 {% macro members() %}
-{% for s in range(SLOTS) %}{% for o in OPERANDS %}o_{{ o.name ~ s }}: u32, {% endfor %}size{{ s }}: u32, {% if MATRICES %}rows{{ s }}: u32, columns{{ s }}: u32, {% endif %}{% endfor %}
+{% for s in range(SLOTS) %}{% for o in OPERANDS %}{{ o.name ~ s ~ ": f32" if o.access | default("elements") == "number" else "o_" ~ o.name ~ s ~ ": u32" }}, {% endfor %}size{{ s }}: u32, {% if MATRICES %}rows{{ s }}: u32, columns{{ s }}: u32, {% endif %}{% endfor %}
 {% endmacro %}
 
 {% macro for_elements() %}
@@ -65,7 +67,9 @@ vec4<f32>({{ x }}_at(p.o_{{ x }} + i){% for k in range(1, 4) %}, {{ x }}_at(p.o_
 
 {% macro load_access(name, s, access) %}
 {%- set x = name ~ s -%}
-{%- if access == "single" -%}
+{%- if access == "number" -%}
+vec4<f32>(p.{{ x }})
+{%- elif access == "single" -%}
 vec4<f32>({{ x }}_at(p.o_{{ x }}))
 {%- elif access in ("rows", "columns", "matrices") -%}
 vec4<f32>({% for k in range(4) %}{{ ", " if k }}{{ x }}_at(p.o_{{ x }} + {{ {"rows": "row", "columns": "column", "matrices": "matrix"}[access] }}(min(i + {{ k }}u, stop - 1u), p.rows{{ s }}, p.columns{{ s }})){% endfor %})

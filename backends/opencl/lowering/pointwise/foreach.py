@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.codegen.elementwise import Access, ElementwiseOperand, scalars_in_precision, translate
+from polyhal.backends.common.codegen.elementwise import (
+    Access,
+    ElementwiseOperand,
+    ExpressionStep,
+    scalars_in_precision,
+    translate,
+)
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
@@ -32,9 +39,12 @@ def _foreach(
 
 def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> LaunchSequence | Declined:
     """Return launches that run a group of steps on the tensors of all slots."""
-    text = _text(runtime, group)
-    if isinstance(text, Declined):
-        return text
+    translation = translate(runtime, group.inputs, group.steps)
+    if isinstance(translation, Declined):
+        return translation
+    steps, renumbered = translation
+    group = _in_precision(group, steps)
+    text = _text(group, relaxed(steps) if group.relaxed else steps, renumbered)
     generated: dict[str, str | int | bool] = {
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
         **dict.fromkeys(sorted(text.dialect.headers), 1),
@@ -107,17 +117,19 @@ def _sum_definitions(count: int) -> dict[str, str | int | bool]:
     }
 
 
-def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
+def _in_precision(group: SlotSteps, steps: Sequence[ExpressionStep]) -> SlotSteps:
+    """Return a group whose numbers have the precision in which its steps compute."""
+    inputs = scalars_in_precision(group.inputs, steps)
+    read = [replace(o, dtype=x.dtype) for o, x in zip(group.operands, inputs[: group.reads], strict=False) if x]
+    return replace(group, inputs=tuple(inputs), operands=(*read, *group.operands[group.reads :]))
+
+
+def _text(group: SlotSteps, steps: Sequence[ExpressionStep], renumbered: Sequence[int]) -> KernelText:
     """Return the generated parts of the kernel, with the arguments that all slots share."""
-    translation = translate(runtime, group.inputs, group.steps)
-    if isinstance(translation, Declined):
-        return translation
-    steps, renumbered = translation
-    steps = relaxed(steps) if group.relaxed else steps
     text = KernelText()
-    specs = scalars_in_precision(group.inputs, steps)
+    specs = group.inputs
     values = [_input(text, group, position, spec) for position, spec in enumerate(specs)]
-    first = leading(steps, [i for i in range(group.reads) if group.operands[i].access != "single"])
+    first = leading(steps, [i for i in range(group.reads) if group.operands[i].access not in ("single", "number")])
     written = [renumbered[value] for _, value in group.writes]
     kept = [*written, *(renumbered[value] for value in group.sums)]
     within = products_in_sums(steps, len(specs), kept) if group.relaxed else set()
@@ -140,6 +152,8 @@ def _input(text: KernelText, group: SlotSteps, position: int, spec: InputSpec | 
     assert spec is not None
     shared = group.shared[position - group.reads] if position >= group.reads else None
     if not isinstance(spec, Spec):
+        if shared is None:
+            return text.number_in_register(position, spec.dtype, f"q{position}")
         assert isinstance(shared, Scalar)
         value = text.number(position, spec.dtype)
         text.args[f"x{position}"] = shared

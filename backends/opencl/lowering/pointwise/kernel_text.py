@@ -9,7 +9,7 @@ from polyhal.backends.common.codegen.elementwise import ElementwiseOperand
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import RegisterValue
 from polyhal.backends.common.launching.launch import Scalar, ScalarType, Tensor
-from polyhal.backends.opencl.dialect import type_name
+from polyhal.backends.opencl.dialect import passed_type, type_name
 from polyhal.backends.opencl.lowering.support.statement_text import StatementText
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -74,13 +74,13 @@ class KernelText(StatementText):
 
     def number(self, position: int, dtype: DType) -> RegisterValue:
         """Load an input that is a number into a register."""
-        # Integers are passed in 64 bits, so that a number outside the range of a small dtype wraps instead of failing
-        # to pack.
-        cls = register_class(dtype)
-        passed: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
-        self.runtime_scalar(f"x{position}", passed, position)
-        register = type_name(cls)
-        self.compute.append(f"const VEC({register}) r{position} = (VEC({register}))(({register})x{position});")
+        self.runtime_scalar(f"x{position}", passed_type(dtype), position)
+        return self.number_in_register(position, dtype, f"x{position}")
+
+    def number_in_register(self, position: int, dtype: DType, variable: str) -> RegisterValue:
+        """Copy a variable of the type in which numbers are passed to all elements of a register."""
+        register = type_name(register_class(dtype))
+        self.compute.append(f"const VEC({register}) r{position} = (VEC({register}))(({register}){variable});")
         return RegisterValue(f"r{position}", dtype)
 
     def load_operand(self, operand: ElementwiseOperand) -> RegisterValue:

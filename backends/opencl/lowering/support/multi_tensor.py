@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, TensorSlot, of_matrices
+from polyhal.backends.opencl.dialect import passed_type
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.runtime import Runtime
 
@@ -83,9 +84,9 @@ def definitions(
 
 
 def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, str | int | bool]:
-    parameters = [f"{_pointer(o)}{o.name}_{i}, const ulong {o.name}_{i}_offset" for i in range(count) for o in operands]
+    parameters = [_parameter(o, i) for i in range(count) for o in operands]
     numbers = ", ".join(["size", "start", *_MATRIX * of_matrices(operands)])
-    variables = " ".join(f"{_pointer(o)}{o.name};" for o in operands) + f" uint {numbers};"
+    variables = " ".join(f"{_type(o)}{o.name};" for o in operands) + f" uint {numbers};"
     return {
         "SLOTS": count,
         "SLOT_PARAMETERS": ",\n".join(parameters),
@@ -96,15 +97,28 @@ def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, 
 def _binary_search(operands: Sequence[SlotOperand], first: int, end: int) -> str:
     """Return code that selects the last slot in [`first`, `end`) that starts at `chunk` or before."""
     if end - first == 1:
-        pointers = " ".join(f"{o.name} = {o.name}_{first} + {o.name}_{first}_offset;" for o in operands)
+        values = " ".join(f"{o.name} = {_value(o, first)};" for o in operands)
         numbers = ("size", "start", *_MATRIX * of_matrices(operands))
-        return " ".join([pointers, *(f"{name} = slots.{name}[{first}];" for name in numbers)])
+        return " ".join([values, *(f"{name} = slots.{name}[{first}];" for name in numbers)])
     middle = (first + end) // 2
     left, right = _binary_search(operands, first, middle), _binary_search(operands, middle, end)
     return f"if (chunk < slots.start[{middle}]) {{ {left} }}\nelse {{ {right} }}"
 
 
-def _pointer(operand: SlotOperand) -> str:
+def _parameter(operand: SlotOperand, slot: int) -> str:
+    name = f"{operand.name}_{slot}"
+    return f"{_type(operand)}{name}" + ("" if operand.access == "number" else f", const ulong {name}_offset")
+
+
+def _value(operand: SlotOperand, slot: int) -> str:
+    name = f"{operand.name}_{slot}"
+    return name if operand.access == "number" else f"{name} + {name}_offset"
+
+
+def _type(operand: SlotOperand) -> str:
+    """Return the type of a number, or of a pointer to the elements of a tensor."""
+    if operand.access == "number":
+        return f"{passed_type(operand.dtype)} "
     return f"__global {'const ' if operand.read_only else ''}STORAGE({operand.dtype.name}) *"
 
 

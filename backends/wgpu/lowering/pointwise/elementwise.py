@@ -48,6 +48,11 @@ class ElementBody:
     prepare: list[str] = field(default_factory=list)
     compute: list[str] = field(default_factory=list)
 
+    @property
+    def more_words(self) -> int:
+        """Number of 32-bit words that the numbers take beyond one each: a 64-bit integer has two."""
+        return sum(text.count(",") for text in self.numbers)
+
     def convert(self, register: str, source: DType, target: DType) -> str:
         return convert(register, source, target)
 

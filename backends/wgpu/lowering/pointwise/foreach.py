@@ -45,7 +45,7 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     if not all(s.dtype.is_floating_point for s in tensors) or not all(
         o.dtype.is_floating_point for o in group.operands
     ):
-        return Declined("tensors are not floating point")
+        return Declined("tensors, or numbers of each, are not floating point")
     if of_matrices(group.operands) and any(_is_windowed(runtime, group, slot) for slot in slots):
         return Declined("a window of a tensor does not begin with a row")
     translation = translate(runtime, group.inputs, group.steps)
@@ -72,8 +72,9 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     ranges = chunk_ranges(runtime, group.operands, slots)
     sums = sums_of_chunks(group, ranges)
     arguments |= {f"o_{name}": 0 for name, x in sums.arguments(0).items() if isinstance(x, Workspace)}
-    if slots_per_launch(runtime, group.operands, {**arguments, **sums.arguments(0)}) < 1:
-        return Declined(f"{len(group.operands)} tensors and {len(arguments)} numbers per slot do not fit in a launch")
+    arguments |= body.args
+    if slots_per_launch(runtime, group.operands, {**arguments, **sums.arguments(0)}, body.more_words) < 1:
+        return Declined(f"{len(group.operands)} operands and {len(arguments)} others of a slot do not fit in a launch")
     definitions: dict[str, Any] = {
         "SHARED": [
             {"name": f"a{i}", "dtype": s.dtype.name}
@@ -92,9 +93,13 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     }
     kernel = MultiTensorKernel("foreach", group.operands, definitions)
     filled = [s for s in slots if s.size]
-    numbers = {**arguments, **body.args}
     launches, _ = over_slots(
-        runtime, "pointwise/foreach", kernel, filled, lambda chunks: {**numbers, **sums.arguments(chunks)}
+        runtime,
+        "pointwise/foreach",
+        kernel,
+        filled,
+        lambda chunks: {**arguments, **sums.arguments(chunks)},
+        more_words=body.more_words,
     )
     if sums.workspace:
         pairs = zip(sums.targets, group.vectors, strict=True)
@@ -118,6 +123,8 @@ def sums_of_tensors(
 
 
 def _input(body: ElementBody, group: SlotSteps, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
+    if position < group.reads and group.operands[position].access == "number":
+        return RegisterValue(f"r_a{position}", dtypes.float32)
     value = load_input(body, position, spec, int64)
     if position >= group.reads:
         shared = group.shared[position - group.reads]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Arguments, Scalar, Tensor, Workspace
 from polyhal.backends.common.problems.multi_tensor import (
     ExtraArguments,
     MultiTensorKernel,
@@ -32,9 +32,11 @@ def over_slots(
     slots: Sequence[TensorSlot],
     extra: ExtraArguments,
     groups_of: Callable[[TensorSlot], int] | None = None,
+    more_words: int = 0,
 ) -> tuple[list[Launch], int]:
     """Return the launches of a kernel over all slots, and their total number of workgroups, `groups_of` each slot.
 
+    `more_words` is the number of 32-bit words that the numbers in `extra` take beyond one each.
     Raises KernelBuildError if the buffers and parameters of one slot exceed the limits of a launch.
     """
     launches: list[Launch] = []
@@ -43,7 +45,7 @@ def over_slots(
     count = groups_of or (lambda slot: ceil_div(slot.size, chunk_size(runtime)))
     for aligned in (True, False):
         bindable = [s for s in slots if s.aligned is aligned and s.size <= most]
-        per_launch = slots_per_launch(runtime, kernel.operands, extra(0))
+        per_launch = slots_per_launch(runtime, kernel.operands, extra(0), more_words)
         for start in range(0, len(bindable), per_launch):
             launch, groups = _launch(runtime, file, kernel, bindable[start : start + per_launch], extra(chunks), count)
             launches.append(launch)
@@ -52,7 +54,7 @@ def over_slots(
     for slot in slots:
         for start in range(0, slot.size if slot.size > most else 0, step):
             window = TensorSlot(
-                tuple(Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
+                tuple(t if isinstance(t, Scalar) else Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
             )
             launch, groups = _launch(runtime, file, kernel, [window], extra(chunks), count)
             launches.append(_on_window(launch, kernel, window, start))
@@ -109,7 +111,7 @@ def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, st
     def run(*args: Any) -> None:
         arguments = list(args)
         for operand, tensor in zip(kernel.operands, window.tensors, strict=True):
-            if operand.access == "single":
+            if operand.access in ("single", "number"):
                 continue
             whole = arguments[tensor.index]
             handle, offset = (whole.handle, whole.offset) if isinstance(whole, Ref) else (whole, 0)
@@ -119,13 +121,16 @@ def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, st
     return SimpleLaunch(launch.name, run)
 
 
-def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], extra: Arguments) -> int:
-    """Return how many slots a launch can bind in addition to other arguments."""
+def slots_per_launch(
+    runtime: Runtime, operands: Sequence[SlotOperand], extra: Arguments, more_words: int = 0
+) -> int:
+    """Return how many slots a launch can bind in addition to other arguments, whose numbers take `more_words` beyond one each."""
     per_slot = len(operands) + (3 if of_matrices(operands) else 1)
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())
-    words = sum(not isinstance(value, Workspace) for value in extra.values())
+    words = more_words + sum(not isinstance(value, Workspace) for value in extra.values())
+    tensors = sum(o.access != "number" for o in operands)
     return min(
-        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // len(operands), (MAX_PARAMETER_WORDS - words) // per_slot
+        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // tensors, (MAX_PARAMETER_WORDS - words) // per_slot
     )
 
 
