@@ -6,14 +6,16 @@ A model has a hundred biases, gains and step counts. Each is cast, scaled or cou
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 from polyhal.hal.compile.ir.graph import Graph, Node, Operand, operand_key
 from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.compile.passes.regather import is_temporary
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.ops.traits import Trait
 
 _MAX_SIZE = 1 << 16
@@ -32,7 +34,10 @@ class _Member(NamedTuple):
 
     node: Node
     lists: tuple[Operand, ...]
-    """The operands of its own; those that it shares are part of the key."""
+    """The operands: tensors of the shape of the results, then numbers and tensors without axes."""
+
+
+_Shape = Literal["elements", "no axes", "number"]
 
 
 class _Call(NamedTuple):
@@ -40,9 +45,8 @@ class _Call(NamedTuple):
 
     steps: tuple[Any, ...]
     results: tuple[int, ...]
-    kinds: tuple[tuple[DType, bool], ...]
-    """The dtypes of the operands of each member, and whether each has no axes where the results have some."""
-    shared: tuple[Any, ...]
+    kinds: tuple[tuple[DType, _Shape], ...]
+    """The dtypes and shapes of the operands of each member."""
     place: Any
     """The device and settings, and the region of a checkpoint."""
     text: str
@@ -55,15 +59,12 @@ class _Grouping:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._rewriter = GraphRewriter(graph)
-        self._shared: dict[_Call, tuple[Operand, ...]] = {}
-        """The operands that the members of a group share."""
         self._calls: dict[int, tuple[_Call, _Member]] = {}
         """By the position of the node."""
         for k, node in enumerate(graph.nodes):
             found = self._call(node)
             if found is not None:
                 self._calls[k] = found
-        self._list_numbers_of_each()
         self._let_others_wait()
         self._sizes = Counter(call for call, _ in self._calls.values())
         self._waiting: dict[_Call, list[_Member]] = {}
@@ -95,15 +96,8 @@ class _Grouping:
 
     # --- members ----------------------------------------------------------------------------------------------------
 
-    def _list_numbers_of_each(self) -> None:
-        """Regroup members of small groups by calls that list tensors without axes: each may have its own, as step counts."""
-        sizes = Counter(call for call, _ in self._calls.values())
-        for k, (call, member) in self._calls.items():
-            if sizes[call] < _FEWEST:
-                self._calls[k] = self._call(member.node, numbers_of_each=True) or (call, member)
-
-    def _call(self, node: Node, numbers_of_each: bool = False) -> tuple[_Call, _Member] | None:
-        """The group that a node may be part of; None if it is no small pointwise op on tensors without gaps."""
+    def _call(self, node: Node) -> tuple[_Call, _Member] | None:
+        """The group that a node may be part of; None if it is not a small pointwise op on tensors without gaps."""
         graph = self._graph
         group = node.op is OPS["fused_elementwise"]
         if not (group and node.bound["reduction"] is None) and Trait.POINTWISE not in node.op.traits:
@@ -114,48 +108,26 @@ class _Grouping:
             return None
         if any(s.shape != shape or not s.is_contiguous for s in outputs):
             return None
-        lists: list[int] = []
-        numbers: list[int] = []
-        shared: list[int] = []
+        kinds: list[tuple[int, DType, _Shape]] = []
         for i, x in enumerate(node.inputs):
             spec = graph.spec_of(x)
-            if isinstance(spec, Spec) and spec.shape == shape:
-                if not spec.is_contiguous:
-                    return None
-                lists.append(i)
-            elif x is None or (isinstance(spec, Spec) and spec.shape != ()):
-                return None
-            elif numbers_of_each and isinstance(spec, Spec):
-                numbers.append(i)
+            if isinstance(spec, Spec) and spec.shape == shape and spec.is_contiguous:
+                kinds.append((i, spec.dtype, "elements"))
+            elif isinstance(spec, Spec) and spec.shape == ():
+                kinds.append((i, spec.dtype, "no axes"))
+            elif isinstance(spec, ScalarSpec):
+                kinds.append((i, spec.dtype, "number"))
             else:
-                shared.append(i)
-        if not lists:
+                return None
+        kinds.sort(key=lambda kind: kind[2] != "elements")
+        if kinds[0][2] != "elements":
             return None
-        lists += numbers
-        order = {old: new for new, old in enumerate((*lists, *shared))}
-        order |= {i: i for i in range(len(order), len(order) + 64)}
-        if group:
-            steps = tuple(
-                (name, tuple(None if a is None else order[a] for a in arguments), params)
-                for name, arguments, params in node.bound["steps"]
-            )
-            results = tuple(order[r] for r in node.bound["results"])
-        else:
-            steps = ((node.op.name, tuple(order[i] for i in range(len(node.inputs))), node.params),)
-            results = (len(node.inputs),)
-        kinds = tuple((graph.tensor(node.value(i)).dtype, i in numbers) for i in lists)
+        order = [i for i, _, _ in kinds]
+        steps, results = _renumbered(*_steps_of(node), order)
         early = all(map(self._stays, node.reads))
-        call = _Call(
-            steps,
-            results,
-            kinds,
-            tuple(operand_key(node.inputs[i]) for i in shared),
-            node.place.merge_key,
-            repr(steps),
-            early,
-        )
-        self._shared.setdefault(call, tuple(node.inputs[i] for i in shared))
-        return call, _Member(node, tuple(node.inputs[i] for i in lists))
+        key = tuple((dtype, kind) for _, dtype, kind in kinds)
+        call = _Call(steps, results, key, node.place.merge_key, repr(steps), early)
+        return call, _Member(node, tuple(node.inputs[i] for i in order))
 
     def _stays(self, value: int) -> bool:
         """Return whether a value is there for the whole step, in an input of the graph or in a gathered tensor."""
@@ -171,9 +143,7 @@ class _Grouping:
         for k, (call, member) in self._calls.items():
             place = first.setdefault(call, k)
             if call.early and any(self._graph.producer_index(v) >= place for v in member.node.reads):
-                late = call._replace(early=False)
-                self._shared.setdefault(late, self._shared[call])
-                self._calls[k] = late, member
+                self._calls[k] = call._replace(early=False), member
 
     # --- order ------------------------------------------------------------------------------------------------------
 
@@ -208,9 +178,12 @@ class _Grouping:
     def _emit(self, call: _Call, members: list[_Member]) -> None:
         """Write a group as one op, or node by node where it is small or the device has no kernel."""
         rewriter, op, first = self._rewriter, OPS["foreach_elementwise"], members[0].node
-        columns = [x for column in zip(*(m.lists for m in members), strict=True) for x in column]
-        inputs = [rewriter.operand(x) for x in (*columns, *self._shared[call])]
-        params = (len(call.kinds), len(members), call.steps, call.results, ())
+        columns = list(zip(*(m.lists for m in members), strict=True))
+        own = [i for i, column in enumerate(columns) if call.kinds[i][1] == "elements" or not _is_shared(column)]
+        shared = [i for i in range(len(columns)) if i not in own]
+        operands = (*(x for i in own for x in columns[i]), *(columns[i][0] for i in shared))
+        inputs = [rewriter.operand(x) for x in operands]
+        params = (len(own), len(members), *_renumbered(call.steps, call.results, [*own, *shared]), ())
         if len(members) < _FEWEST or not rewriter.has_kernel(op, inputs, params, first.place):
             for m in members:
                 rewriter.keep(m.node)
@@ -219,3 +192,28 @@ class _Grouping:
         old = [v for column in zip(*(m.node.outputs for m in members), strict=True) for v in column]
         for v, value in zip(old, values, strict=True):
             rewriter.replace_all_uses(v, value)
+
+
+def _is_shared(column: tuple[Operand, ...]) -> bool:
+    """Return whether all members of a group have one and the same operand in a position."""
+    return len({operand_key(x) for x in column}) == 1
+
+
+def _steps_of(node: Node) -> tuple[tuple[GroupStep, ...], tuple[int, ...]]:
+    """The steps and results of a node, whose operands are numbered first."""
+    if node.op is OPS["fused_elementwise"]:
+        return node.bound["steps"], node.bound["results"]
+    count = len(node.inputs)
+    return ((node.op.name, tuple(range(count)), node.params),), (count,)
+
+
+def _renumbered(
+    steps: Sequence[GroupStep], results: Sequence[int], order: Sequence[int]
+) -> tuple[tuple[GroupStep, ...], tuple[int, ...]]:
+    """The steps and results after a permutation of the operands: operand `order[i]` becomes operand `i`."""
+    number = {old: new for new, old in enumerate(order)}
+    found = tuple(
+        (name, tuple(None if a is None else number.get(a, a) for a in arguments), params)
+        for name, arguments, params in steps
+    )
+    return found, tuple(number.get(r, r) for r in results)
