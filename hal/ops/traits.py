@@ -41,6 +41,8 @@ class Trait(enum.Flag):
     """Waits for another device."""
     COLLECTIVE = enum.auto()
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
+    POINTWISE_ON_EACH = enum.auto()
+    """Decomposes to one pointwise op on each of a list of tensors, which may be fused with its neighbors."""
     STORES_NUMBERS = enum.auto()
     """Requires Python numbers among its inputs to fit the dtype; sums and products wrap them instead."""
 

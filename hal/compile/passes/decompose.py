@@ -1,22 +1,27 @@
-"""Decomposition: ops for which the device has neither a kernel nor a core method are replaced by the ops they consist of."""
+"""Decomposition: ops for which the device has neither a kernel nor a core method are replaced by the ops they consist of.
+
+So are ops over lists of tensors if a neighbor of each tensor can absorb its part.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from polyhal.hal.compile.ir.graph import Graph, Node
-from polyhal.hal.compile.ir.rewriter import GraphRewriter
+from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.compile.ir.trace import trace
 from polyhal.hal.compile.planning.decompose import decomposition
 from polyhal.hal.core.dispatch.bounds import is_debug
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.traits import Trait
 
 
 def decompose(graph: Graph) -> Graph:
-    """Replace composed ops by their parts until every op is one that its device runs as a whole."""
+    """Replace composed ops by their parts until every op is one that its device runs as a whole, and that fuses as one."""
     answers: dict[Any, bool] = {}
-    while any(composed := [_is_composed(graph, node, answers) for node in graph.nodes]):
+    while any(composed := [_is_composed(graph, node, answers) or _is_absorbed(graph, node) for node in graph.nodes]):
         rewriter = GraphRewriter(graph)
         for node, expand in zip(graph.nodes, composed, strict=True):
             if expand:
@@ -38,6 +43,26 @@ def _inline(rewriter: GraphRewriter, node: Node) -> None:
         if rewriter.new.spec_of(operand) != graph.specs[v]:
             (operand,) = rewriter.add(OPS["contiguous"], [operand], (), origin)
         rewriter.replace_all_uses(v, operand)
+
+
+def _is_absorbed(graph: Graph, node: Node) -> bool:
+    """Return whether each part of an op over a list has a neighbor with which it can be fused."""
+    return (
+        Trait.POINTWISE_ON_EACH in node.op.traits
+        and can_fuse(node)
+        and all(
+            any(Trait.POINTWISE in n.op.traits and n.merges_with(node) for n in _neighbors(graph, node, i))
+            for i in range(len(node.outputs))
+        )
+    )
+
+
+def _neighbors(graph: Graph, node: Node, i: int) -> Iterator[Node]:
+    """Yield the producer of input `i` and the users of output `i`."""
+    made = graph.producer(node.value(i))
+    if made is not None:
+        yield made
+    yield from graph.users(node.outputs[i])
 
 
 def _is_composed(graph: Graph, node: Node, answers: dict[Any, bool]) -> bool:

@@ -57,6 +57,7 @@ def multi_tensor(
     autocast: Autocast = Autocast.INHERIT,
     schema: Schema | None = None,
     without_empty: Callable[[Specs, Params], PartOfCall | None] | None = None,
+    traits: Trait = Trait.NONE,
 ) -> OpFunction:
     """Declare an op over a list of tensors. `mutates`: the outputs replace the tensors in place."""
     return declare(
@@ -68,7 +69,7 @@ def multi_tensor(
         variadic_outputs=variadic_outputs,
         infer=infer,
         lowering=Decompose(decompose),
-        traits=Trait.INPLACE,
+        traits=Trait.INPLACE | traits,
         autocast=autocast,
         public=False,
         samples=samples,
@@ -173,6 +174,7 @@ scale_all = multi_tensor(
     decompose=lambda *xs: tuple(x * xs[-1] for x in xs[:-1]),
     samples=lambda rng: [Sample((*draw(rng), np.array(0.5)), differentiable=False)],
     without_empty=_without_empty(shared=1, of_each=True),
+    traits=Trait.POINTWISE_ON_EACH,
 )
 
 

@@ -23,7 +23,10 @@ def simplify_algebra(graph: Graph) -> Graph:
     operands = _Operands(rewriter)
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)
-        result = rule(operands, node, rewriter.operands(node)) if rule and not node.replaces else None
+        inputs = rewriter.operands(node)
+        result = rule(operands, node, inputs) if rule and not node.replaces else None
+        if result is None and node.op.name in _ARITHMETIC:
+            result = _with_number(operands, node, inputs)
         if isinstance(result, Value) and rewriter.new.specs[result.index] == graph.specs[node.outputs[0]]:
             rewriter.replace_all_uses(node.outputs[0], result)
         elif isinstance(result, _Instead) and _fits(rewriter, graph, node, result):
@@ -70,6 +73,13 @@ class _Operands:
         return None if node is None else node.bound["value"]
 
 
+    def scalar(self, x: Operand, dtype: DType | None) -> Operand:
+        """The number from which a tensor of a dtype and without axes is made; None for other operands."""
+        node = self.inner(x, "broadcast_scalar")
+        made = node is not None and (node.bound["shape"], node.bound["dtype"]) == ((), dtype)
+        return node.inputs[0] if node is not None and made else None
+
+
 _Inputs = tuple[Operand, ...]
 _Result = Value | _Instead | None
 _Rule = Callable[[_Operands, Node, _Inputs], _Result]
@@ -84,6 +94,21 @@ def _multiply(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
     if operands.number(y) == 1:
         return _value(x)
     return _value(y) if operands.number(x) == 1 else None
+
+
+_ARITHMETIC = ("add", "divide", "multiply", "subtract")
+
+
+def _with_number(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
+    """Take a number as it is where a tensor was made of it, if the other operand alone determines the dtype."""
+    for i, other in ((0, 1), (1, 0)):
+        dtype = operands.dtype(inputs[other])
+        if isinstance(inputs[other], Value) and dtype in (dtypes.float32, dtypes.float64):
+            number = operands.scalar(inputs[i], dtype)
+            if number is not None:
+                found = (number, inputs[other]) if i == 0 else (inputs[other], number)
+                return _Instead(node.op.name, found, node.params)
+    return None
 
 
 _SMALL_EXPONENT = 64
