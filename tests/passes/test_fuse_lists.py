@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -151,11 +152,12 @@ def test_updates_in_place_compute_the_same(repeated: bool) -> None:
     assert "foreach_elementwise" in str(run.explain())
 
 
+@pytest.mark.parametrize("kind", ["float32[]", "float32 number  # rate"], ids=["on the device", "on the host"])
 @pytest.mark.parametrize("several", [True, False], ids=["one of each tensor", "one of all"])
-def test_numbers_on_the_device_may_differ_from_tensor_to_tensor(several: bool) -> None:
-    """As step counts that an optimizer keeps for each parameter."""
+def test_numbers_may_differ_from_tensor_to_tensor(several: bool, kind: str) -> None:
+    """As step counts, or corrections computed from them, that an optimizer keeps for each parameter."""
     rows = range(4)
-    numbers = [f"        %{4 + i}: float32[]\n" for i in rows if several or not i]
+    numbers = [f"        %{4 + i}: {kind}\n" for i in rows if several or not i]
     count = 4 + len(numbers)
     inputs = "".join(f"        %{i}: float32[{i + 2}]\n" for i in rows) + "".join(numbers) + "        on it\n"
     before = "".join(f"        %{count + i} = multiply(%{i}, %{4 + i * several}): float32[{i + 2}]\n" for i in rows)
@@ -171,15 +173,19 @@ def test_numbers_on_the_device_may_differ_from_tensor_to_tensor(several: bool) -
     check(fuse_lists, inputs + before + end, inputs + after + end, rich_device())
 
 
+@pytest.mark.parametrize("on_host", [False, True])
 @pytest.mark.parametrize("device", PARITY_DEVICES)
-def test_recorded_numbers_of_each_tensor_give_the_results_of_eager_ops(device: str) -> None:
+def test_recorded_numbers_of_each_tensor_compute_the_results_of_eager_ops(device: str, on_host: bool) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(0.5, 2, (i + 1, 3)).astype(np.float32) for i in range(6)]
     numbers = rng.uniform(0.5, 2, 6).astype(np.float32)
     xs = [polyhal.tensor(x, device=device) for x in arrays]
-    counts = [polyhal.tensor(n, device=device) for n in numbers]
+    on_device = [polyhal.tensor(n, device=device) for n in numbers]
 
     def step() -> list[polyhal.Tensor]:
+        counts: list[Any] = on_device
+        if on_host:
+            counts = [polyhal.runtime_scalar(partial(float, n), "count") for n in numbers]
         return [(x / count + count) * x for x, count in zip(xs, counts, strict=True)]
 
     run = jit(step)

@@ -293,3 +293,66 @@ def test_a_device_without_kernels_keeps_its_ops() -> None:
     text = "%0: float32[3]\non it\n%1 = exp(%0): float32[3]\n%2 = add(%1, %0): float32[3]\nreturn %2"
     assert [n.op.name for n in optimize(parse(text, Device("numpy"))).nodes] == ["exp", "add"]
     assert [n.op.name for n in optimize(parse(text, rich_device())).nodes] == ["fused_elementwise"]
+
+
+def test_numbers_replace_tensors_that_were_made_of_them() -> None:
+    """Only where the other operand has the dtype of that tensor: the sum with a vector in bfloat16 stays in float32."""
+    check(
+        simplify_algebra,
+        """
+        %0: float32[3]
+        %1: bfloat16[3]
+        %2: float32 number  # rate
+        on it
+        %3 = broadcast_scalar(%2, shape=(), dtype=polyhal.float32): float32[]
+        %4 = broadcast_scalar(2, shape=(1,), dtype=polyhal.float32): float32[1]
+        %5 = multiply(%0, %3): float32[3]
+        %6 = subtract(%3, %5): float32[3]
+        %7 = add(%1, %3): float32[3]
+        %8 = add(%0, %4): float32[3]
+        return %6, %7, %8
+        """,
+        """
+        %0: float32[3]
+        %1: bfloat16[3]
+        %2: float32 number  # rate
+        on it
+        %3 = broadcast_scalar(%2, shape=(), dtype=polyhal.float32): float32[]
+        %4 = broadcast_scalar(2, shape=(1,), dtype=polyhal.float32): float32[1]
+        %5 = multiply(%0, %2): float32[3]
+        %6 = subtract(%2, %5): float32[3]
+        %7 = add(%1, %3): float32[3]
+        %8 = add(%0, %4): float32[3]
+        return %6, %7, %8
+        """,
+    )
+
+
+def test_products_of_lists_are_split_if_all_parts_have_pointwise_neighbors() -> None:
+    check(
+        decompose,
+        """
+        %0: float32[3]
+        %1: float32[2]
+        %2: float32[]
+        on it
+        %3, %4 = scale_all(%0, %1, %2): float32[3], float32[2]
+        %5 = exp(%3): float32[3]
+        %6 = exp(%1): float32[2]
+        %7, %8 = scale_all(%5, %6, %2): float32[3], float32[2]
+        return %4, %7, %8
+        """,
+        """
+        %0: float32[3]
+        %1: float32[2]
+        %2: float32[]
+        on it
+        %3, %4 = scale_all(%0, %1, %2): float32[3], float32[2]
+        %5 = exp(%3): float32[3]
+        %6 = exp(%1): float32[2]
+        %7 = multiply(%5, %2): float32[3]
+        %8 = multiply(%6, %2): float32[2]
+        return %4, %7, %8
+        """,
+        rich_device(),
+    )

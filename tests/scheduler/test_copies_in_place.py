@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
+from polyhal.hal.compile.scheduler.buffers import assign_buffers
 from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.ops import FUNCTIONS, OPS
@@ -150,3 +151,26 @@ def test_random_programs_on_parts(cuts: list[int], program: list[int], device: D
         return [*[p + 0 if n % 2 else p for n, p in enumerate(parts)], *[s + 0 for s in sums]]
 
     check(step, device)
+
+
+def test_an_intermediate_result_leaves_memory_to_an_update_by_the_same_kernel(device: Device) -> None:
+    """A group of ops on each of four vectors computes the roots, which a sum reads, before the new vectors."""
+    xs = [ph.Tensor(np.arange(1, n, dtype=np.float32), device=device) for n in range(40, 44)]
+    wanted = [x.numpy() for x in xs]
+
+    def step() -> list[ph.Tensor]:
+        roots = [x.sqrt() for x in xs]
+        for x in xs:
+            x.mul_(2.0)
+        return [root.sum() for root in roots]
+
+    captured = ph.jit(step, warm_up=False)
+    for _ in range(3):
+        sums = captured()
+        for got, x in zip(sums, wanted, strict=True):
+            np.testing.assert_allclose(got.numpy(), np.sqrt(x).sum(), rtol=1e-6)
+        wanted = [2 * x for x in wanted]
+    for x, y in zip(xs, wanted, strict=True):
+        np.testing.assert_array_equal(x.numpy(), y)
+    assert "foreach_elementwise" in str(captured.explain())
+    assert not assign_buffers(executable_of(captured).graph, lambda value: None).copies

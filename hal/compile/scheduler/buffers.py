@@ -89,6 +89,8 @@ class _Assigner(Generic[D]):
         self._allocations: list[BufferAllocation[D]] = []
         self._of = [-1] * count
         """Allocation of each root; -1 if not assigned yet."""
+        self._written: dict[int, int] = {}
+        """Step that computes the new value of each input in the input's memory, if the memory is free by then."""
         self._holds: list[int] = []
         """Root that each allocation currently stores."""
 
@@ -101,6 +103,7 @@ class _Assigner(Generic[D]):
             if graph.is_tensor(i):
                 self._allocate(i, -1, source=i)
         targets = {self._root[v]: i for i, v in graph.updates.items() if self._fits_input(v, i)}
+        self._written = {i: k for root, i in targets.items() if (k := graph.producer_index(root)) >= 0}
         aliases: list[tuple[int, ...]] = []
         for k, node in enumerate(graph.nodes):
             outputs = enumerate(() if k in self._idle else node.outputs)
@@ -298,7 +301,8 @@ class _Assigner(Generic[D]):
             # the memory must be free for the final value.
             if allocation.source not in graph.updates or (target is not None and target != allocation.source):
                 return False
-            if target is None and self._last[value] == self._end:
+            written = self._written.get(allocation.source, self._end)
+            if target is None and (self._last[value] > written or k == written or self._last[value] == self._end):
                 return False
         elif target is not None:
             return False

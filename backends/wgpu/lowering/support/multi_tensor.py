@@ -54,7 +54,9 @@ def over_slots(
     for slot in slots:
         for start in range(0, slot.size if slot.size > most else 0, step):
             window = TensorSlot(
-                tuple(t if isinstance(t, Scalar) else Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
+                tuple(t if isinstance(t, Scalar) else Tensor(t.index) for t in slot.tensors),
+                min(step, slot.size - start),
+                slot.aligned,
             )
             launch, groups = _launch(runtime, file, kernel, [window], extra(chunks), count)
             launches.append(_on_window(launch, kernel, window, start))
@@ -121,9 +123,7 @@ def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, st
     return SimpleLaunch(launch.name, run)
 
 
-def slots_per_launch(
-    runtime: Runtime, operands: Sequence[SlotOperand], extra: Arguments, more_words: int = 0
-) -> int:
+def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], extra: Arguments, more_words: int = 0) -> int:
     """Return how many slots a launch can bind in addition to other arguments, whose numbers take `more_words` beyond one each."""
     per_slot = len(operands) + (3 if of_matrices(operands) else 1)
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())

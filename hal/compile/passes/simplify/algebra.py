@@ -72,7 +72,6 @@ class _Operands:
             node = self.inner(node.inputs[0], "full", "reshape", "broadcast_to")
         return None if node is None else node.bound["value"]
 
-
     def scalar(self, x: Operand, dtype: DType | None) -> Operand:
         """The number from which a tensor of a dtype and without axes is made; None for other operands."""
         node = self.inner(x, "broadcast_scalar")
