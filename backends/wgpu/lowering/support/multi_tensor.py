@@ -53,11 +53,8 @@ def over_slots(
     step = most // ALIGNMENT * ALIGNMENT
     for slot in slots:
         for start in range(0, slot.size if slot.size > most else 0, step):
-            window = TensorSlot(
-                tuple(t if isinstance(t, Scalar) else Tensor(t.index) for t in slot.tensors),
-                min(step, slot.size - start),
-                slot.aligned,
-            )
+            operands = tuple(t if isinstance(t, Scalar) else Tensor(t.index) for t in slot.tensors)
+            window = TensorSlot(operands, min(step, slot.size - start), slot.aligned)
             launch, groups = _launch(runtime, file, kernel, [window], extra(chunks), count)
             launches.append(_on_window(launch, kernel, window, start))
             chunks += groups
@@ -124,7 +121,10 @@ def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, st
 
 
 def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], extra: Arguments, more_words: int = 0) -> int:
-    """Return how many slots a launch can bind in addition to other arguments, whose numbers take `more_words` beyond one each."""
+    """Return how many slots a launch can bind in addition to other arguments.
+
+    Their numbers take `more_words` 32-bit words beyond one each.
+    """
     per_slot = len(operands) + (3 if of_matrices(operands) else 1)
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())
     words = more_words + sum(not isinstance(value, Workspace) for value in extra.values())
