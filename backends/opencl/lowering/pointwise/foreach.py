@@ -151,14 +151,14 @@ def _input(text: KernelText, group: SlotSteps, position: int, spec: InputSpec | 
     """Load an input into a register; the load is hoisted out of the loop if one value serves all elements."""
     assert spec is not None
     shared = group.shared[position - group.reads] if position >= group.reads else None
+    access = group.operands[position].access if shared is None else "single"
+    if access == "number":
+        return text.number_in_register(position, spec.dtype, f"q{position}")
     if not isinstance(spec, Spec):
-        if shared is None:
-            return text.number_in_register(position, spec.dtype, f"q{position}")
         assert isinstance(shared, Scalar)
         value = text.number(position, spec.dtype)
         text.args[f"x{position}"] = shared
         return value
-    access = group.operands[position].access if shared is None else "single"
     if access != "single":
         access_of_registers: Access = "contiguous" if access == "elements" else access
         return text.load_operand(ElementwiseOperand(position, spec.dtype, (1,), access_of_registers, spec.aligned))
