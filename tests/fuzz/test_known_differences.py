@@ -68,6 +68,15 @@ def test_the_sign_of_an_extremum_of_zeros_of_one_sign_is_not_excused() -> None:
         assert bool(explained(program, _wrong("v2", -sign, sign))) is known
 
 
+@pytest.mark.parametrize(
+    ("divisor", "known"),
+    [("F.kl_div(F.log_softmax(x1, -1), F.softmax(x1, -1), reduction='none')", True), ("x1 * 2.0", False)],
+)
+def test_a_remainder_is_nan_if_the_divisor_cancels_in_only_one_library(divisor: str, known: bool) -> None:
+    program = program_of(f"v1 = {divisor}\nv2 = torch.fmod(x1, v1)", x1=leaf([[1.0, 2.0, 1.0, 0.5]], "float32"))
+    assert bool(explained(program, _wrong("v2", NAN, -0.0))) is known
+
+
 def test_unique_of_distant_numbers_has_one_length() -> None:
     text = "v1 = torch.unique(x1)\nv1[:] = x2"
     error = Raised("ShapeError", "[broadcast_to] shape (2,) does not broadcast to (1,)")

@@ -268,6 +268,16 @@ VALUES = (
     Case(
         "gradients that cancel",
         """
+        v1 = x1[:, :]
+        v2 = torch.sin(torch.linalg.cross(v1, x1)).mean().to(torch.float32)
+        v1.backward(torch.ones_like(v1))
+        v2.backward()
+        """,
+        {"x1": leaf([[2.0, 2.0, 60000.0]], "bfloat16", requires_grad=True)},
+    ),
+    Case(
+        "gradients that cancel",
+        """
         v1 = F.group_norm(x1, 2)
         v2 = torch.index_fill(v1, 0, torch.tensor([0]), 0.5) + v1.sum()
         v3 = torch.tanh(v2).sum() + torch.tanh(v2).sum() + v1.mean()

@@ -164,8 +164,9 @@ KNOWN = (
     ),
     Known(
         "gradients that cancel",
-        "The derivative of a sum of normalized numbers is 0: terms as large as the gradient that arrives cancel, and leave "
-        "their rounding, in PyTorch as well, in another order.",
+        "The derivative of a sum of normalized numbers is 0, and so is the derivative of `cross(x, x)`: terms as large as the "
+        "gradient that arrives cancel, and leave their rounding, in PyTorch as well, in another order. `.grad` of an earlier "
+        "backward pass receives the terms one by one here, which takes no memory for their sum.",
         values.cancelled_gradients,
     ),
     Known(

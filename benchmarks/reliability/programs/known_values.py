@@ -120,13 +120,13 @@ def rounding_decides(program: Program, difference: Difference) -> bool:
     if isinstance(difference, WrongValue):
         looks = _DIVIDERS if difference.dtype in UNITS else f"{_ZERO_COUNTERS}|{_DIVIDERS}"
         if difference.dtype in UNITS and not (np.isfinite(difference.ours) & np.isfinite(difference.theirs)).any():
-            looks = _PRODUCTS  # of an infinity and a zero, or a number that is almost 0
+            looks = f"{looks}|{_PRODUCTS}"  # of an infinity and a zero, or a number that is almost 0
     elif isinstance(difference, OneError):
         looks = _SELECTORS if difference.error.type == "ShapeError" else ""
     else:
         looks = rf"{_SELECTORS}|{_ZERO_COUNTERS}" if _is_shape(difference) else ""
     pairs = _pairs(program, difference, _CANCELLING, looks) if looks else ()
-    return any(_cancels(c) and (looks is not _PRODUCTS or _has_infinity(user)) for c, user in pairs)
+    return any(_cancels(c) and (not user.calls(_PRODUCTS) or _has_infinity(user)) for c, user in pairs)
 
 
 def _unique_of_near(program: Program, difference: Difference) -> bool:
@@ -193,7 +193,11 @@ def cancelled_gradients(program: Program, difference: Difference) -> bool:
     """A gradient within the spread of runs in which the gradients that arrive at statements are off by some units."""
     if not isinstance(difference, WrongValue) or difference.dtype not in UNITS or not difference.is_gradient:
         return False
-    if not any(s.calls(_NORMALIZING) for s in trace(program, difference.call).behind(difference.name)):
+    run = trace(program, difference.call)
+    # Adding a derivative of 0 changes no gradient: the trace does not see that it depends on the product.
+    if not any(s.calls(_NORMALIZING) for s in run.behind(difference.name)) and not any(
+        map(_is_cross_with_itself, run.steps)
+    ):
         return False
     units = enumerate([0.0] + [UNITS[difference.dtype]] * _PARTED)
     found = (rerun.elements(program, _NudgedGradients(unit, seed), difference) for seed, unit in units)
@@ -271,6 +275,12 @@ def _cancels(step: Step) -> bool:
     scale = max((float(np.abs(a[np.isfinite(a)]).max(initial=1.0)) for a in step.before.values()), default=1.0) ** 2
     results = (a for n, a in step.after.items() if n not in step.before and a.dtype.kind == "f")
     return any((np.abs(a) <= 64 * UNITS["float32"] * scale).any() for a in results)
+
+
+def _is_cross_with_itself(step: Step) -> bool:
+    """Return whether a statement is the cross product of equal vectors, which is 0, with derivative 0."""
+    first, *others = step.before.values() or (np.zeros(0),)
+    return step.calls(r"linalg\.cross\(") and all(np.array_equal(first, x) for x in others)
 
 
 def _is_write_to(step: Step, names: set[str]) -> bool:
