@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.execution.user_line import user_position
 from polyhal.hal.core.settings import env
-from polyhal.torch import private, tensors
+from polyhal.torch import out_dtypes, private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.registration import TABLE
 from polyhal.torch.reporting import COUNTERS
@@ -88,10 +88,19 @@ def into_outputs(op: Operator, args: Arguments, kwargs: Keywords, functional: Op
     names = [a.name for a in op._schema.arguments if a.is_out]
     targets = [kwargs[n] for n in names]
     inputs = {k: v for k, v in kwargs.items() if k not in names}
-    results = functional(*args, **inputs) if _is_in_table(functional) else _decomposed(functional, args, inputs)
+
+    def compute(inputs: Keywords) -> Any:
+        found = functional(*args, **inputs) if _is_in_table(functional) else _decomposed(functional, args, inputs)
+        return found if found is NotImplemented or isinstance(found, tuple) else (found,)
+
+    results = compute(inputs)
     if results is NotImplemented:
         return NotImplemented
-    for target, result in zip(targets, results if isinstance(results, tuple) else (results,), strict=True):
+    if any(target.dtype is not result.dtype for target, result in zip(targets, results, strict=True)):
+        out_dtypes.refuse(op, args, kwargs, dict(zip(names, results, strict=True)))
+        if out_dtypes.follows_output(op, kwargs):
+            results = compute(inputs | {"dtype": targets[0].dtype})
+    for target, result in zip(targets, results, strict=True):
         if not torch.can_cast(result.dtype, target.dtype):
             raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {target.dtype}")
         if target.shape != result.shape:

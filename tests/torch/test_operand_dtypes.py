@@ -211,3 +211,38 @@ def test_autocast_casts_before_operands_are_compared(torch_device: str) -> None:
             return torch.addmm(x, x.bfloat16(), y.float())
 
     assert run(torch_device).dtype is run("cpu").dtype is torch.bfloat16
+
+
+OUTPUTS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "mm": lambda x, out: torch.mm(x, x, out=out),
+    "addmm": lambda x, out: torch.addmm(x, x, x, out=out),
+    "bmm": lambda x, out: torch.bmm(x[None], x[None], out=out),
+    "gather": lambda x, out: torch.gather(x, 0, (x * 0).long(), out=out),
+    "argmax": lambda x, out: torch.argmax(x, 0, out=out),
+    "vector_norm": lambda x, out: torch.linalg.vector_norm(x, out=out),
+    "add": lambda x, out: torch.add(x, x, out=out),
+    "sum": lambda x, out: torch.sum(x, 0, out=out),
+    "prod": lambda x, out: torch.prod(x, 0, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
+    "cat": lambda x, out: torch.cat([x, x], out=out),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int32])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output_of_another_dtype_is_cast_to_or_refused_as_on_the_cpu(
+    torch_device: str, name: str, dtype: torch.dtype
+) -> None:
+    def call(device: str) -> torch.Tensor | str:
+        out = torch.empty(0, dtype=dtype, device=device)
+        try:
+            OUTPUTS[name](torch.tensor([[1.5, 2.5], [0.5, 3.75]], device=device), out)
+        except (RuntimeError, TypeError):
+            return "refused"
+        return out.cpu()
+
+    ours, theirs = call(torch_device), call("cpu")
+    if isinstance(theirs, str) or isinstance(ours, str):
+        assert ours == theirs
+    else:
+        torch.testing.assert_close(ours, theirs)
