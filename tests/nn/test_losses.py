@@ -45,6 +45,18 @@ def test_losses(device: ph.Device, name: str, settings: dict[str, Any], inputs: 
     )
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize(("of_input", "of_target"), [("float16", "float32"), ("float32", "float16")])
+def test_huber_loss_of_two_dtypes_has_the_dtype_of_its_input(
+    device: ph.Device, of_input: str, of_target: str, reduction: Any
+) -> None:
+    x, y = array(4, 3).astype(of_input), array(4, 3, seed=1).astype(of_target)
+    ours = F.huber_loss(ph.tensor(x, device=device), ph.tensor(y, device=device), reduction)
+    theirs = TF.huber_loss(torch.tensor(x), torch.tensor(y), reduction)
+    assert ours.dtype.name == str(theirs.dtype).removeprefix("torch.") == of_input
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-3)
+
+
 def test_ctc_of_long_and_impossible_labels(device: ph.Device) -> None:
     scores = array(6, 3, 5)
     targets, steps, labels = np.array([[1, 2, 2], [3, 1, 4], [1, 1, 1]]), [6, 4, 3], [3, 2, 3]

@@ -81,13 +81,14 @@ def huber_loss(
 ) -> Tensor:
     """`d**2 / 2` for differences d up to `delta`, `delta * (|d| - delta / 2)` above.
 
-    Source: Huber, Ann. Math. Statist. 35 (1964) 73-101. Raises ShapeError unless both have one shape, and ValueError
-    unless `delta` is positive.
+    Source: Huber, Ann. Math. Statist. 35 (1964) 73-101. The result has the dtype of `input`. Raises ShapeError unless both
+    have one shape, and ValueError unless `delta` is positive.
     """
     same_shape("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(message("huber_loss", f"delta is {delta}", expected="a positive number"))
-    return weighted_loss(_rounded_off(input - target, delta), weight, reduction)
+    losses = _rounded_off(input - target, delta)
+    return weighted_loss(losses.to(input.dtype) if input.is_floating_point() else losses, weight, reduction)
 
 
 def _rounded_off(difference: Tensor, limit: float) -> Tensor:

@@ -58,7 +58,7 @@ def smooth_l1_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int, 
 def huber_loss(x: Tensor, y: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Any:
     size = F["abs"](x - y)
     losses = F["where"](size < delta, F["square"](size) * 0.5, (size - 0.5 * delta) * delta)
-    return reduced(losses, reduction)
+    return reduced(losses.to(x.dtype) if x.is_floating_point() else losses, reduction)
 
 
 @aten("huber_loss_backward")
