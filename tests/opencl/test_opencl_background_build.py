@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,25 @@ from polyhal.hal.core.settings.file_lock import FileLock
 from polyhal.hal.device import Device
 from polyhal.hal.protocol import Declined
 
+OPS = (("divide", "relu_grad"), ("layer_norm", "gelu"))
+"""Ops of each typical program that need no program of the other."""
+
+
+def digests(backend: OpenCLBackend, calls: Sequence[KernelCall]) -> list[str]:
+    """Return the programs of calls, which are not built. Asserts that there is a kernel for each call."""
+    wanted: dict[str, None] = {}
+    backend.kernels.build_filter = lambda kernel, digest: bool(wanted.setdefault(digest))
+    for call in calls:
+        launch = backend.lower(call.op, call.inputs, call.outputs, call.params)
+        assert not isinstance(launch, Declined), f"{call.op}: {launch.reason}"
+    return list(wanted)
+
 
 def test_typical_calls_are_lowered(found: Any) -> None:
     backend = OpenCLBackend(found)
-    wanted: set[str] = set()
-    backend.kernels.build_filter = lambda kernel, digest: bool(wanted.add(digest))
-    for call in typical_calls():
-        launch = backend.lower(call.op, call.inputs, call.outputs, call.params)
-        assert not isinstance(launch, Declined), f"{call.op}: {launch.reason}"
-    assert len(wanted) >= 10
+    classifier, transformer = (digests(backend, calls) for calls in typical_calls())
+    assert len(classifier) >= 10
+    assert len(transformer) >= 25
     assert backend.kernels.program_builds == []
 
 
@@ -36,9 +47,9 @@ def test_a_helper_builds_unclaimed_calls_from_the_end(
     found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
-    calls = [c for c in typical_calls() if c.op in ("relu", "divide")]
+    calls = [c for c in typical_calls()[0] if c.op in ("relu", "divide")]
     broken = KernelCall("divide", calls[0].inputs, calls[0].outputs, {})
-    monkeypatch.setattr("polyhal.hal.core.kernels.prebuild.typical_calls", lambda: [*calls, broken])
+    monkeypatch.setattr("polyhal.hal.core.kernels.prebuild.typical_calls", lambda: [[*calls, broken]])
     backend = OpenCLBackend(found)
     folder = tmp_path / "claims"
     folder.mkdir()
@@ -50,6 +61,23 @@ def test_a_helper_builds_unclaimed_calls_from_the_end(
     second = OpenCLBackend(found)
     help_out(Device.opened("other", second), folder)
     assert second.kernels.program_builds == []
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_helper_builds_the_program_first_that_has_most_in_common_with_the_caller(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    programs = [[c for c in calls if c.op in ops] for calls, ops in zip(typical_calls(), OPS, strict=True)]
+    monkeypatch.setattr("polyhal.hal.core.kernels.prebuild.typical_calls", lambda: programs)
+    backend = OpenCLBackend(found)
+    expected = [d for calls in (programs[first], programs[1 - first]) for d in digests(backend, calls)[::-1]]
+    claims = BuildClaims(tmp_path)
+    assert claims("waits", claimed := digests(backend, programs[first])[0])
+    built: list[str] = []
+    monkeypatch.setattr(BuildClaims, "finish", lambda self: built.extend(self._claimed - set(built)))
+    help_out(Device.opened("helper", backend), tmp_path)
+    assert built == [d for d in expected if d != claimed]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if hasattr(os, "sched_getaffinity") else False, reason="one core")

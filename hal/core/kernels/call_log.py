@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from polyhal.hal.capabilities import DeviceInfo
     from polyhal.hal.device import Device
 
-_TYPICAL = "typical_calls.jsonl"
-"""Log of a device after `python -m benchmarks.first_step`."""
+_TYPICAL = ("classifier", "transformer")
+"""Programs whose first training step is in `typical_*.jsonl`, as devices log it: `benchmarks.first_step`, and the calls
+that small models of the kinds of GPT and BERT have in common, op by op in PyTorch."""
 _MAX_BYTES = 4 * 2**20
 """Maximum size of a log; no calls are added to a larger one until it is deleted."""
 _LARGE = 2**26
@@ -128,10 +129,11 @@ class KernelCallLog:
         return lines
 
 
-def typical_calls() -> list[KernelCall]:
-    """Return the calls of a first training step of a small classifier, most of them common to all programs."""
-    text = (resources.files("polyhal.hal.core.kernels") / _TYPICAL).read_text(encoding="utf-8")
-    return [KernelCall.from_json(json.loads(line)) for line in text.splitlines()]
+def typical_calls() -> list[list[KernelCall]]:
+    """Return the calls of first training steps, a list for each typical program."""
+    folder = resources.files("polyhal.hal.core.kernels")
+    texts = ((folder / f"typical_{name}.jsonl").read_text(encoding="utf-8") for name in _TYPICAL)
+    return [[KernelCall.from_json(json.loads(line)) for line in text.splitlines()] for text in texts]
 
 
 def _append(path: Path, data: bytes) -> None:

@@ -9,14 +9,16 @@ other processes its launches are no-ops. So the work is balanced without a plan.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyhal.hal.core.kernels.call_log import KernelCallLog, typical_calls
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog, typical_calls
 from polyhal.hal.core.kernels.library import HasKernels, KernelLibrary
 from polyhal.hal.errors import PolyhalError, UnsupportedOpError, message
 
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _DONE = ".done"
-_IDLE = 8.0
-"""Seconds without a request after which a helper ends; longer than the build of any program."""
+_FAILURES = (PolyhalError, KeyError, TypeError, ValueError, AttributeError)
+"""Errors of calls of another version of Polyhal, and of calls that fail here."""
+_IDLE = 15.0
+"""Seconds without a request after which a helper ends; longer than the build of any program, and than the import of PyTorch's
+compiler, which PyTorch's optimizers load between a model and its first step."""
 
 
 class BuildClaims:
@@ -54,6 +59,10 @@ class BuildClaims:
             self._create(digest + _DONE)
         self._unfinished.clear()
 
+    def is_claimed(self, digest: str) -> bool:
+        """Return whether a process has claimed a program."""
+        return (self._folder / digest).exists()
+
     def is_done(self, digest: str) -> bool:
         """Return whether another process has finished a program."""
         return (self._folder / (digest + _DONE)).exists()
@@ -78,15 +87,28 @@ def library(device: Device) -> KernelLibrary:
 
 
 def help_out(device: Device, folder: Path) -> None:
-    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first."""
+    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first.
+
+    The typical program that has most programs in common with the process that waits is built first.
+    """
     kernels, claims = library(device), BuildClaims(folder)
-    kernels.build_filter = claims
-    for call in reversed([*KernelCallLog(device.info).calls(), *typical_calls()]):
-        try:
-            call.run(device, launch=not kernels.ready_when_built)
-        except (PolyhalError, KeyError, TypeError, ValueError, AttributeError):
-            continue  # a call of another version, or a failing one: the process that needs it raises the error
-        claims.finish()
+
+    def claimed(calls: Sequence[KernelCall]) -> int:
+        found: set[str] = set()
+        kernels.build_filter = lambda kernel, digest: bool(claims.is_claimed(digest) and found.add(digest))
+        for call in calls:
+            with contextlib.suppress(*_FAILURES):
+                call.run(device, launch=False)
+        return len(found)
+
+    for calls in (*sorted(typical_calls(), key=claimed, reverse=True), KernelCallLog(device.info).calls()):
+        kernels.build_filter = claims
+        for call in reversed(calls):
+            try:
+                call.run(device, launch=not kernels.ready_when_built)
+            except _FAILURES:
+                continue  # a call of another version, or a failing one: the process that needs it raises the error
+            claims.finish()
 
 
 def _end_with_the_caller() -> None:
