@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.errors import ShapeError
 from polyhal.hal.layout import axis_order, is_dense, normalize_axis
 from polyhal.hal.ops import FUNCTIONS, METHODS
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.indexing.table_updates import UPDATES, Prepare
 from polyhal.hal.ops.methods import OPERATORS
 from polyhal.hal.ops.names import Names
@@ -69,7 +70,7 @@ def _general_method(name: str, function: Callable[..., Any]) -> Callable[..., An
 
     method.__name__ = name
     method.__doc__ = _doc(name.removesuffix("_"))
-    return method
+    return method if prepare is None else names_range_errors(method)
 
 
 def _reshaping_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,13 +22,13 @@ from polyhal.nn import functional
 def lookups(device: Device) -> dict[str, Callable[[], Any]]:
     x, wrong = Tensor([[1.0, 2.0, 3.0]], device=device), Tensor([7], device=device)
     return {
-        "cross_entropy_rows": lambda: functional.cross_entropy(x, wrong),
+        "cross_entropy": lambda: functional.cross_entropy(x, wrong),
         "embedding": lambda: functional.embedding(wrong, polyhal.ones((3, 2), device=device)),
         "take_along_axis": lambda: polyhal.take_along_axis(x, wrong.reshape(1, 1), 1),
     }
 
 
-@pytest.mark.parametrize("op", ["cross_entropy_rows", "embedding", "take_along_axis"])
+@pytest.mark.parametrize("op", ["cross_entropy", "embedding", "take_along_axis"])
 def test_processors_refuse_indices_out_of_range(op: str, device: Device) -> None:
     if device.type is not DeviceType.CPU:
         pytest.skip("checked on processors")
@@ -41,6 +41,32 @@ def test_lookups_by_brackets_and_take_are_checked(numpy_device: Device) -> None:
     for lookup in (lambda: x[wrong], lambda: polyhal.take(x, wrong), lambda: functional.nll_loss(x[:2], wrong)):
         with pytest.raises(IndexError, match="is out of range"):
             lookup()
+
+
+def test_functions_are_named_in_errors_about_their_indices(numpy_device: Device) -> None:
+    x, index = polyhal.ones((3, 2), device=numpy_device), Tensor([0, 7], device=numpy_device)
+    rows, flat = x[:2], Tensor([[0, 7]], device=numpy_device)
+    calls: dict[str, Callable[[], object]] = {
+        "index_select": lambda: polyhal.index_select(x, 0, index),
+        "take": lambda: polyhal.take(x, index),
+        "gather": lambda: polyhal.gather(x, 0, flat),
+        "take_along_dim": lambda: polyhal.take_along_dim(x, flat, 0),
+        "index_add": lambda: polyhal.index_add(x, 0, index, rows),
+        "index_add_": lambda: x.index_add_(0, index, rows),
+        "index_copy": lambda: polyhal.index_copy(x, 0, index, rows),
+        "index_fill": lambda: polyhal.index_fill(x, 0, index, 1.0),
+        "index_put": lambda: polyhal.index_put(x, (index,), rows),
+        "index_reduce": lambda: polyhal.index_reduce(x, 0, index, rows, "prod"),
+        "put_": lambda: x.put_(index, rows[0]),
+        "scatter": lambda: polyhal.scatter(x, 0, flat, 1.0),
+        "scatter_add": lambda: polyhal.scatter_add(x, 0, flat, rows),
+        "scatter_reduce": lambda: polyhal.scatter_reduce(x, 0, flat, rows, "amax"),
+        "nll_loss": lambda: functional.nll_loss(rows, index),
+        "embedding_bag": lambda: functional.embedding_bag(flat, x),
+    }
+    for name, call in calls.items():
+        with pytest.raises(IndexError, match=rf"^\[{name}\] index 7 .*is out of range; .*test_index_range\.py"):
+            call()
 
 
 def test_each_of_several_indices_is_checked(numpy_device: Device) -> None:

@@ -8,6 +8,7 @@ from polyhal import functions as ops
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.top_level import top_level_as
 from polyhal.mixed_precision import is_autocast_enabled
 from polyhal.nn.functional.activation import log_softmax
@@ -100,6 +101,7 @@ def _weighted(losses: Tensor, weights: Tensor, shape: tuple[int, ...], reduction
     return reduce_loss(losses, reduction)
 
 
+@names_range_errors
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -125,6 +127,7 @@ def nll_loss(
     return _like(_weighted(ops.where(used, -chosen * counts, 0.0), counts, target.shape, reduction), input)
 
 
+@names_range_errors
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -10,6 +10,7 @@ from polyhal.creation import ones
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.tape.function import Context, Function
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
@@ -80,6 +81,7 @@ def _limit_rows(weight: Tensor, index: Tensor, max_norm: float, norm_type: float
         rows.mul_(factor)
 
 
+@names_range_errors
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

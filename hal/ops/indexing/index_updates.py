@@ -14,6 +14,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate, table_update, updated
@@ -25,6 +26,7 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(in_place=True, aten=".default")
+@names_range_errors
 def index_add(x: TensorLike, axis: int, index: TensorLike, source: TensorLike, *, alpha: float = 1) -> Any:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names.
 
@@ -48,6 +50,7 @@ def _scaled(source: Any, alpha: Any) -> Any:
 
 
 @composite(in_place=True, aten=".default")
+@names_range_errors
 def index_copy(x: TensorLike, axis: int, index: TensorLike | int, source: TensorLike | int) -> Any:
     """`x` with the slices along `axis` that the vector `index` names replaced by those of `source`; the last one wins.
 
@@ -62,6 +65,7 @@ def _index_copy(x: TensorLike, axis: int, index: TensorLike | int, source: Tenso
 
 
 @composite(in_place=True, aten=".default")
+@names_range_errors
 def index_reduce(
     x: TensorLike,
     axis: int,
@@ -93,6 +97,7 @@ def _index_reduce(
 
 
 @composite(in_place=True, aten=".int_Scalar .int_Tensor")
+@names_range_errors
 def index_fill(x: TensorLike, axis: int, index: TensorLike | int, value: TensorLike | float) -> Any:
     """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names.
 
@@ -139,6 +144,7 @@ def _slices(
 
 
 @composite()
+@names_range_errors
 def index_put(x: TensorLike, indices: Any, values: TensorLike, accumulate: bool = False) -> Any:
     """`x` with `x[indices] = values`, where the last of several writers wins, or with the sum of all added if they accumulate.
 
@@ -156,6 +162,7 @@ def index_put(x: TensorLike, indices: Any, values: TensorLike, accumulate: bool 
 
 
 @composite(in_place=True, aten=".default put_")
+@names_range_errors
 def put(x: TensorLike, index: TensorLike, source: TensorLike, accumulate: bool = False) -> Any:
     """`x` with the elements that `index` names in row-major order replaced by those of `source`, or added to them.
 

@@ -26,6 +26,7 @@ from polyhal.hal.ops.declare import (
     declare,
     tensor_at,
 )
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.layout.axes import moveaxis
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import permute, reshape
@@ -186,6 +187,7 @@ scatter_rows: OpFunction = declare(
 
 
 @composite(returns=Returns.COPY)
+@names_range_errors
 def take(x: TensorLike, index: Any, axis: int = 0) -> Any:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     return slices_at(x, index, axis)

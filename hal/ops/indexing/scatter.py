@@ -14,6 +14,7 @@ from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
 from polyhal.hal.ops.indexing.brackets import basic_index
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate, table_update, updated
 from polyhal.hal.ops.layout.creation import arange, full
@@ -26,6 +27,7 @@ _OF_SCATTER = {None: "replace", "add": "sum", "multiply": "prod"}
 
 
 @composite(in_place=True, aten=".value .value_reduce .reduce")
+@names_range_errors
 def scatter(
     x: TensorLike,
     axis: int,
@@ -61,6 +63,7 @@ def _scatter(
 
 
 @composite(in_place=True)
+@names_range_errors
 def scatter_add(x: TensorLike, axis: int, index: TensorLike | int, src: TensorLike | int) -> Any:
     """`x` with `src[i, j]` added to `out[index[i, j], j]` for axis 0. Compare `torch.scatter_add`. Raises ShapeError."""
     return _scattered("scatter_add", x, axis, index, src, "sum", True)
@@ -72,6 +75,7 @@ def _scatter_add(x: TensorLike, axis: int, index: TensorLike, src: TensorLike) -
 
 
 @composite(in_place=True, aten=".two")
+@names_range_errors
 def scatter_reduce(
     x: TensorLike, axis: int, index: TensorLike | int, src: TensorLike | int, reduce: str, *, include_self: bool = True
 ) -> Any:

@@ -9,6 +9,7 @@ from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing import along_axis
 from polyhal.hal.ops.indexing.brackets import basic_index
+from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.indexing.rows import slices_at, take
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.selection import where
@@ -17,6 +18,7 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite()
+@names_range_errors
 def take_along_axis(x: Any, index: Any, axis: int = -1) -> Any:
     """Elements of `x` along `axis` by number. All other axes of `x` and `index` are broadcast; negative numbers wrap.
 
@@ -42,6 +44,7 @@ def _broadcast(name: str, x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @composite()
+@names_range_errors
 def take_along_dim(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Any:
     """`take_along_axis`; without an axis, the elements of `x` by number in row-major order.
 
@@ -53,6 +56,7 @@ def take_along_dim(x: TensorLike, indices: TensorLike, axis: int | None = None) 
 
 
 @composite()
+@names_range_errors
 def gather(x: TensorLike, axis: int, index: TensorLike) -> Any:
     """`out[i, j] = x[index[i, j], j]` for `axis` 0: elements of `x` by number, where `index` may be shorter than `x`.
 
@@ -83,6 +87,7 @@ def _like_index(name: str, x: TensorLike, axis: int, index: TensorLike) -> Any:
 
 
 @composite(returns=Returns.COPY)
+@names_range_errors
 def index_select(x: TensorLike, axis: int, index: TensorLike) -> Any:
     """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
     if not x.ndim:
