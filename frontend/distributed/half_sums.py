@@ -12,17 +12,19 @@ _BLOCK = 1 << 16
 
 
 def reduce_rows(rows: np.ndarray, reduction: str, out: np.ndarray) -> None:
-    """Reduce rows (R, N) of any dtype to `out` (N,): sum, max or min, in the order of the rows."""
-    if reduction == "sum" and rows.dtype in _HALVES:
+    """Reduce rows (R, N) to `out` (N,): sum, max or min of any dtype, or mean of floating dtypes, in the order of the rows."""
+    if reduction in ("sum", "mean") and rows.dtype in _HALVES:
         for start in range(0, rows.shape[1], _BLOCK):
             block = rows[:, start : start + _BLOCK]
             total = widened(block[0])
             with np.errstate(over="ignore", invalid="ignore"):
                 for row in block[1:]:
                     total += widened(row)
+            if reduction == "mean":
+                total /= len(rows)
             narrow(total, out[start : start + _BLOCK])
         return
-    combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[reduction]
+    combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}[reduction]
     if len(rows) == 1:
         out[:] = rows[0]
         return
@@ -30,6 +32,8 @@ def reduce_rows(rows: np.ndarray, reduction: str, out: np.ndarray) -> None:
         combine(rows[0], rows[1], out=out)
         for row in rows[2:]:
             combine(out, row, out=out)
+    if reduction == "mean":
+        out /= len(rows)
 
 
 def widened(values: np.ndarray) -> np.ndarray:

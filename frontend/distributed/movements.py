@@ -16,7 +16,7 @@ import numpy as np
 
 from polyhal.distributed.half_sums import reduce_rows
 from polyhal.hal.collectives.collective import divided, reduction_of
-from polyhal.hal.errors import message
+from polyhal.hal.errors import UnsupportedDTypeError, message
 
 Wait = Callable[[], None]
 """Function that waits for a movement in flight. Raises ProcessGroupError if it cannot complete."""
@@ -261,7 +261,11 @@ class MovingGroup(ABC):
             raise ValueError(
                 message(name, f"an array of {array.dtype}", expected=f"{dtype}, the dtype of the other array")
             )
-        reduction_of(reduction, name)
+        if reduction != "mean":
+            reduction_of(reduction, name)
+        elif array.dtype.kind in "biu":
+            problem = f"the mean of an array of {array.dtype}"
+            raise UnsupportedDTypeError(message(name, problem, expected="a floating dtype", fix="use sum"))
         if not 0 <= root < self.size:
             raise ValueError(message(name, f"rank {root} does not exist", expected=f"0 to {self.size - 1}"))
 

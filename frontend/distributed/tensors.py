@@ -26,9 +26,9 @@ _REDUCTIONS = ("sum", "mean", "max", "min")
 def all_reduce(tensor: Tensor, op: str = "sum", *, group: ProcessGroup | None = None) -> Tensor:
     """Replace `tensor`, of any shape and dtype, by the sum, mean, max or min over all ranks. Returns it.
 
-    `group` defaults to the job's. Sums are taken in the order of the ranks, and are bit-identical on all ranks; sums of float16
-    and bfloat16 are rounded once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and
-    ProcessGroupError if a rank is gone.
+    `group` defaults to the job's. Sums are taken in the order of the ranks, and are bit-identical on all ranks; sums and means
+    of float16 and bfloat16 are rounded once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of
+    integers, and ProcessGroupError if a rank is gone.
     """
     _check_tensor("all_reduce", tensor)
     group = process_group() if group is None else group
@@ -42,11 +42,7 @@ def all_reduce(tensor: Tensor, op: str = "sum", *, group: ProcessGroup | None = 
         )
     with no_grad():
         flat = tensor.detach().reshape(-1)
-        reduction = "sum" if op == "mean" else op
-        parts = [_reduced(group, part, host, reduction) for part, host in _chunks(flat)]
-        if op == "mean":
-            parts = [part / group.size for part in parts]
-        _store(tensor, parts)
+        _store(tensor, [_reduced(group, part, host, op) for part, host in _chunks(flat)])
     return tensor
 
 
@@ -80,7 +76,7 @@ def all_gather(tensor: Tensor, counts: Sequence[int] | None = None) -> Tensor:
 
 
 def reduce_scatter(tensor: Tensor, op: str = "sum", counts: Sequence[int] | None = None) -> Tensor:
-    """Return this rank's rows of the sum, max or min of the tensors (n, ...) of all ranks.
+    """Return this rank's rows of the sum, mean, max or min of the tensors (n, ...) of all ranks.
 
     Rows are divided evenly, unless `counts` contains a number for each rank. Raises ShapeError, ValueError, and
     ProcessGroupError if a rank is gone.

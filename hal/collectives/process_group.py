@@ -25,7 +25,8 @@ class ProcessGroup(Protocol):
 
     All ranks make the same calls in the same order. Arrays are contiguous NumPy vectors of any dtype of Polyhal, bfloat16
     included; `counts` has the number of elements of each rank, which may differ and may be 0. Sums are taken in the order of
-    the ranks, in float32 with one final rounding for float16 and bfloat16; integers wrap around. So results are bitwise
+    the ranks, and means are quotients of them: in float32 with one final rounding for float16 and bfloat16; integers wrap
+    around. So results are bitwise
     reproducible, bitwise identical on every rank, and do not depend on the division of an array.
 
     Calls block. Every call raises ProcessGroupError, within seconds, once another rank is gone. Calls of several threads are
@@ -49,7 +50,10 @@ class ProcessGroup(Protocol):
         """Number of processes on this machine."""
 
     def all_reduce(self, array: np.ndarray, reduction: str = "sum") -> None:
-        """Replace `array` (N,) by the reduction of the arrays of all ranks: sum, max or min. Raises ValueError for others."""
+        """Replace `array` (N,) by the reduction of the arrays of all ranks: sum, mean, max or min.
+
+        Raises ValueError for others, and UnsupportedDTypeError for a mean of integers.
+        """
 
     def reduce_scatter(
         self, source: np.ndarray, target: np.ndarray, counts: Sequence[int], reduction: str = "sum"

@@ -17,6 +17,7 @@ from polyhal import distributed
 from polyhal.distributed.engines import Engines
 from polyhal.distributed.solo import SoloGroup
 from polyhal.hal.collectives.process_group import ProcessGroup, ProcessGroupError, ProcessGroupSpec
+from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.hookspecs import hookimpl
 
 from .thread_ranks import on_threads
@@ -121,6 +122,28 @@ def test_arguments_that_would_leave_others_waiting_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=expected):
         call(SoloGroup())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("count", [50, 100_000])
+def test_a_mean_is_rounded_once(dtype: Any, count: int) -> None:
+    rows = np.random.default_rng(count).normal(size=(3, count)).astype(dtype)
+    wide = rows.astype(np.float32)
+    expected = ((wide[0] + wide[1] + wide[2]) / np.float32(3)).astype(dtype)
+
+    def program(group: ProcessGroup) -> bool:
+        whole, part = rows[group.rank].copy(), np.empty(count if group.rank == 1 else 0, dtype)
+        group.all_reduce(whole, "mean")
+        group.reduce_scatter(rows[group.rank], part, [0, count, 0], "mean")
+        return np.array_equal(whole, expected) and np.array_equal(part, expected[: part.size])
+
+    assert on_threads(3, program) == [True] * 3
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+def test_a_mean_of_integers_is_refused(dtype: Any) -> None:
+    with pytest.raises(UnsupportedDTypeError, match=r"the mean of an array of \w+; expected a floating dtype; use sum"):
+        SoloGroup().all_reduce(np.ones(4, dtype), "mean")
 
 
 class _Plugin:

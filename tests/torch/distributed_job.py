@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -83,6 +84,9 @@ def other_reductions(c: Case) -> None:
         x = c.own(3)
         dist.all_reduce(x, op=dist.ReduceOp.AVG)
         equal(x, c.sum(3) / 2)
+        return
+    with pytest.raises(TypeError, match=r"mean of .*expected a floating dtype"):
+        dist.all_reduce(c.own(3), op=dist.ReduceOp.AVG)
 
 
 @check

@@ -151,9 +151,7 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
             self._group.all_gather(values, rows, [values.size] * self._group.size)
             values[:] = _row_by_row(op).reduce(rows.reshape(self._group.size, -1), axis=0)
             return
-        self._group.all_reduce(values, "sum" if name == "mean" else name)
-        if name == "mean":
-            values /= self._group.size
+        self._group.all_reduce(values, name)
 
     def reduce_scatter(
         self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any = None
@@ -188,9 +186,7 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
             own = source[start : start + counts[self._group.rank]]
         else:
             own = np.empty(counts[self._group.rank], source.dtype)
-            self._group.reduce_scatter(source, own, counts, "sum" if name == "mean" else name)
-            if name == "mean":
-                own /= self._group.size
+            self._group.reduce_scatter(source, own, counts, name)
         _store(output, own)
 
     # --- copies -----------------------------------------------------------------------------------------------------
