@@ -1,6 +1,5 @@
 """Generated from the op declarations by `make generate`; do not edit."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.ops.linear_algebra.results import GeqrfResult, LUResult, SlogdetResult
@@ -186,8 +185,8 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
 
-def cat(xs: Sequence[Tensor], axis: int = ..., *, dim: Any = ...) -> Tensor:
-    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
+def cat(xs: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
+    """Tensors joined along an existing axis; with None, their elements in row-major order along one axis."""
 
 def cdist(x1: Any, x2: Any, p: float = ..., compute_mode: str = ...) -> Tensor:
     """p-norms of the differences between rows of `x1` (..., P, M) and of `x2` (..., R, M): (..., P, R)."""
@@ -237,11 +236,11 @@ def combinations(x: Any, r: int = ..., with_replacement: bool = ...) -> Tensor:
 def complex(real: Any, imag: Any) -> Tensor:
     """The complex tensor of two real ones of one dtype, float32 or float64, which are copied."""
 
-def concat(xs: Sequence[Tensor], axis: int = ..., *, dim: Any = ...) -> Tensor:
-    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
+def concat(xs: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
+    """Tensors joined along an existing axis; with None, their elements in row-major order along one axis."""
 
-def concatenate(xs: Sequence[Tensor], axis: int = ..., *, dim: Any = ...) -> Tensor:
-    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
+def concatenate(xs: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
+    """Tensors joined along an existing axis; with None, their elements in row-major order along one axis."""
 
 def conj(x: Any) -> Tensor:
     """The complex conjugate. Returns a view, or the tensor itself, where nothing has to be computed; else a copy."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,24 @@ def test_vectors_without_elements_join_any_shape(device: ph.Device) -> None:
     assert x.grad is not None
     assert x.grad.tolist() == [[1.0] * 3] * 2
     assert ph.cat([nothing, nothing]).shape == (0,)
+
+
+def test_concatenation_without_an_axis_joins_all_elements_in_a_row(device: ph.Device) -> None:
+    arrays = [np.arange(6, dtype=np.float32).reshape(2, 3).T, np.float32(7), np.ones((0, 2), np.float32)]
+    tensors = [ph.tensor(x, device=device, requires_grad=True) for x in arrays]
+    for join in (ph.concat, ph.cat, ph.concatenate):
+        joined = join([tensors[0].T.T, *tensors[1:]], axis=None)
+        np.testing.assert_array_equal(joined.detach().numpy(), np.concatenate(arrays, axis=None))
+    (joined * ph.arange(7, device=device)).sum().backward()
+    for x, expected in zip(tensors, (np.arange(6.0).reshape(3, 2), 6.0, np.ones((0, 2))), strict=True):
+        assert x.grad is not None
+        np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("join", [ph.concat, ph.stack, lambda xs: ph.concat(xs, axis=None)])
+def test_joining_no_tensors_is_an_error(join: Any) -> None:
+    with pytest.raises(ph.errors.ShapeError, match="needs at least one tensor"):
+        join([])
 
 
 def test_sizes_of_split_by_keyword_and_as_a_tensor(device: ph.Device) -> None:

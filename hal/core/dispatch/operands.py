@@ -97,7 +97,7 @@ def admitted(op: OpDef, inputs: Inputs, device: Device | None) -> tuple[tuple[An
     elif device is not None and Device(device) is not target:
         raise mismatch(op, inputs)
     converted = tuple(_converted(x, target) for x in inputs)
-    if op.schema.inputs and not op.creates and not any(hasattr(x, "ref") for x in converted):
+    if converted and op.schema.inputs and not op.creates and not any(hasattr(x, "ref") for x in converted):
         converted = (frontend.convert(converted[0], target), *converted[1:])
     return converted, target
 

@@ -9,7 +9,8 @@ from typing import Any
 from polyhal.hal.layout import normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import flip, transpose
-from polyhal.hal.ops.layout.regions import concat, copy, split
+from polyhal.hal.ops.layout.regions import concat as _concat
+from polyhal.hal.ops.layout.regions import copy, split
 from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
 from polyhal.hal.ops.layout.views import contiguous as _contiguous
 from polyhal.hal.ops.tensor_like import TensorLike
@@ -25,6 +26,18 @@ def clone(x: TensorLike, *, memory_format: Any = None) -> Any:
 def contiguous(x: TensorLike, *, memory_format: Any = None) -> Any:
     """The tensor in row-major order, itself if it already is. `memory_format` is a no-op: strides belong to the device."""
     return x if x.spec.is_contiguous else _contiguous(x)
+
+
+@composite("cat", "concatenate", method=False, extends=True)
+def concat(xs: Sequence[TensorLike], axis: int | None = 0) -> Any:
+    """Tensors joined along an existing axis; with None, their elements in row-major order along one axis.
+
+    Vectors without elements fit tensors of any shape, as in PyTorch.
+
+    >>> polyhal.concat([polyhal.tensor([[1, 2]]), polyhal.tensor(3)], axis=None).tolist()
+    [1, 2, 3]
+    """
+    return _concat([ravel(x) for x in xs], 0) if axis is None else _concat(xs, axis)
 
 
 @composite(returns=Returns.EITHER)
@@ -102,7 +115,7 @@ def roll(
         length = x.shape[normalize_axis(a, x.ndim)]
         if length and shift % length:
             front, back = split(x, (length - shift % length, shift % length), a)
-            x = concat([back, front], a)
+            x = _concat([back, front], a)
     return x
 
 
@@ -171,25 +184,25 @@ def _depth(x: TensorLike) -> Any:
 def hstack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their second axis, vectors along their only one."""
     rows = [_with_axes(x, 1) for x in xs]
-    return concat(rows, 0 if rows[0].ndim == 1 else 1)
+    return _concat(rows, 0 if rows[0].ndim == 1 else 1)
 
 
 @composite("row_stack", method=False)
 def vstack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their first axis, vectors as rows."""
-    return concat([_with_axes(x, 2) for x in xs], 0)
+    return _concat([_with_axes(x, 2) for x in xs], 0)
 
 
 @composite(method=False)
 def dstack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their third axis."""
-    return concat([_depth(x) for x in xs], 2)
+    return _concat([_depth(x) for x in xs], 2)
 
 
 @composite(method=False)
 def column_stack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their second axis, vectors as columns."""
-    return concat([x if x.ndim > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
+    return _concat([x if x.ndim > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
 
 
 @composite(returns=Returns.VIEW)

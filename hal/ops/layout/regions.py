@@ -15,7 +15,6 @@ from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
-    Names,
     Output,
     OutputRegion,
     Params,
@@ -196,7 +195,6 @@ concat = declare(
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 4))), {"axis": 0}, ValueError, "differ outside axis 0")],
     dtypes=dtypes.ALL,
     tolerance=EXACT,
-    names=Names("cat", "concatenate"),
 )
 
 
