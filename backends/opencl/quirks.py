@@ -69,9 +69,10 @@ class OpenCLQuirks:
     )
     skip_binary_cache: bool = quirk(
         lambda d: _pocl(d) or _oclgrind(d),
-        reason="caching compiled programs is not worthwhile: PoCL caches them itself, and its binaries lack the kernels "
-        "that are specialized by work-group size; Oclgrind interprets programs",
-        evidence="PoCL 3.0: querying the binary compiles every kernel a second time",
+        reason="caching compiled programs is not worthwhile: PoCL caches them itself, and its binaries hold kernels for any "
+        "work-group size, which it compiles in addition to the kernels that it launches; Oclgrind interprets programs",
+        evidence="PoCL 3.1, 19 programs of a small model: querying the binaries makes the first process take 18.3 s of "
+        "processor time instead of 11.6 s, and saves each later process 0.45 s of 1.7 s",
         link="https://github.com/inducer/pyopencl/issues/731",
     )
     assume_unified_memory: bool = quirk(
