@@ -23,12 +23,13 @@ from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.backends.opencl.ptx import Target
-from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.core.kernels import background_build
 from polyhal.hal.core.kernels.library import ProgramBuild
 from polyhal.hal.core.settings import env
 from polyhal.hal.core.settings.log import logger
 from polyhal.hal.errors import KernelBuildError
+from polyhal.hal.system.discovery.processor import instruction_sets
 
 _LOG = logger("kernels")
 
@@ -81,6 +82,7 @@ class ProgramCache(ProgramTexts):
         self._programs: dict[tuple[Any, ...], cl.Program] = {}
         self._kernels: dict[tuple[Any, ...], CompiledKernel] = {}
         self._driver_id: tuple[str, ...] = ()
+        self._is_processor = info.type is DeviceType.CPU
         self._builds: list[ProgramBuild] = []
         use_disk = not self._quirks.skip_binary_cache and not env.no_program_cache()
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
@@ -217,6 +219,8 @@ class ProgramCache(ProgramTexts):
                 device.version,
                 device.driver_version,
                 hashlib.sha256(device.extensions.encode()).hexdigest(),
+                # Processors of one name may differ, as in virtual machines that share a home directory.
+                " ".join(sorted(instruction_sets())) if self._is_processor else "",
             )
         return self._driver_id
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import discovery, icd, memory, staging
+from polyhal.backends.opencl import discovery, icd, memory, program, staging
 from polyhal.backends.opencl.backend import OpenCLBackend, create
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
@@ -103,6 +103,21 @@ def test_binaries_are_kept_and_damage_is_repaired(found: Any, tmp_path: Path, mo
         programs.build("f.cl", text)
         builds.append(programs.compilations)
     assert builds == [1, 0, 1, 1]
+
+
+def test_processors_with_other_instruction_sets_have_binaries_of_their_own(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    text = "__kernel void f(__global float *x) { x[get_global_id(0)] -= 1.0f; }"
+    builds = []
+    for sets in ({"avx2"}, {"avx2", "avx512f"}, {"avx2"}):
+        monkeypatch.setattr(program, "instruction_sets", lambda sets=sets: frozenset(sets))
+        programs = OpenCLBackend(found).runtime.programs
+        programs.build("f.cl", text)
+        builds.append(programs.compilations)
+    on_processor = OpenCLBackend(found).info.type is DeviceType.CPU
+    assert builds == ([1, 1, 0] if on_processor else [1, 0, 0])
 
 
 def test_cache_survives_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
