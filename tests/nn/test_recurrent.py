@@ -140,6 +140,7 @@ def test_inputs_and_states_that_do_not_fit_are_refused(device: ph.Device) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_start_within_pytorchs_bounds(device: ph.Device, kind: str) -> None:
+    ph.manual_seed(0)  # the largest of 16 draws is below 0.2 in 3 of 100 runs
     for layer in (getattr(nn, kind)(5, 16, device=device), getattr(nn, f"{kind}Cell")(5, 16, device=device)):
         for p in layer.parameters():
             assert 0.2 < np.abs(p.numpy()).max() <= 0.25
