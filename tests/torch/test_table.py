@@ -242,6 +242,12 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[torch.Tensor], Any]]] = {
     "a negative deviation": (RuntimeError, lambda x: x.normal_(0, -1)),
     "a matrix of other columns": (RuntimeError, lambda x: x @ x[:2]),
     "the position of a maximum of nothing": (IndexError, lambda x: x[:0].argmax()),
+    "a maximum along an axis of nothing": (IndexError, lambda x: x[:0, :0].max(0)),
+    "the position of a minimum along an axis of nothing": (IndexError, lambda x: x[:0, :0].argmin(0)),
+    "a median along an axis of nothing": (IndexError, lambda x: x[:0].median(0)),
+    "a median of numbers along an axis of nothing": (IndexError, lambda x: x[:0, :0].nanmedian(-1)),
+    "the k-th of nothing": (IndexError, lambda x: x[:0].kthvalue(1, 0)),
+    "the most frequent of nothing": (IndexError, lambda x: x[:0, :0].mode(0)),
     "an image without channels": (RuntimeError, lambda x: F.interpolate(x[None, None][:, :0], size=(2, 2))),
     "an image of no size": (RuntimeError, lambda x: F.interpolate(x[None, None, :1, :1], scale_factor=0.5)),
     **{

@@ -69,10 +69,21 @@ def min_(x: Tensor) -> Any:
     return amin(x)
 
 
+def check_elements(op: str, x: Tensor, dim: int | None) -> None:
+    """Raise IndexError, as PyTorch does, for the index of an extremum of no elements."""
+    if dim is None and not x.size:
+        raise IndexError(
+            f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim."
+        )
+    if dim is not None and x.shape and not x.shape[dim]:
+        raise IndexError(f"{op}(): Expected reduction dim {dim % x.ndim} to have non-zero size.")
+
+
 @aten("max.dim")
 def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     if not x.shape:
         return F["copy"](x), zeros((), dtypes.int64, x.device)
+    check_elements("max", x, dim)
     return F["max"](x, dim, keepdim), F["argmax"](x, dim, keepdim)
 
 
@@ -80,26 +91,19 @@ def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
 def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     if not x.shape:
         return F["copy"](x), zeros((), dtypes.int64, x.device)
+    check_elements("min", x, dim)
     return F["min"](x, dim, keepdim), F["argmin"](x, dim, keepdim)
-
-
-def _check_elements(op: str, x: Tensor, dim: int | None) -> None:
-    """Raise IndexError, as PyTorch does, for the index of an extremum of no elements."""
-    if dim is None and not x.size:
-        raise IndexError(
-            f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim."
-        )
 
 
 @aten("argmax")
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    _check_elements("argmax", x, dim)
+    check_elements("argmax", x, dim)
     return F["argmax"](x, dim if x.shape else None, keepdim)
 
 
 @aten("argmin")
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    _check_elements("argmin", x, dim)
+    check_elements("argmin", x, dim)
     return F["argmin"](x, dim if x.shape else None, keepdim)
 
 

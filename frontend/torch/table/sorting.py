@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, lifted, zeros
+from polyhal.torch.table.reductions import check_elements
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -39,12 +40,14 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, in_order: bool 
 @aten("kthvalue")
 @lifted
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    check_elements("kthvalue", x, dim)
     return F["kthvalue"](x, k, dim, keepdim)
 
 
 @aten("mode")
 @lifted
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    check_elements("mode", x, dim)
     return F["mode"](x, dim, keepdim)
 
 
@@ -58,6 +61,7 @@ def median(x: Tensor) -> Any:
 @aten("median.dim")
 @lifted
 def median_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    check_elements("median", x, dim)
     return F["median"](x, dim, keepdim)
 
 
@@ -71,6 +75,7 @@ def nanmedian(x: Tensor) -> Any:
 @aten("nanmedian.dim")
 @lifted
 def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    check_elements("median", x, dim)
     return F["nanmedian"](x, dim, keepdim)
 
 
