@@ -52,7 +52,7 @@ def _np_scores(q: Array, k: Array, mask: Array | None, causal: bool, scale: floa
 
 def _np_probabilities(scores: Array) -> tuple[Any, Any]:
     """Softmax of each row, and its logsumexp in two parts; a fully masked row gives zeros."""
-    top = np.max(scores, axis=-1, keepdims=True)
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
     top = np.where(np.isneginf(top), 0, top)
     e = np.exp(scores - top)
     total = np.sum(e, axis=-1, keepdims=True)
@@ -68,7 +68,7 @@ def _attention(
     `mask` broadcasts to (..., T, S): bool keeps where True, floats are added. `causal` lets query i see keys up to
     i + S - T. `scale` defaults to 1/sqrt(D). Fully masked rows give 0. Returns the result and each row's logsumexp
     (..., T, 2) in two parts: the largest score, and the logarithm of the sum relative to it, which adding a large score
-    would round away. Both are 0 for a fully masked row.
+    would round away. Both are 0 for a fully masked row, and without keys.
     """
     p, lse = _np_probabilities(_np_scores(q, k, mask, causal, scale))
     return np.matmul(p, v), lse
@@ -117,7 +117,7 @@ def _decomposed(
     q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None, *, causal: bool, scale: float
 ) -> Any:
     scores = _scores(q, k, mask, causal, scale)
-    top = max_(scores, -1, True)
+    top = max_(scores, -1, True) if k.shape[-2] else full((*scores.shape[:-1], 1), 0.0, scores.dtype)
     top = where(equal(top, -math.inf), 0.0, top)
     e = exp(scores - top)
     total = sum_(e, -1, True)

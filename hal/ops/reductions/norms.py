@@ -106,7 +106,7 @@ vector_norm: OpFunction = reduction(
     "p-norm over `axis` (all axes by default): the `ord`-th root of the sum of powers of absolute values.\n\n"
     "`ord` 0 counts the elements that are not 0; infinity and -infinity give the largest and smallest absolute value.",
     result=dtypes.to_float,
-    empty=True,
+    empty=lambda params: not math.isinf(params["ord"]),
     decompose=_vector_norm,
     gradient=vector_norm_gradient,
     samples=_samples,

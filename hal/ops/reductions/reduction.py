@@ -46,7 +46,7 @@ def reduction(
     decompose: Callable[..., Any] | None = None,
     widen: bool = True,
     core: bool = False,
-    empty: bool = False,
+    empty: bool | Callable[[Params], bool] = False,
     one_axis: bool = False,
     domain: tuple[float, float] = (-2.0, 2.0),
     samples: Samples | None = None,
@@ -55,9 +55,9 @@ def reduction(
     """Declare a reduction of one tensor.
 
     `reference` takes the array, `axis` and `keepdims`. `result` gives the dtype of the result from that of the input.
-    `core` runs it through `reduce` of the contract. `empty` allows reductions of no elements; `one_axis` allows one axis or
-    all, not several. `decompose` and `widen` are those of the strategy `Decompose`. Samples are drawn from `domain` unless
-    a function makes them.
+    `core` runs it through `reduce` of the contract. `empty` allows reductions of no elements, for all parameters or for
+    those of which it is true; `one_axis` allows one axis or all, not several. `decompose` and `widen` are those of the
+    strategy `Decompose`. Samples are drawn from `domain` unless a function makes them.
     """
     lowering: tuple[Strategy, ...] = (CoreMember(_core_rule(name)),) if core else ()
     if decompose is not None:
@@ -74,7 +74,7 @@ def reduction(
         family="reduction",
         infer=_infer_rule(name, result, empty, one_axis),
         lowering=lowering,
-        samples=samples or _samples(*domain, empty),
+        samples=samples or _samples(*domain, empty is True),
         **options,
     )
 
@@ -102,7 +102,7 @@ def unreduced(g: TensorLike, x_spec: Spec, axis: Axis, keepdims: bool) -> Any:
 
 
 def _infer_rule(
-    name: str, result: Callable[[DType], DType], empty: bool, one_axis: bool
+    name: str, result: Callable[[DType], DType], empty: bool | Callable[[Params], bool], one_axis: bool
 ) -> Callable[[Specs, dict[str, Any]], list[Output]]:
     def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
         spec, axis = first_tensor(specs), params["axis"]
@@ -110,7 +110,7 @@ def _infer_rule(
             raise ValueError(f"axis {axis} names several axes; expected one, or None for all")
         axes = normalize_axes(axis, spec.ndim)
         shape = reduced_shape(spec.shape, axes, params["keepdims"])
-        if not empty and 0 not in shape and not element_count(spec, axes):
+        if 0 not in shape and not element_count(spec, axes) and not (empty(params) if callable(empty) else empty):
             raise ValueError(f"the {name} of no elements is undefined")
         params.update(axis=axes, keepdims=bool(params["keepdims"]))
         return [(result(spec.dtype), shape)]

@@ -173,7 +173,7 @@ def _logcumsumexp_gradient(g: Any, x: Any, *, axis: int) -> Any:
 def _factors(largest: TensorLike, reached: TensorLike, axis: int) -> list[Any]:
     """Return exp(largest[i] - largest[i + distance]) for each power of 2 below the length; 0 where i is not `reached`."""
     length, factors = largest.shape[axis], []
-    for round_ in range((length - 1).bit_length()):
+    for round_ in range(max(length - 1, 0).bit_length()):
         rest = length - (1 << round_)
         near, far = (slice_along(largest, axis, start, rest) for start in (0, 1 << round_))
         factors.append(where(slice_along(reached, axis, 0, rest), exp(near - far), 0))

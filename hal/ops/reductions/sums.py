@@ -13,6 +13,7 @@ from polyhal.hal.layout import Spec, normalize_axes
 from polyhal.hal.ops.declare import Autocast, Names, Tolerance, Trait
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.cast import in_dtype
+from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.rounding import isfinite
@@ -148,6 +149,8 @@ def _logsumexp_gradient(g: TensorLike, x: TensorLike, x_spec: Spec, *, axis: Axi
 
     The sum may exceed the range of half precision.
     """
+    if not x_spec.size:
+        return zeros(x_spec)
     x = in_dtype(x, dtypes.accumulator(x.dtype))
     top = max_(x, axis, True)
     e = exp(x - where(isfinite(top), top, 0.0))
