@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
 
+_MOST_STEPS = 256
+"""Number of reasons for eager steps that are kept."""
+
 
 class Fallback(NamedTuple):
     """Number of calls of an op on a fallback path, and bytes moved."""
@@ -24,6 +27,8 @@ class FallbackReport(NamedTuple):
     """Ops that ran by PyTorch's decompositions, with the number of calls."""
     on_host: dict[str, HostCalls]
     """Polyhal's ops that ran in NumPy on the host, by Polyhal's names, with the bytes copied there and back."""
+    eager_steps: dict[str, str]
+    """Reasons for which functions under `polyhal.torch.jit` ran eagerly, each with the function's name."""
 
     def __str__(self) -> str:
         lines = [
@@ -34,6 +39,7 @@ class FallbackReport(NamedTuple):
             f"polyhal.{name}: {h.calls} times in NumPy on the host, {h.nbytes} bytes moved"
             for name, h in sorted(self.on_host.items())
         ]
+        lines += [f"{name} ran eagerly: {problem}" for problem, name in self.eager_steps.items()]
         return "\n".join(lines) or "every op ran by a kernel of the device"
 
 
@@ -46,6 +52,7 @@ class Counters:
         self._decomposed: dict[str, int] = {}
         self._host_work = HOST_WORK.counts()
         """Work on the host before the last reset."""
+        self._eager_steps: dict[str, str] = {}
 
     def count_cpu(self, name: str, nbytes: int) -> bool:
         """Count a call on the CPU. Returns whether it was the first call of this op."""
@@ -60,16 +67,24 @@ class Counters:
         with self._lock:
             self._decomposed[name] = self._decomposed.get(name, 0) + 1
 
+    def note_eager_step(self, name: str, problem: str) -> None:
+        """Note why a recorded function runs eagerly."""
+        with self._lock:
+            if len(self._eager_steps) < _MOST_STEPS:
+                self._eager_steps[problem] = name
+
     def report(self) -> FallbackReport:
         """Return the counts since the last reset."""
         with self._lock:
-            return FallbackReport(dict(self._on_cpu), dict(self._decomposed), HOST_WORK.since(self._host_work))
+            host_work = HOST_WORK.since(self._host_work)
+            return FallbackReport(dict(self._on_cpu), dict(self._decomposed), host_work, dict(self._eager_steps))
 
     def reset(self) -> None:
         """Reset counts and warnings."""
         with self._lock:
             self._on_cpu.clear()
             self._decomposed.clear()
+            self._eager_steps.clear()
             self._host_work = HOST_WORK.counts()
 
 

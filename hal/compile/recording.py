@@ -15,16 +15,17 @@ new memory after each run, whoever holds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.compile.capture.op_by_op import run_op_by_op
 from polyhal.hal.compile.capture.recorder import StepRecorder
 from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
 from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.core import dispatch
-from polyhal.hal.core.dispatch import Array
+from polyhal.hal.core.dispatch import Array, Executor
 from polyhal.hal.layout import Ref, Spec
 
 if TYPE_CHECKING:
@@ -44,8 +45,11 @@ class Recording:
         """Memory of each result; None for a value that the program does not receive."""
         self._scope: AbstractContextManager[None] | None = None
         self._captured: CapturedGraph | None = None
+        self._outer: Executor = dispatch.EAGER
+        self._is_left = False
 
     def __enter__(self) -> Recording:
+        self._outer = dispatch.thread.executor
         self._scope = dispatch.executing(self.recorder)
         self._scope.__enter__()
         return self
@@ -116,5 +120,17 @@ class Recording:
         return Executable(self.finish(), budget)
 
     def abandon(self) -> None:
-        """Roll back the recorded changes to Python's objects: state, gradients, versions of buffers."""
-        self.recorder.abandon()
+        """Roll back the recorded changes to Python's objects: state, gradients, versions of buffers. No-op after `leave`."""
+        if not self._is_left:
+            self.recorder.abandon()
+
+    def leave(self, arguments: Sequence[Array]) -> Executor:
+        """End the recording in the middle of a program: run the recorded ops once, one by one, on these arguments.
+
+        Arrays that were made in the recording then have memory, and bitwise the elements that eager ops give them. Returns the
+        executor for the rest of the program. Raises the errors of the ops, with all arrays from outside as they were.
+        """
+        with dispatch.executing(self._outer):
+            run_op_by_op(self.recorder.finish([], []), arguments)
+        self._is_left = True
+        return self._outer

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.flat_call import FlatCall
-from polyhal.hal.compile.capture.replay_cache import ReplayCache, ReplayStep
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError, ReplayCache, ReplayStep
 from polyhal.hal.compile.ir.graph import Graph
 from polyhal.hal.compile.scheduler.activity import StepActivity
 from polyhal.hal.compile.scheduler.profile import StepProfile
@@ -36,7 +37,7 @@ class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
 
     @abstractmethod
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C:
-        """Flatten the arguments of a call, with the modes of the thread."""
+        """Flatten the arguments of a call, with the modes of the thread. Raises NotReplayableError if it is to run op by op."""
 
     def _may_replay(self) -> bool:
         """Return whether this is a plain call, outside of other recordings."""
@@ -58,7 +59,14 @@ class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
             return self._function(*args, **kwargs)
         with self._lock:
             if self._warmed_up:
-                return self._replay(self._flatten(args, kwargs))  # type: ignore[no-any-return]
+                try:
+                    call = self._flatten(args, kwargs)
+                except NotReplayableError as error:
+                    reason = Difference(str(error), error.expected, error.fix)
+                else:
+                    return self._replay(call)  # type: ignore[no-any-return]
+                self._note_eager(reason)
+                return self._function(*args, **kwargs)
             result = self._warm_up(args, kwargs)
             self._warmed_up = True
             _LOG.info("%s: warmed up by a call that ran op by op", self._title)
@@ -70,9 +78,13 @@ class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
         return [step.captured.graph for step in self.steps]
 
     def explain(self) -> str:
-        """Report the effect of each pass on each recorded step, and the implementation of each op with the reason."""
-        if self.steps:
-            return "\n\n".join(step.explain() for step in self.steps)
+        """Report the effect of each pass on each recorded step, and the implementation of each op with the reason.
+
+        Reasons for which calls run op by op follow.
+        """
+        eager = [f"some calls run op by op: {problem}; {fix}" for problem, fix in self.eager_reasons.items()]
+        if self.steps or eager:
+            return "\n\n".join([*(step.explain() for step in self.steps), *eager])
         if self._warmed_up:
             return "nothing is recorded yet: the next call is recorded, if a step can be recorded for its arguments"
         return "nothing is recorded yet: the first call will run op by op, and the next one is recorded"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -11,10 +12,19 @@ import torch
 from torch.distributions import Distribution
 
 import polyhal.torch
-from polyhal.torch.steps.answers import answering
+from polyhal.hal.compile.recording import Recording
+from polyhal.torch.steps import active
+from polyhal.torch.steps.answers import answer
+from polyhal.torch.steps.host import HostProgram
+from polyhal.torch.steps.watch import StepWatch
 
 pytestmark = [pytest.mark.usefixtures("torch_on_numpy"), pytest.mark.filterwarnings("error")]
 DEVICE = "polyhal"
+
+
+def answering() -> AbstractContextManager[None]:
+    """Answer queries as while this thread records a step."""
+    return active.recording(StepWatch(Recording(), HostProgram(0), is_strict=True), (answer,))
 
 
 def _agree(function: Callable[..., Any], *arguments: tuple[Any, ...], steps: int | None = 1) -> None:

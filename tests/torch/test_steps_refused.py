@@ -40,7 +40,7 @@ def test_values_cannot_be_read(function: Callable[..., Any]) -> None:
     task = Task()
     task.step(next(inputs()))
     before, gradient = task.state(), task.model[0].weight.grad
-    step = polyhal.torch.jit(lambda x: function(task, x), warm_up=False)
+    step = polyhal.torch.jit(lambda x: function(task, x), warm_up=False, strict=True)
     with pytest.raises(CaptureError, match=f"test_steps_refused.py:{function.__code__.co_firstlineno + 1}"):
         step(next(inputs()))
     assert equal(before, task.state())
@@ -51,7 +51,7 @@ def test_values_cannot_be_read(function: Callable[..., Any]) -> None:
 
 def test_an_optimizer_that_reads_values_raises_with_a_remedy() -> None:
     task = Task(lambda p: torch.optim.ASGD(p, lr=0.1))
-    step = polyhal.torch.jit(task.step)
+    step = polyhal.torch.jit(task.step, strict=True)
     x = next(inputs())
     step(x)
     before = task.state()
@@ -65,7 +65,7 @@ def test_an_optimizer_that_reads_values_raises_with_a_remedy() -> None:
 
 def test_results_with_gradients_are_refused() -> None:
     task = Task()
-    step = polyhal.torch.jit(lambda x: task.model(x))
+    step = polyhal.torch.jit(lambda x: task.model(x), strict=True)
     x = next(inputs())
     step(x).sum().backward()
     with pytest.raises(CaptureError, match=r"on which backward\(\) may still be called"):
@@ -82,7 +82,7 @@ def test_ops_of_the_cpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def doubled(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    step = polyhal.torch.jit(lambda x: doubled(x), warm_up=False)
+    step = polyhal.torch.jit(lambda x: doubled(x), warm_up=False, strict=True)
     with pytest.raises(CaptureError, match="would run on the CPU"):
         step(torch.eye(3, device="polyhal"))
 
@@ -120,13 +120,13 @@ def test_effects_that_a_replay_would_lose_run_eagerly_with_a_reason(kind: str) -
 
 def test_arrays_of_numpy_are_no_arguments() -> None:
     with pytest.raises(CaptureError, match="from_numpy"):
-        polyhal.torch.jit(lambda x: x, warm_up=False)(np.zeros(3))
+        polyhal.torch.jit(lambda x: x, warm_up=False, strict=True)(np.zeros(3))
 
 
 def test_arguments_that_need_gradients_are_refused() -> None:
     x = torch.ones(3, device="polyhal", requires_grad=True)
     with pytest.raises(CaptureError, match=r"x\.detach\(\)"):
-        polyhal.torch.jit(lambda x: x * 2, warm_up=False)(x)
+        polyhal.torch.jit(lambda x: x * 2, warm_up=False, strict=True)(x)
 
 
 @pytest.mark.parametrize("preserve", [True, False])
@@ -161,7 +161,7 @@ def test_a_state_of_random_numbers_from_outside_is_not_set_in_a_step() -> None:
         return F.dropout(x)
 
     with pytest.raises(CaptureError, match="from outside is set"):
-        polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))
+        polyhal.torch.jit(step, warm_up=False, strict=True)(torch.ones(3, device="polyhal"))
 
 
 def test_seeds_are_not_set_in_a_step() -> None:
@@ -170,14 +170,14 @@ def test_seeds_are_not_set_in_a_step() -> None:
         return F.dropout(x)
 
     with pytest.raises(CaptureError, match="the seed of random numbers is set"):
-        polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))
+        polyhal.torch.jit(step, warm_up=False, strict=True)(torch.ones(3, device="polyhal"))
 
 
 def test_tensors_that_the_step_refers_to_are_not_passed_as_well() -> None:
     task = Task()
     weight = task.model[0].weight
 
-    @polyhal.torch.jit
+    @polyhal.torch.jit(strict=True)
     def step(x: torch.Tensor) -> torch.Tensor:
         weight.add_(1)
         return x * 2

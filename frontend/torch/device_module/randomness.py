@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +12,7 @@ from polyhal.hal.core import dispatch
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.device_module.devices import check_index
+from polyhal.torch.steps import active
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import DeviceName
@@ -31,11 +31,12 @@ __all__ = [
 
 
 def _require_no_recording(what: str) -> None:
-    dispatch.require_execution(
-        "random",
-        f"{what} in a recorded step, each run of which draws new random numbers",
-        fix="do it outside of the step",
-    )
+    with active.leaving_if_refused():
+        dispatch.require_execution(
+            "random",
+            f"{what} in a recorded step, each run of which draws new random numbers",
+            fix="do it outside of the step",
+        )
 
 
 def as_seed(seed: int) -> int:
@@ -110,6 +111,11 @@ def unpack(generator: random.Generator, state: torch.Tensor) -> None:
         )
     with private.without_modes(), private.without_functions():
         seed, offset = state.contiguous().view(torch.int64).tolist()
+    values = {"seed": seed, "offset": offset}
     recorder = dispatch.thread.executor.recorder
-    set_state = generator.set_state if recorder is None else partial(recorder.set_random_state, generator)
-    set_state({"seed": seed, "offset": offset})
+    if recorder is not None:
+        with active.leaving_if_refused():
+            recorder.set_random_state(generator, values)
+            return
+    watch = active.innermost()
+    generator.set_state(values if watch is None else watch.random_state(generator, values))

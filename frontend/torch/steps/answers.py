@@ -8,65 +8,25 @@ capture: the queries of `torch.cuda` and `torch.xpu` return True in the thread t
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-_lock = threading.Lock()
-_recording: list[int] = []
-"""Identities of the threads that record, once for each recording."""
-_restore: list[Callable[[], object]] = []
-"""Functions that remove the answers after the last recording."""
+from polyhal.torch.steps import active
 
 
 def is_recording() -> bool:
     """Return whether this thread is recording a step."""
-    return threading.get_ident() in _recording
+    return active.recorded() is not None
 
 
-@contextmanager
-def answering() -> Iterator[None]:
-    """Answer queries of this thread as in a capture, within the block. Other threads get the answers that they had before."""
-    with _lock:
-        if not _recording:
-            _install()
-        _recording.append(threading.get_ident())
-    try:
-        yield
-    finally:
-        with _lock:
-            _recording.remove(threading.get_ident())
-            if not _recording:
-                while _restore:
-                    _restore.pop()()
-
-
-def _install() -> None:
+def answer() -> None:
+    """Answer the queries of threads that record as in a capture. Other threads get the answers that they had before."""
     for module in (torch.cuda, torch.xpu):
-        _replace(module, "is_current_stream_capturing", lambda original: lambda: is_recording() or original())
-    _replace(torch, "_check_tensor_all_with", _unless_recording)
-    _replace(torch.distributions.Distribution, "_validate_args", _Unvalidated)
-
-
-def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace an attribute by `make` of it until `_restore` is called, unless a program sets it in between.
-
-    No-op for an attribute that this version of PyTorch does not have.
-    """
-    if name not in vars(owner):
-        return
-    original = vars(owner)[name]
-    made = make(original)
-
-    def restore() -> None:
-        if vars(owner)[name] is made:
-            setattr(owner, name, original)
-
-    setattr(owner, name, made)
-    _restore.append(restore)
+        active.replace(module, "is_current_stream_capturing", lambda original: lambda: is_recording() or original())
+    active.replace(torch, "_check_tensor_all_with", _unless_recording)
+    active.replace(torch.distributions.Distribution, "_validate_args", _Unvalidated)
 
 
 def _unless_recording(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from polyhal.torch import private
+from polyhal.torch.steps.numbers import LiveNumber, true_value
+from polyhal.torch.steps.tree import TREE
 
 SIMPLE = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size, range)
 """Types that are compared by value. Other objects are compared by identity."""
@@ -41,8 +43,10 @@ class Guards:
         self._tensors: list[torch.Tensor] = []
         self._storages: list[int] = []
         self._flags: list[bool] = []
-        self._kept: list[Any] = []
-        """Storages, kept alive so that their keys are not reused by other storages."""
+        self._aliases: list[torch.Tensor] = []
+        """Aliases of the tensors, which keep their storages alive, so that the keys are not reused by other storages."""
+        self._namespaces: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        """Attributes of objects, with copies of them: a step may add some."""
 
     # --- collecting -------------------------------------------------------------------------------------------------
 
@@ -74,8 +78,12 @@ class Guards:
         """Expect a tensor to keep its storage and its `requires_grad`."""
         self._tensors.append(x)
         self._storages.append(private.storage_key(x))
-        self._kept.append(x.untyped_storage())
+        self._aliases.append(x.detach())
         self._flags.append(x.requires_grad)
+
+    def note_attributes(self, attributes: dict[str, Any]) -> None:
+        """Save the attributes of an object for `restore`, whether the step reads them or not."""
+        self._namespaces.append((attributes, dict(attributes)))
 
     # --- comparing --------------------------------------------------------------------------------------------------
 
@@ -129,8 +137,26 @@ class Guards:
             if _item(container, key) != before
         )
 
+    def settle(self) -> None:
+        """Replace live numbers that a step has stored in its objects by plain ones."""
+        for attributes, _ in self._namespaces:
+            _settle(attributes, list(attributes))
+        for collection, before in zip(self._sized, self._contents, strict=True):
+            if before is not None:
+                _settle(collection, range(len(collection)) if isinstance(collection, list) else list(collection))
+        for container, key in zip(self._value_containers, self._value_keys, strict=True):
+            _settle(container, (key,))
+
     def restore(self) -> None:
-        """Restore the guarded objects and values, and the contents of collections whose length changed."""
+        """Restore the guarded objects and values, the attributes of objects, and the contents of collections."""
+        for attributes, copied in self._namespaces:
+            if attributes.keys() != copied.keys() or any(attributes[k] is not x for k, x in copied.items()):
+                _refill(attributes, copied)
+        for x, key, flag, alias in zip(self._tensors, self._storages, self._flags, self._aliases, strict=True):
+            if private.storage_key(x) != key:
+                x.data = alias
+            if x.requires_grad != flag:
+                x.requires_grad_(flag)
         for collection, size, before in zip(self._sized, self._sizes, self._contents, strict=True):
             if before is not None and len(collection) != size:
                 _refill(collection, before)
@@ -139,6 +165,16 @@ class Guards:
         for container, key, before in (*objects, *values):
             if _item(container, key) is not before:
                 container[key] = before
+
+
+def _settle(container: Any, keys: Iterable[Any]) -> None:
+    """Replace live numbers in a container, and in lists and dictionaries inside of it, by plain ones."""
+    for key in keys:
+        value = _item(container, key)
+        if isinstance(value, (list, dict)):
+            _settle(value, list(value) if isinstance(value, dict) else range(len(value)))
+        elif isinstance(value, (LiveNumber, tuple)):
+            container[key] = TREE.replaced(value, true_value)
 
 
 def _refill(collection: Any, before: Any) -> None:

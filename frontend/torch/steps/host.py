@@ -17,6 +17,13 @@ from polyhal.hal.compile.capture.replay_cache import NotReplayableError, PathCha
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.torch.steps.numbers import LiveNumber
 
+_PUT_OFF, _NUMBER = "put off", "number"
+"""Kinds of actions that recording does not execute, and that compute a number."""
+
+
+def _not_left(reason: NotReplayableError) -> None:
+    raise reason
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -45,6 +52,8 @@ class HostProgram:
         """True if Python branches on a number, so that a run may differ from the recorded path."""
         self.acts_outside = False
         """True if the step has an effect that cannot be undone, such as advancing a scheduler."""
+        self.leave: Callable[[NotReplayableError], None] = _not_left
+        """Function that ends the recording early."""
         self._arguments = arguments
 
     def new_slot(self) -> Slot:
@@ -55,6 +64,20 @@ class HostProgram:
     def add(self, run: Callable[[], object], *what: Any) -> None:
         """Append an action; two actions are equal if their `what` is."""
         self.actions.append(HostAction(run, what))
+
+    def put_off(self, run: Callable[[], object], *what: Any) -> None:
+        """Append an action outside of the step, such as advancing a scheduler, which recording it does not execute."""
+        self.add(run, _PUT_OFF, *what)
+        self.acts_outside = True
+
+    def catch_up(self) -> None:
+        """Execute the actions that were put off, and bring the numbers after them up to date."""
+        is_late = False
+        for action in list(self.actions):
+            is_late = is_late or action.what[0] == _PUT_OFF
+            if is_late and action.what[0] in (_PUT_OFF, _NUMBER):
+                action.run()
+        self.acts_outside = False
 
     def add_call(self, function: Callable[..., Any], args: Any, kwargs: Any, outputs: Sequence[Slot | None]) -> None:
         """Append a call that stores result tensors in `outputs`; slots and live numbers among its arguments are resolved."""
@@ -74,14 +97,12 @@ class HostProgram:
     def add_number(self, compute: Callable[[list[Any]], Any], name: str, *what: Any) -> RuntimeScalar:
         """Return a number that each run computes from the values at this point."""
         scalar = RuntimeScalar(lambda: compute(self.values), name)
-        self.add(scalar.refresh, "number", *what)
+        self.add(scalar.refresh, _NUMBER, *what)
         return scalar
 
     def expect(self, compute: Callable[[], Any], outcome: Any) -> None:
         """Stop each run at this point unless `compute()` returns `outcome`."""
-        if self.acts_outside:
-            problem = "Python branches on a number after a scheduler was advanced"
-            raise NotReplayableError(problem, "call scheduler.step() last", is_certain=True)
+        self.before_decision()
         self.decides = True
 
         def run() -> None:
@@ -89,6 +110,12 @@ class HostProgram:
                 raise PathChangedError
 
         self.add(run, "decision", outcome)
+
+    def before_decision(self) -> None:
+        """End the recording if the outcome of a decision is not known before actions outside of the step."""
+        if self.acts_outside:
+            problem = "Python branches on a number after a scheduler was advanced"
+            self.leave(NotReplayableError(problem, "call scheduler.step() last", is_certain=True))
 
     def note_write(self, x: torch.Tensor) -> None:
         """Save the elements of a CPU tensor from outside before the first write to it."""

@@ -17,7 +17,7 @@ from polyhal.hal.errors import CaptureError
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import Slot, resolved
-from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.numbers import LiveNumber, true_value
 from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import RefusedError, StepWatch, is_in_optimizer, refusal
 
@@ -43,6 +43,8 @@ class FunctionWatch(TorchFunctionMode):
         watch = self._watch
         if watch.is_quiet:
             return func(*args, **kwargs)
+        if watch.is_left:
+            return func(*TREE.replaced(args, true_value), **TREE.replaced(kwargs, true_value))
         if func in _FACTORIES or func is torch.Tensor.new_tensor:
             return self._made(func, args, kwargs)
         x = args[0] if args else None
@@ -50,11 +52,14 @@ class FunctionWatch(TorchFunctionMode):
             if x.device.type == "cpu" and x.numel() and (func is torch.Tensor.item or func in _SETTLING):
                 return self._read(func, x)
             if func in _ESCAPES:
-                raise refusal(
-                    f"{func.__name__} hands the memory of a tensor to others",
-                    expected="a step that works on tensors: a replay cannot repeat reads of their memory from outside",
-                    fix="do it outside of the step",
+                watch.refuse(
+                    refusal(
+                        f"{func.__name__} hands the memory of a tensor to others",
+                        expected="a step that works on tensors: a replay cannot repeat reads of their memory from outside",
+                        fix="do it outside of the step",
+                    )
                 )
+                return func(*args, **kwargs)
             if func in (_GRADIENT.__get__, _GRADIENT.__set__) and x.is_leaf:
                 watch.note_leaf(x)
         if func is torch.Tensor.backward:
@@ -139,6 +144,8 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self._watch.is_quiet:
             return func(*args, **kwargs)
+        if self._watch.is_left:
+            return self._eagerly(func, args, kwargs)
         used = [x for x in TREE.leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         device = kwargs.get("device")
         if any(x.device.type == NAME for x in used) or (device is not None and torch.device(device).type == NAME):
@@ -159,7 +166,8 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
                 watch.note_use(x)
         host = [x for x in used if x.device.type == "cpu"]
         if any(x.requires_grad and torch.is_grad_enabled() for x in host):
-            raise _no_host_gradients()
+            watch.refuse(_no_host_gradients())
+            return self._eagerly(func, args, kwargs)
         numbers = self._numbers_of(host, func)
         before, watch.sources = watch.sources, list(host)
         try:
@@ -168,9 +176,11 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             unused = {id(x) for x in watch.sources if x.ndim and x.numel()}
         except RuntimeError as error:
             cause = error if isinstance(error, CaptureError) else error.__cause__
-            if isinstance(cause, CaptureError) and not isinstance(cause, RefusedError):
-                raise _unrecordable(func, cause) from None
-            raise
+            if watch.is_left or not isinstance(cause, CaptureError):
+                raise
+            refused = cause if isinstance(cause, RefusedError) else _unrecordable(func, cause)
+            watch.refuse(refused.with_traceback(None))
+            return self._eagerly(func, args, kwargs)
         finally:
             watch.sources = before
         if unused:
@@ -185,6 +195,12 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
                 if isinstance(x, torch.Tensor):
                     watch.note_result(x)
         return out
+
+    def _eagerly(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op after the recording was left."""
+        if self._watch.saved:
+            args, kwargs = (TREE.replaced(x, lambda v: true_value(self._watch.live(v))) for x in (args, kwargs))
+        return func(*args, **kwargs)
 
     def _numbers_of(self, host: list[torch.Tensor], func: Any) -> list[LiveNumber]:
         """Return live numbers for 0-d CPU tensors, which kernels take as numbers."""
@@ -202,10 +218,13 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
     def _on_host(self, func: Any, args: Any, kwargs: Any, used: list[torch.Tensor]) -> Any:
         watch, program = self._watch, self._watch.program
         if torch.is_grad_enabled() and any(x.requires_grad for x in used):
-            raise _no_host_gradients()
+            watch.refuse(_no_host_gradients())
+            return self._eagerly(func, args, kwargs)
         for x in _written(func, args, kwargs):
-            if watch.place(x) is x:
-                program.note_write(x)
+            with watch.quiet():
+                watch.before_host_write(x)
+                if watch.place(x) is x:
+                    program.note_write(x)
         out = func(*args, **kwargs)
         made = list(out) if isinstance(out, (tuple, list)) else [out]
         results = [x for x in made if isinstance(x, torch.Tensor)]

@@ -16,6 +16,10 @@ from polyhal.hal.core.execution.runtime_scalars import OPERATIONS, RuntimeScalar
 class Decisions(Protocol):
     """Recorder of the branches that Python takes on live numbers."""
 
+    def before_decision(self) -> None:
+        """Prepare for a branch, before its outcome is computed."""
+        ...
+
     def expect(self, compute: Callable[[], Any], outcome: Any) -> None:
         """Check in each run that `compute()` still returns `outcome`."""
         ...
@@ -39,6 +43,7 @@ class LiveNumber(float):
 
     def settled(self) -> float:
         """Return the current value as a plain float. The recording is invalid for runs with another value."""
+        self.decisions.before_decision()
         value: float = self.scalar.value
         self.decisions.expect(lambda: self.scalar.value, value)
         return value
@@ -83,8 +88,9 @@ def _compared(compare: Callable[..., bool], self: LiveNumber, other: int) -> Any
 
 
 def _decided(predicate: Callable[..., bool], *operands: Any) -> bool:
-    outcome = predicate(*map(true_value, operands))
     live = next(x for x in operands if isinstance(x, LiveNumber))
+    live.decisions.before_decision()
+    outcome = predicate(*map(true_value, operands))
     live.decisions.expect(lambda: predicate(*map(true_value, operands)), outcome)
     return outcome
 

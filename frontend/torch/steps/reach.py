@@ -114,6 +114,7 @@ class Reach:
         elif isinstance(value, (ModuleType, type)):
             self._visit_namespace(value, name)
         elif hasattr(value, "__dict__") and not type(value).__module__.startswith(("torch.", "polyhal.")):
+            self.guards.note_attributes(value.__dict__)
             self._objects.append((value, value.__dict__, name))
 
     def _guard_item(self, container: Any, key: int | str, name: str) -> None:
@@ -176,6 +177,7 @@ class Reach:
     def _visit_module(self, module: nn.Module, name: str) -> None:
         guards, own = self.guards, module.__dict__
         is_torch = type(module).__module__.startswith("torch.")
+        guards.note_attributes(own)
         for key, value in own.items():
             if key == "training" or (is_torch and isinstance(value, SIMPLE)):
                 guards.expect_value(own, key, f"{name}.{key}")

@@ -11,51 +11,83 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from polyhal.hal.compile.capture.replay_cache import NotReplayableError, Pending
+from polyhal.hal.compile.capture.replay_cache import Finished, NotReplayableError, Pending
 from polyhal.hal.compile.recording import Recording
 from polyhal.hal.core import dispatch
-from polyhal.hal.errors import CaptureError, message
-from polyhal.torch.steps.answers import answering
+from polyhal.hal.errors import CaptureError
+from polyhal.torch.steps import active
+from polyhal.torch.steps.answers import answer
 from polyhal.torch.steps.host import HostProgram, Slot
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
-from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.numbers import LiveNumber, true_value
 from polyhal.torch.steps.reach import Reach
 from polyhal.torch.steps.results import Results
-from polyhal.torch.steps.settings import LiveSettings, counting_schedulers_at_runs, noticing_optimizers
+from polyhal.torch.steps.settings import LiveSettings, noticing_optimizers, put_off_schedulers
 from polyhal.torch.steps.signature import Call
 from polyhal.torch.steps.step import RecordedStep, dense_span
-from polyhal.torch.steps.watch import LiveOperands, StepWatch
+from polyhal.torch.steps.tree import TREE
+from polyhal.torch.steps.watch import LiveOperands, Memory, RefusedError, StepWatch, as_reason
 
 
 def record(
-    function: Callable[..., Any], call: Call, optimizers: Iterable[Optimizer], live_settings: frozenset[str]
-) -> Pending[RecordedStep]:
+    function: Callable[..., Any],
+    call: Call,
+    optimizers: Iterable[Optimizer],
+    live_settings: frozenset[str],
+    is_strict: bool,
+) -> Pending[RecordedStep] | Finished:
     """Record a call. `optimizers` are the known optimizers of the step.
 
-    Raises CaptureError for an operation that cannot be recorded, and NotReplayableError for effects that a replay would not
-    repeat. All state is then rolled back.
+    An operation that cannot be recorded ends the recording: its ops run, and the rest of the call runs eagerly. Where that is
+    not possible, all state is rolled back and NotReplayableError raised; in a strict step CaptureError.
     """
-    pending = PendingStep(function, call, optimizers, live_settings)
     try:
-        pending.record()
-    except BaseException:
+        pending = PendingStep(function, call, optimizers, live_settings, is_strict)
+    except CaptureError as error:
+        if is_strict:
+            raise
+        raise as_reason(error) from None
+    try:
+        finished = pending.record()
+    except BaseException as error:
+        if pending.is_left:  # an error of the program itself
+            raise
         pending.abandon()
-        raise
-    return Pending(pending.step, pending.abandon)
+        if is_strict or isinstance(error, NotReplayableError) or not isinstance(error, Exception):
+            raise
+        failure = error.with_traceback(None)
+    else:
+        return finished or Pending(pending.step, pending.abandon)
+    if isinstance(failure, CaptureError):
+        raise as_reason(failure)
+    # Raises the error again if it is one of the program.
+    return Finished(function(*call.args, **call.kwargs), NotReplayableError(_in_recording(failure), is_certain=True))
+
+
+def _in_recording(error: Exception) -> str:
+    return f"recording it raises {type(error).__name__} ({error}), which an eager call does not"
 
 
 class PendingStep:
     """A recording that can still be rolled back."""
 
     def __init__(
-        self, function: Callable[..., Any], call: Call, optimizers: Iterable[Optimizer], live_settings: frozenset[str]
+        self,
+        function: Callable[..., Any],
+        call: Call,
+        optimizers: Iterable[Optimizer],
+        live_settings: frozenset[str],
+        is_strict: bool,
     ) -> None:
         self._function = function
         self._call = call
         self._before = _RandomStates()
         self._program = HostProgram(len(call.host))
         self._recording = Recording()
-        self._watch = StepWatch(self._recording, self._program)
+        self._watch = StepWatch(self._recording, self._program, is_strict)
+        self._watch.leave = self._program.leave = self._leave
+        self._reason: NotReplayableError | None = None
+        self._operands = LiveOperands(self._recording.recorder, self._watch)
         self._settings = LiveSettings(self._watch, live_settings)
         reach = Reach(live_settings)
         reach.visit_all({"the step": function, **{f"argument {i}": x for i, x in enumerate(call.roots)}})
@@ -69,30 +101,36 @@ class PendingStep:
         for parameter in reach.parameters:
             self._watch.note_leaf(parameter)
 
-    def record(self) -> None:
-        """Call the function, and make a step of the recording."""
+    @property
+    def is_left(self) -> bool:
+        """True after the recording ended early, when nothing can be rolled back."""
+        return self._watch.is_left
+
+    def record(self) -> Finished | None:
+        """Call the function, and make a step of the recording. Returns the results of a call whose recording ended early."""
         watch = self._watch
         with ExitStack() as stack:
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
-            stack.enter_context(answering())
+            stack.enter_context(active.recording(watch, (answer, put_off_schedulers)))
             stack.enter_context(self._recording)
-            stack.enter_context(dispatch.executing(LiveOperands(self._recording.recorder, watch)))
+            stack.enter_context(dispatch.executing(self._operands))
             stack.enter_context(noticing_optimizers(self._settings.enter))
-            stack.enter_context(counting_schedulers_at_runs(watch, self._settings))
             for optimizer in self._optimizers.values():
                 self._settings.enter(optimizer)
             args, kwargs = self._arguments()
             with OpWatch(watch), FunctionWatch(watch):
                 value = self._function(*args, **kwargs)
-            self._settings.leave()
-            results = Results(value, watch, self._call.tensors)
+            if not watch.is_left:
+                try:
+                    results = self._results(value)
+                except NotReplayableError as reason:
+                    self._leave(reason)
+                except RefusedError as error:
+                    watch.refuse(error)
             watch.differentiated.clear()
+            if self._reason is not None:
+                return Finished(self._settled(value), self._reason)
             del value, args, kwargs
-        changed = self._guards.changed()
-        if changed:
-            raise NotReplayableError(
-                f"{changed} after the call", "change tensors in place, and update counters outside of the step"
-            )
         finals = [leaf.grad for leaf, _ in watch.leaves.values()]
         captured = self._recording.finish()
         for gradient in finals:
@@ -100,6 +138,52 @@ class PendingStep:
                 gradient.untyped_storage().moves = True  # type: ignore[attr-defined]
         self._program.roll_back(self._before.torch)
         self.step = RecordedStep(captured, watch, results, self._guards, finals)
+        return None
+
+    def _results(self, value: Any) -> Results:
+        """Describe the results of the step. Raises NotReplayableError if it has changed something that a replay would not."""
+        self._settings.leave()
+        changed = self._guards.changed()
+        if changed:
+            raise NotReplayableError(
+                f"{changed} after the call", "change tensors in place, and update counters outside of the step"
+            )
+        return Results(value, self._watch, self._call.tensors)
+
+    def _leave(self, reason: NotReplayableError) -> None:
+        """End the recording early: run what was recorded, and let the rest of the call run eagerly.
+
+        Raises the errors of the recorded ops.
+        """
+        watch = self._watch
+        self._settings.release()
+        watch.is_left = True
+        try:
+            with watch.quiet():
+                self._program.catch_up()
+                self._operands.base = self._recording.leave(self._inputs())
+        except BaseException:
+            watch.is_left = False
+            raise
+        self._reason = reason.with_traceback(None)
+
+    def _inputs(self) -> list[Any]:
+        """Return the inputs of the graph in this call."""
+        uploads = iter(self._watch.uploads)
+        return [
+            dense_span(self._call.tensors[x])
+            if isinstance(x, int)
+            else x.storage.root
+            if isinstance(x, Memory)
+            else next(uploads)
+            for x in self._watch.inputs
+        ]
+
+    def _settled(self, value: Any) -> Any:
+        """Return the results of an eager call: plain numbers for the live ones, also where the call has stored them."""
+        self._settings.settle()
+        self._guards.settle()
+        return TREE.replaced(value, true_value)
 
     def abandon(self) -> None:
         """Restore all known state that the call changed."""
@@ -139,13 +223,10 @@ class PendingStep:
 
 
 def _refers_to_argument(x: torch.Tensor) -> CaptureError:
-    return CaptureError(
-        message(
-            "jit",
-            f"an argument of shape {tuple(x.shape)} shares its storage with a tensor to which the step also refers directly",
-            expected="a tensor that is either passed or referred to",
-            fix="leave the argument out, or pass a clone",
-        )
+    return RefusedError(
+        f"an argument of shape {tuple(x.shape)} shares its storage with a tensor to which the step also refers directly",
+        expected="a tensor that is either passed or referred to",
+        fix="leave the argument out, or pass a clone",
     )
 
 

@@ -13,7 +13,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from polyhal.hal.compile.capture.replay_cache import NotReplayableError
-from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps import active
+from polyhal.torch.steps.numbers import LiveNumber, true_value
+from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import StepWatch
 
 
@@ -26,10 +28,11 @@ class LiveSettings:
         self._saved: list[tuple[dict[str, Any], str, Any]] = []
         self._placed: list[Any] = []
         self._entered: dict[int, Optimizer] = {}
+        watch.renew_settings = self.renew
 
     def enter(self, optimizer: Optimizer) -> None:
         """Replace the settings of an optimizer."""
-        if id(optimizer) in self._entered:
+        if id(optimizer) in self._entered or self._watch.is_left:
             return
         self._entered[id(optimizer)] = optimizer
         for i, group in enumerate(optimizer.param_groups):
@@ -50,11 +53,24 @@ class LiveSettings:
         set_inside = [
             key for (group, key, _), own in zip(self._saved, self._placed, strict=True) if group[key] is not own
         ]
-        for group, key, value in self._saved:
-            group[key] = value
         if set_inside:
             fix = "set it outside, or with a scheduler of torch.optim.lr_scheduler"
             raise NotReplayableError(f"it sets {set_inside[0]!r} of an optimizer", fix, is_certain=True)
+        self.abandon()
+
+    def release(self) -> None:
+        """Restore the settings that the step has not set, in the middle of a call that goes on eagerly."""
+        for (group, key, value), own in zip(self._saved, self._placed, strict=True):
+            if group.get(key) is own:
+                group[key] = value
+
+    def settle(self) -> None:
+        """Replace the live numbers that the step has computed and stored in settings by plain ones."""
+        for optimizer in self._entered.values():
+            for group in optimizer.param_groups:
+                for key, value in group.items():
+                    if isinstance(value, (LiveNumber, tuple)):
+                        group[key] = TREE.replaced(value, true_value)
 
     def abandon(self) -> None:
         """Restore the settings after an error."""
@@ -94,47 +110,38 @@ def noticing_optimizers(notice: Callable[[Optimizer], object]) -> Iterator[None]
         handle.remove()
 
 
-@contextmanager
-def counting_schedulers_at_runs(watch: StepWatch, settings: LiveSettings) -> Iterator[None]:
-    """Defer this thread's calls of `scheduler.step()` in the block to each run."""
-    owner = threading.get_ident()
-    replaced: list[tuple[type, str, Any]] = []
+def put_off_schedulers() -> None:
+    """Let the calls of `scheduler.step()` in threads that record act in each run instead."""
+    for kind in _kinds(LRScheduler):
+        active.replace(kind, "step", _at_runs)
+        active.replace(kind, "get_last_lr", _read_at_runs)
 
-    def at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> None:
-            if threading.get_ident() != owner:
-                original(scheduler, *args, **kwargs)
-                return
-            watch.program.add(lambda: original(scheduler, *args, **kwargs), "scheduler", id(scheduler), args, kwargs)
-            watch.program.acts_outside = True
-            settings.renew()
 
-        return step
+def _at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> None:
+        watch = active.recorded()
+        if watch is None:
+            original(scheduler, *args, **kwargs)
+            return
+        watch.program.put_off(lambda: original(scheduler, *args, **kwargs), id(scheduler), args, kwargs)
+        watch.renew_settings()
 
-    def read_at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def get_last_lr(scheduler: LRScheduler) -> Any:
-            rates = original(scheduler)
-            if threading.get_ident() != owner:
-                return rates
-            return [
-                watch.number(lambda values, i=i: original(scheduler)[i], "lr", "last rate", id(scheduler))  # type: ignore[misc]
-                for i in range(len(rates))
-            ]
+    return step
 
-        return get_last_lr
 
-    try:
-        for kind in _kinds(LRScheduler):
-            for name, replacement in (("step", at_runs), ("get_last_lr", read_at_runs)):
-                if name in vars(kind):
-                    replaced.append((kind, name, vars(kind)[name]))
-                    setattr(kind, name, replacement(vars(kind)[name]))
-        yield
-    finally:
-        for kind, name, original in replaced:
-            setattr(kind, name, original)
+def _read_at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def get_last_lr(scheduler: LRScheduler) -> Any:
+        rates, watch = original(scheduler), active.recorded()
+        if watch is None:
+            return rates
+        return [
+            watch.number(lambda values, i=i: original(scheduler)[i], "lr", "last rate", id(scheduler))  # type: ignore[misc]
+            for i in range(len(rates))
+        ]
+
+    return get_last_lr
 
 
 def _kinds(kind: type) -> list[type]:

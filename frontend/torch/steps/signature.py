@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from polyhal.hal.compile.capture.flat_call import TENSOR, FlatCall
-from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.errors import CaptureError
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.tree import TREE
+from polyhal.torch.steps.watch import RefusedError
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import Arguments, Keywords
@@ -81,9 +82,7 @@ class Call(FlatCall):
             self.parts.append((TENSOR, value.dtype, value.shape, kind, value.stride()))
             self.host.append(value)
         else:
-            raise CaptureError(
-                message("jit", f"an argument is on {value.device}", expected=f"tensors on {NAME} or the CPU")
-            )
+            raise RefusedError(f"an argument is on {value.device}", expected=f"tensors on {NAME} or the CPU")
         return True
 
     def add_value(self, value: Any) -> None:
@@ -91,9 +90,7 @@ class Call(FlatCall):
             self.parts.append((type(value), value))
             return
         if isinstance(value, np.ndarray):
-            raise CaptureError(
-                message("jit", "an argument is a numpy.ndarray", expected="tensors", fix="pass torch.from_numpy(array)")
-            )
+            raise RefusedError("an argument is a numpy.ndarray", expected="tensors", fix="pass torch.from_numpy(array)")
         self.parts.append((type(value), SameObject(value)))
         self.roots.append(value)
 
@@ -104,11 +101,8 @@ class Call(FlatCall):
 
 
 def _needs_gradients(x: torch.Tensor) -> CaptureError:
-    return CaptureError(
-        message(
-            "jit",
-            f"an argument of shape {tuple(x.shape)} needs gradients",
-            expected="arguments that are data; the step finds parameters through its references",
-            fix="pass x.detach(), or let the step refer to the tensor without passing it",
-        )
+    return RefusedError(
+        f"an argument of shape {tuple(x.shape)} needs gradients",
+        expected="arguments that are data; the step finds parameters through its references",
+        fix="pass x.detach(), or let the step refer to the tensor without passing it",
     )

@@ -14,14 +14,16 @@ from torch.utils.weak import TensorWeakRef
 from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
 from polyhal.hal.compile.capture.recorder import StepRecorder
 from polyhal.hal.compile.capture.replay_cache import NotReplayableError
+from polyhal.hal.compile.capture.replay_log import RECORDED_SEED
 from polyhal.hal.compile.recording import Recording
-from polyhal.hal.core.dispatch import Array, ForwardingExecutor
+from polyhal.hal.core.dispatch import Array, ForwardingExecutor, RandomSource
 from polyhal.hal.core.execution.user_line import user_line
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.tensor import wrap
 from polyhal.torch import private, tensors
 from polyhal.torch.steps.host import HostProgram, Slot
-from polyhal.torch.steps.numbers import LiveNumber, stand_in
+from polyhal.torch.steps.numbers import LiveNumber, stand_in, true_value
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -41,6 +43,16 @@ def here() -> str:
 class RefusedError(CaptureError):
     """An operation that a recorded step does not support, with the line of the program."""
 
+    def __init__(self, problem: str, expected: str = "", fix: str = "") -> None:
+        super().__init__(message("jit", problem, expected=expected, fix=fix))
+        self.parts = problem, expected, fix
+
+
+def as_reason(error: CaptureError) -> NotReplayableError:
+    """Return the reason for which calls run eagerly after an operation was refused."""
+    problem, expected, fix = error.parts if isinstance(error, RefusedError) else (str(error), "", "")
+    return NotReplayableError(problem, fix, expected=expected, is_certain=True)
+
 
 def is_in_optimizer() -> bool:
     """Return whether an optimizer of PyTorch is on the call stack."""
@@ -54,7 +66,7 @@ def is_in_optimizer() -> bool:
 
 def refusal(problem: str, *, expected: str = "", fix: str = "") -> CaptureError:
     """Return the error for an operation that a recorded step does not support, with the current line of the program."""
-    return RefusedError(message("jit", f"{problem}, at {here()}", expected=expected, fix=fix))
+    return RefusedError(f"{problem}, at {here()}", expected, fix)
 
 
 class Memory(NamedTuple):
@@ -70,12 +82,26 @@ class Upload(NamedTuple):
     source: Slot | torch.Tensor
 
 
+def _not_left(reason: NotReplayableError) -> None:
+    raise reason
+
+
 class StepWatch:
     """State of a step while it is recorded."""
 
-    def __init__(self, recording: Recording, program: HostProgram) -> None:
+    def __init__(self, recording: Recording, program: HostProgram, is_strict: bool) -> None:
+        """Begin without calls. A strict step raises an error for an operation that cannot be recorded."""
         self.recording = recording
         self.program = program
+        self.is_strict = is_strict
+        self.is_left = False
+        """True after the recording ended early: the rest of the call runs eagerly."""
+        self.leave: Callable[[NotReplayableError], None] = _not_left
+        """Function that ends the recording early: it runs what was recorded, and lets the rest of the call run eagerly."""
+        self.renew_settings: Callable[[], None] = lambda: None
+        """Function that makes new live numbers of all settings, after a scheduler."""
+        self.uploads: list[Array] = []
+        """The copies of CPU tensors that are inputs of the graph, in order, as they were recorded."""
         self.inputs: list[int | Upload | Memory] = []
         """Inputs of the graph: indices of arguments of the call, CPU tensors, and memory that may be replaced between runs."""
         self.leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
@@ -86,6 +112,8 @@ class StepWatch:
         """Tensors from outside that the step writes to."""
         self.operands: dict[float, list[LiveNumber]] = {}
         """Live numbers of the current call, by their stand-in values."""
+        self.saved: dict[float, list[LiveNumber]] = {}
+        """Live numbers of all calls so far, which gradient functions may have saved."""
         self.found: set[int] = set()
         """Identities of the live numbers that became operands."""
         self.sources: list[torch.Tensor] = []
@@ -103,6 +131,18 @@ class StepWatch:
         """Tensors kept alive so that their identities are not reused."""
         self._numbers = 0
 
+    def refuse(self, error: CaptureError) -> None:
+        """Raise the error in a strict step; else end the recording, so that the caller can go on eagerly."""
+        if self.is_strict:
+            raise error
+        self.leave(as_reason(error))
+
+    def random_state(self, source: RandomSource, state: dict[str, int]) -> dict[str, int]:
+        """Return a state of random numbers that the step may have read before it was left."""
+        if self.is_left and state["seed"] == RECORDED_SEED:
+            return self.recording.recorder.random_state_after(source, state)
+        return state
+
     # --- numbers ----------------------------------------------------------------------------------------------------
 
     def number(self, compute: Callable[[list[Any]], Any], name: str, *what: Any) -> LiveNumber:
@@ -116,6 +156,9 @@ class StepWatch:
         """Return the only element of a CPU tensor: a live number if it is a float, else a constant that each run checks."""
         with self.quiet():
             value = x.item()
+        saved = self.live(value)
+        if saved is not value:  # a number that a gradient function has saved as a tensor
+            return saved
         source = self.place(x)
         if type(value) is float:
             return self.number(lambda values: present_value(source, values).item(), "item", source)
@@ -135,23 +178,25 @@ class StepWatch:
         for x in numbers:
             outside = float.__pos__(x)
             self.operands[outside] = [*self.operands.get(outside, ()), x]
+            self.saved.setdefault(outside, []).append(x)
         self.found -= {id(x) for x in numbers}
         try:
             yield
         finally:
             self.operands = before
         lost = [x for x in numbers if id(x) not in self.found]
-        if lost and self.calls > calls:
+        if lost and self.calls > calls and not self.is_left:
             problem = f"a number that changes from run to run (now {lost[0]!r}) is not an operand of an op, at {here()}"
             raise NotReplayableError(problem, "pass it as a tensor", is_certain=True)
 
     def live(self, value: Tensor | complex | float) -> Any:
         """Return the live number that an operand represents, or the operand itself if it is a constant."""
-        if type(value) is not float or not self.operands:
+        operands = self.saved if self.saved and private.current_node() is not None else self.operands
+        if type(value) is not float or not operands:
             return value
         # Live numbers with equal stand-ins do not depend on their operands' stand-ins, so that their values are always equal.
         for outside in (value, -value):
-            numbers = self.operands.get(outside)
+            numbers = operands.get(outside)
             if numbers:
                 self.found |= {id(x) for x in numbers}
                 return numbers[-1] if outside == value else -numbers[-1]
@@ -168,6 +213,18 @@ class StepWatch:
         self._slots[id(x)] = slot
         self._kept.append(x)
         self.program.values[slot.index] = x
+
+    def before_host_write(self, x: torch.Tensor) -> None:
+        """Let each run copy to the device the elements that a CPU tensor has now, before the step changes them."""
+        for i, made in enumerate(self.inputs):
+            if not isinstance(made, Upload):
+                continue
+            now = present_value(made.source, self.program.values)
+            if now.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+                slot = self.program.new_slot()
+                self.program.add_call(torch.clone, (made.source,), {}, [slot])
+                self.inputs[i] = Upload(slot)
+                self.program.values[slot.index] = now.clone()
 
     def note_leaf(self, x: torch.Tensor) -> None:
         """Save the gradient of a leaf before the step changes it. Leaves that the step creates are skipped."""
@@ -218,10 +275,12 @@ class LiveOperands(ForwardingExecutor):
 
     def _operand(self, x: Any) -> Any:
         x = self._watch.live(x)
+        if self._watch.is_left:
+            return true_value(x)
         return x.scalar if isinstance(x, LiveNumber) else x
 
     def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
-        if op is _FULL:
+        if op is _FULL and not self._watch.is_left:
             shape, value, dtype = params
             filling = self._operand(value)
             if filling is not value and dtype.is_floating_point:
@@ -240,6 +299,7 @@ class LiveOperands(ForwardingExecutor):
         watch = self._watch
         for i, source in enumerate(watch.sources):
             if tuple(source.shape) == x.ref.shape and tensors.DTYPES.get(source.dtype) is x.ref.dtype:
+                watch.uploads.append(wrap(x.device, x.buffer, x.ref))
                 watch.recording.make_argument(x)
                 watch.inputs.append(Upload(watch.place(source)))
                 del watch.sources[i]

@@ -192,6 +192,11 @@ class StepRecorder:
             raise CaptureError(message("random", problem, fix="set it outside of the step"))
         self._replay_log.stream(source).blocks = state["offset"]
 
+    def random_state_after(self, source: RandomSource, state: Mapping[str, int]) -> dict[str, int]:
+        """Return the state of a source at a position of `random_state`, after the recorded ops have run."""
+        stream = self._replay_log.stream(source)
+        return {"seed": stream.seed, "offset": stream.offset + state["offset"]}
+
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         self._replay_log.actions.append(action if undo is None else UndoableAction(action, undo))
 

@@ -8,12 +8,13 @@ A call has a signature, the `key` of its flattened arguments. Each signature has
 | state | event | action | warning |
 |---|---|---|---|
 | signature unknown | the cache is full | evict the least recently used signature | once: more than N signatures |
-| signature unknown | | add the signature without steps | |
+| signature unknown | | add the signature without steps; given up if N others were, since the last confirmation | |
 | given up | any call | call the function op by op | |
 | a confirmed step | its guards hold | replay it | |
 | a confirmed step | `run` raises `PathChangedError` | try the next confirmed step | |
-| no such step | recording raises `NotReplayableError`, certain or the third time | give up; call the function | the reason |
-| no such step | recording raises `NotReplayableError` otherwise | call the function op by op | |
+| no such step | recording raises `NotReplayableError` | call the function op by op | |
+| no such step | the recording ended early (`Finished`) | return the result of the call, which has run | |
+| no such step | one of these two, with a certain reason or the third time | give up; keep confirmed steps | once: the reason |
 | no such step | recording or the first run raises another error | roll back; known steps become stale | |
 | any step | the recording equals it | confirm the step, run it | |
 | no step, `is_pure` | recording succeeds | add a confirmed step, run it | |
@@ -49,6 +50,10 @@ _MOST_FAILURES = 3
 """Number of failed recordings after which calls run op by op: a step that changes Python objects may only create its state."""
 
 
+_MOST_REASONS = 64
+"""Number of reasons that a function keeps for its report."""
+
+
 class KeyedCall(Protocol):
     """A call with its signature."""
 
@@ -68,15 +73,23 @@ C = TypeVar("C", bound=KeyedCall)
 class NotReplayableError(Exception):
     """Effects of a function that a replay would not repeat: the call has to run op by op."""
 
-    def __init__(self, problem: str, fix: str = "", *, is_certain: bool = False) -> None:
+    def __init__(self, problem: str, fix: str = "", *, expected: str = "", is_certain: bool = False) -> None:
         """Store the message; `is_certain` means that the next call will fail in the same way."""
         super().__init__(problem)
         self.fix = fix
+        self.expected = expected
         self.is_certain = is_certain
 
 
 class PathChangedError(Exception):
     """A number on which Python branched has changed: a run cannot follow the recorded path, and has had no effect."""
+
+
+class Finished(NamedTuple):
+    """A call that has run to its end, although no step could be made of it."""
+
+    result: Any
+    reason: NotReplayableError
 
 
 class StepState(Enum):
@@ -166,13 +179,20 @@ class ReplayCache(ABC, Generic[C, S]):
         self._title = title
         self._max_graphs = max_graphs
         self._entries: LRUCache[Hashable, _Entry[S]] = LRUCache(max_graphs)
-        self._overflowed: set[str] = set()
-        """Kinds of evictions that were warned of."""
+        self._warned: set[str] = set()
+        """Kinds of warnings that were issued."""
+        self._refusals = 0
+        """Number of signatures that were given up since the last confirmation."""
+        self.eager_reasons: dict[str, str] = {}
+        """Reasons for which calls run op by op, each with its remedy."""
         self._lock = threading.RLock()
 
     @abstractmethod
-    def _record(self, call: C) -> Pending[S]:
-        """Record a call. Raises NotReplayableError or CaptureError after the state is rolled back."""
+    def _record(self, call: C) -> Pending[S] | Finished:
+        """Record a call, or the part before an operation that cannot be recorded, and run the rest.
+
+        Raises NotReplayableError or CaptureError after the state is rolled back.
+        """
 
     @abstractmethod
     def _run_eagerly(self, call: C) -> Any:
@@ -206,18 +226,37 @@ class ReplayCache(ABC, Generic[C, S]):
         expected = _holding(entry, call, StepState.RECORDED)
         pending: Pending[S] | None = None
         try:
-            pending = self._record(call)
-            return self._chosen(entry, pending.step, expected).run(call)
+            outcome = self._record(call)
+            if isinstance(outcome, Pending):
+                pending = outcome
+                return self._chosen(entry, pending.step, expected).run(call)
         except BaseException as error:
             if pending is not None or not isinstance(error, NotReplayableError):
                 self._distrust(entry)
                 if pending is not None:
                     pending.abandon()
                 raise
-            entry.failures += 1
-            if error.is_certain or entry.failures >= _MOST_FAILURES:
-                self._give_up(entry, Difference(str(error), fix=error.fix))
+            self._note_failure(entry, error)
+        else:
+            self._note_failure(entry, outcome.reason)
+            return outcome.result
         return self._run_eagerly(call)
+
+    def _note_failure(self, entry: _Entry[S], reason: NotReplayableError) -> None:
+        """Give up if the next recording would fail as well."""
+        entry.failures += 1
+        if reason.is_certain or entry.failures >= _MOST_FAILURES:
+            self._refusals += 1
+            kept = [step for step in entry.steps if step.state is _CONFIRMED]
+            self._give_up(entry, Difference(str(reason), reason.expected, reason.fix))
+            entry.steps[:] = kept
+
+    def _note_eager(self, reason: Difference) -> None:
+        """Keep the reason why calls run op by op, and warn of the first."""
+        _LOG.info("%s: given up; such calls run op by op", self._title)
+        if len(self.eager_reasons) < _MOST_REASONS:
+            self.eager_reasons[reason.problem] = reason.fix
+        self._warn_once(f"{reason.problem}; it runs eagerly from now on", reason.expected, reason.fix, kind="eager")
 
     def _chosen(self, entry: _Entry[S], step: S, expected: S | None) -> S:
         """Return the known step that a recording repeats, or else the new step; it is added unless capture is given up."""
@@ -225,7 +264,7 @@ class ReplayCache(ABC, Generic[C, S]):
             if known.same_as(step):
                 known.adopt(step)
                 known.state = _CONFIRMED
-                entry.unrepeated = 0
+                entry.unrepeated = self._refusals = 0
                 _LOG.info("%s: confirmed; such calls replay the step", self._title)
                 return known
         if self.is_pure:
@@ -263,7 +302,7 @@ class ReplayCache(ABC, Generic[C, S]):
                 fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
                 kind="signatures",
             )
-        return self._entries.add(call.key, _Entry())
+        return self._entries.add(call.key, _Entry(is_given_up=self._refusals >= self._max_graphs))
 
     def _add(self, entry: _Entry[S], step: S) -> None:
         if len(entry.steps) >= self._max_graphs:
@@ -280,12 +319,11 @@ class ReplayCache(ABC, Generic[C, S]):
     def _give_up(self, entry: _Entry[S], reason: Difference) -> None:
         entry.is_given_up = True
         entry.steps.clear()
-        _LOG.info("%s: given up; such calls run op by op", self._title)
-        self._warn(f"{reason.problem}; it runs eagerly from now on", reason.expected, reason.fix)
+        self._note_eager(reason)
 
     def _warn_once(self, problem: str, expected: str, fix: str, *, kind: str) -> None:
-        if kind not in self._overflowed:
-            self._overflowed.add(kind)
+        if kind not in self._warned:
+            self._warned.add(kind)
             self._warn(problem, expected, fix)
 
     def _warn(self, problem: str, expected: str, fix: str) -> None:

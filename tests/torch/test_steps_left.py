@@ -1,0 +1,525 @@
+"""Steps with operations that cannot be recorded run with the results and the effects of eager calls, bit for bit."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from recorded import inputs
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import polyhal.torch
+from polyhal.torch.steps.answers import is_recording
+
+pytestmark = [pytest.mark.usefixtures("torch_on_numpy"), pytest.mark.filterwarnings("error")]
+DEVICE = "polyhal"
+
+
+class Program:
+    """A model with all kinds of state. Two of the same seed are equal."""
+
+    def __init__(self, optimizer: Callable[[Any], torch.optim.Optimizer] | None = None) -> None:
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)
+        layers = [nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(0.3), nn.Linear(4, 2)]
+        self.model = nn.Sequential(*layers).to(DEVICE)
+        make = optimizer or (lambda p: torch.optim.AdamW(p, lr=0.1))
+        self.optimizer = make(self.model.parameters())
+        self.schedule = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
+        self.log: list[Any] = []
+        self.batches = iter([torch.randn(5, 3) for _ in range(20)])
+        self.memory = torch.zeros(4, 3, device=DEVICE)
+
+    def loss(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x).square().mean()
+
+    def train(self, loss: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def state(self) -> list[Any]:
+        """Everything that a step may change, on the host."""
+        module, optimizer = self.model, self.optimizer
+        tensors = [*module.parameters(), *module.buffers(), *(p.grad for p in module.parameters()), self.memory]
+        tensors += [x for s in optimizer.state.values() for x in s.values() if isinstance(x, torch.Tensor)]
+        random_states = [torch.get_rng_state(), torch.polyhal.get_rng_state()]
+        numbers = [g["lr"] for g in optimizer.param_groups] + self.schedule.get_last_lr()
+        flags = [p.requires_grad for p in module.parameters()] + [self.schedule.last_epoch]
+        return [_host(x) for x in (*tensors, *random_states, *numbers, *flags, random.random(), *self.log)]
+
+
+def _host(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.detach().cpu().numpy().tobytes()
+    if isinstance(x, (list, tuple)):
+        return [_host(v) for v in x]
+    assert type(x) in (int, float, bool, str, type(None)), type(x)
+    return x
+
+
+def _reads_at_the_end(p: Program, x: torch.Tensor) -> Any:
+    loss = p.loss(x)
+    p.train(loss)
+    return loss.item()
+
+
+def _branches_in_the_forward_pass(p: Program, x: torch.Tensor) -> Any:
+    hidden = p.model[0](x)
+    hidden = hidden * 2 if hidden.sum() > 0 else -hidden
+    p.train(loss := p.model[1:](hidden).square().mean())
+    return loss
+
+
+def _checks_before_the_optimizer(p: Program, x: torch.Tensor) -> Any:
+    loss = p.loss(x)
+    p.optimizer.zero_grad()
+    loss.backward()
+    if torch.isfinite(loss).all():
+        p.optimizer.step()
+    return loss.detach()
+
+
+def _selects_by_a_mask(p: Program, x: torch.Tensor) -> Any:
+    p.train(p.loss(x[x[:, 0] > -9]))
+
+
+def _leaves_for_numpy(p: Program, x: torch.Tensor) -> Any:
+    p.train(loss := p.loss(x))
+    return p.model(x).detach().cpu().numpy().tolist(), str(loss)
+
+
+def _replaces_data(p: Program, x: torch.Tensor) -> Any:
+    weight = p.model[0].weight
+    weight.data = weight.data * 0.5
+    p.log.append(weight.sum().item())
+    p.train(p.loss(x))
+
+
+def _freezes(p: Program, x: torch.Tensor) -> Any:
+    p.model[0].weight.requires_grad_(False)
+    loss = p.loss(x)
+    p.log.append(loss.item())
+    p.train(loss)
+
+
+def _adds_attributes(p: Program, x: torch.Tensor) -> Any:
+    if not hasattr(p.model[0], "calls"):
+        p.model[0].calls = 0
+        p.model[0].hidden = torch.zeros(3, device=DEVICE)
+    p.model[0].calls += 1
+    p.model[0].hidden = p.model[0].hidden + x.sum(0)
+    p.log.append(p.loss(x).detach())
+    p.train(p.loss(x + p.model[0].hidden))
+    p.log.append(p.model[0].hidden.max().item())
+    p.log.append(p.model[0].calls)
+
+
+def _appends_before_and_after(p: Program, x: torch.Tensor) -> Any:
+    p.log.append(x.sum())
+    p.log.append(x.min().item())
+    p.log.append(x.max())
+
+
+def _takes_the_next_batch(p: Program, x: torch.Tensor) -> Any:
+    x = next(p.batches).to(DEVICE) + F.dropout(x) * torch.randn(5, 1).to(DEVICE) * random.random()
+    p.train(loss := p.loss(x))
+    return loss.item(), np.random.rand()
+
+
+def _schedules_before_the_read(p: Program, x: torch.Tensor) -> Any:
+    p.train(loss := p.loss(x))
+    p.schedule.step()
+    rate = p.schedule.get_last_lr()[0]
+    p.train(p.loss(2 * x) * rate)
+    p.log.append(rate)
+    value = loss.item()
+    p.train(p.loss(x) * rate)
+    p.schedule.step()
+    return value, rate
+
+
+def _branches_on_a_rate_after_the_schedule(p: Program, x: torch.Tensor) -> Any:
+    p.train(loss := p.loss(x))
+    p.schedule.step()
+    if p.schedule.get_last_lr()[0] > 0.08:
+        p.train(p.loss(x))
+    return loss
+
+
+def _sets_a_rate(p: Program, x: torch.Tensor) -> Any:
+    for group in p.optimizer.param_groups:
+        group["lr"] = group["lr"] * 0.75
+    p.train(loss := p.loss(x))
+    return loss
+
+
+def _sets_a_rate_and_reads(p: Program, x: torch.Tensor) -> Any:
+    for group in p.optimizer.param_groups:
+        group["lr"] = group["lr"] * 0.75
+    loss = p.loss(x)
+    scale = p.optimizer.param_groups[0]["lr"] * 3
+    p.log.append(scale)
+    p.train(loss * scale)
+    return loss.item() * scale
+
+
+def _seeds(p: Program, x: torch.Tensor) -> Any:
+    noisy = F.dropout(x)
+    torch.manual_seed(5)
+    p.train(p.loss(noisy))
+
+
+def _recomputes(p: Program, x: torch.Tensor) -> Any:
+    hidden = checkpoint(lambda x: F.dropout(p.model[0](x), 0.4), x, use_reentrant=False)
+    p.log.append(hidden.max().item())
+    p.train(p.model[1:](F.dropout(hidden)).square().mean())
+
+
+def _reads_in_a_hook(p: Program, x: torch.Tensor) -> Any:
+    hidden = p.model[0](x)
+    hidden.register_hook(lambda g: g * 2 if g.sum().item() > 0 else g)
+    p.train(p.model[1:](hidden).square().mean())
+
+
+class _Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * min(x.abs().max().item(), 1.5)
+
+
+def _reads_in_a_gradient(p: Program, x: torch.Tensor) -> Any:
+    hidden: Any = _Clipped.apply(p.model[0](x))
+    p.train(p.model[1:](hidden).square().mean())
+
+
+def _clips_with_a_check(p: Program, x: torch.Tensor) -> Any:
+    loss = p.loss(x)
+    p.optimizer.zero_grad()
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(p.model.parameters(), 0.1, error_if_nonfinite=True)
+    p.optimizer.step()
+    return norm
+
+
+def _writes_through_views(p: Program, x: torch.Tensor) -> Any:
+    a, b = p.memory[:2], p.memory[2:]
+    a.add_(x[:2])
+    b.copy_(a * 2)
+    made = x.clone()
+    first, whole = made[0], made.reshape(-1)
+    whole[1:4] = 7
+    a.copy_(b)
+    p.log += [made.sum().item(), first, whole, made.view(torch.int32)[1]]
+    first += 1
+    whole.mul_(2)
+    b += made[:2]
+    p.log += [made, p.memory.clone()]
+
+
+def _exchanges_memory(p: Program, x: torch.Tensor) -> Any:
+    a, b = p.memory[:2], p.memory[2:]
+    b += x[:2]
+    before = a.clone()
+    a.copy_(b)
+    b.copy_(before)
+    return bool(a[0, 0] > b[0, 0]), a.detach(), before
+
+
+def _works_on_the_host_too(p: Program, x: torch.Tensor) -> Any:
+    counts = torch.zeros(3)
+    counts += torch.rand(3)
+    sent = counts.to(DEVICE)
+    counts.mul_(3)
+    p.log += [sent.max().item(), counts.clone(), counts.sum().item(), sent]
+
+
+def _hands_out_an_address(p: Program, x: torch.Tensor) -> Any:
+    y = x * 2
+    p.log.append(y.data_ptr() % 2)
+    return y
+
+
+PROGRAMS = [value for name, value in list(globals().items()) if name.startswith("_") and callable(value)]
+PROGRAMS = [f for f in PROGRAMS if getattr(f, "__annotations__", {}).get("p") == "Program"]
+
+
+def _run(body: Callable[..., Any], wrap: Callable[..., Any], *make: Any, count: int = 5) -> tuple[list[Any], Any]:
+    """Return results and states of `count` steps of a new program, and the step. `body` takes the program and an input."""
+    p = Program(*make)
+    step = wrap(lambda *args: body(p, *args))
+    return [(_outcome(step, x), p.state()) for x in inputs(count)], step
+
+
+def _outcome(step: Callable[..., Any], x: torch.Tensor) -> Any:
+    try:
+        return _host(step(x))
+    except ValueError as error:
+        return str(error)
+
+
+def _compared(body: Callable[..., Any], *make: Any, count: int = 5, **options: Any) -> Any:
+    """Run a body eagerly and under `jit`; results and states must be equal after each step. Returns the step."""
+    eager, _ = _run(body, lambda f: f, *make, count=count)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found, step = _run(body, lambda f: polyhal.torch.jit(f, **options), *make, count=count)
+    for i, (a, b) in enumerate(zip(eager, found, strict=True)):
+        assert a == b, f"step {i}"
+    (sentence,) = [str(w.message) for w in caught if "runs eagerly" in str(w.message)]
+    assert next(iter(step.eager_reasons)) in sentence
+    assert next(iter(step.eager_reasons)) in step.explain()
+    return step
+
+
+@pytest.mark.parametrize("body", PROGRAMS, ids=lambda f: f.__name__.strip("_"))
+@pytest.mark.parametrize("warm_up", [True, False], ids=["warm", "cold"])
+def test_steps_that_cannot_be_recorded_equal_eager_ones(body: Callable[..., Any], warm_up: bool) -> None:
+    _compared(body, warm_up=warm_up)
+
+
+@pytest.mark.parametrize("name", ["ASGD", "LBFGS"])
+def test_optimizers_that_read_values_run(name: str) -> None:
+    def body(p: Program, x: torch.Tensor) -> Any:
+        def closure() -> torch.Tensor:
+            p.optimizer.zero_grad()
+            loss = p.loss(x)
+            loss.backward()
+            return loss
+
+        return p.optimizer.step(closure)
+
+    step = _compared(body, lambda params: getattr(torch.optim, name)(params, lr=0.01))
+    assert "outside of the step" in step.explain()
+
+
+def test_results_may_still_be_differentiated() -> None:
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        p = Program()
+        step = wrap(p.loss)
+        for x in inputs(4):
+            p.train(step(x))
+        return p.state()
+
+    eager = run(lambda f: f)
+    with pytest.warns(UserWarning, match=r"call backward\(\) inside"):
+        assert run(polyhal.torch.jit) == eager
+
+
+def test_arguments_may_need_gradients_or_be_arrays() -> None:
+    step = polyhal.torch.jit(lambda x, y: (x * torch.as_tensor(y).to(DEVICE)).sum(), warm_up=False)
+    x = torch.full((2,), 3.0, device=DEVICE, requires_grad=True)
+    with pytest.warns(UserWarning, match=r"x\.detach\(\)"):
+        total = step(x, np.arange(2.0, dtype=np.float32))
+    for _ in range(2):
+        total = total + step(x, np.arange(2.0, dtype=np.float32))
+    total.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0, 3]
+    assert step(x.detach(), np.ones(2, np.float32)).item() == 6
+    assert "from_numpy" in step.explain()
+
+
+def test_arguments_may_be_what_the_step_refers_to() -> None:
+    weight = torch.ones(3, device=DEVICE)
+    step = polyhal.torch.jit(lambda x: x + weight.mul_(2))
+    with pytest.warns(UserWarning, match="pass a clone"):
+        found = [step(weight).tolist() for _ in range(3)]
+    assert found == [[4] * 3, [8] * 3, [16] * 3]
+
+
+def test_ops_of_the_cpu_run_between_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+
+    @torch.library.custom_op("polyhal_tests::tripled_on_cpu", mutates_args=(), device_types="cpu")
+    def tripled(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    _compared(lambda p, x: p.log.append(tripled(x + 1) * 2))
+
+
+def _rolls_back(p: Program, x: torch.Tensor) -> Any:
+    """A number that is not an operand of an op, and state that the recording has changed."""
+    weight = p.model[0].weight
+    weight.data = weight.data * 0.5
+    weight.requires_grad_(not weight.requires_grad)
+    p.model[4].calls = getattr(p.model[4], "calls", 0) + 1
+    p.model[1].extra = p.model(x).detach()
+    p.log.append(p.model[1].extra)
+    p.train(loss := p.loss(x) + F.threshold(x, p.optimizer.param_groups[0]["lr"], 0.0).sum())
+    p.log.append(p.model[4].calls)
+    return loss.detach()
+
+
+def test_recordings_are_rolled_back() -> None:
+    assert "is not an operand of an op" in _compared(_rolls_back).explain()
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_errors_of_the_program_are_raised_as_eagerly(is_early: bool) -> None:
+    def body(p: Program, x: torch.Tensor) -> Any:
+        p.train(loss := p.loss(x))
+        p.log.append(1 if is_early else loss.item())
+        if len(p.log) in (2, 4, 7):
+            raise ValueError(f"call {len(p.log)}")
+        return bool(loss > 0)
+
+    _compared(body, count=8)
+
+
+def test_an_error_that_only_a_recording_raises_is_no_error() -> None:
+    def body(p: Program, x: torch.Tensor) -> Any:
+        p.train(p.loss(x))
+        if torch.polyhal.is_current_stream_capturing():
+            raise RuntimeError("not while it is captured")
+
+    assert "RuntimeError (not while it is captured)" in _compared(body).explain()
+
+
+def test_steps_of_other_signatures_are_kept() -> None:
+    def run(wrap: Callable[..., Any]) -> tuple[list[Any], Any]:
+        p = Program()
+
+        def body(x: torch.Tensor, is_logged: bool) -> None:
+            p.train(loss := p.loss(x))
+            if is_logged:
+                p.log.append(loss.item())
+
+        step = wrap(body)
+        for i, x in enumerate(inputs(12)):
+            step(x, i % 4 == 3)
+        return p.state(), step
+
+    with pytest.warns(UserWarning, match="return the tensor and read it outside") as caught:
+        found, step = run(polyhal.torch.jit)
+    assert found == run(lambda f: f)[0]
+    assert len(caught) == 1
+    assert len(step.steps) == 1
+
+
+def test_the_reasons_are_reported() -> None:
+    polyhal.torch.reset_report()
+    step = polyhal.torch.jit(lambda x: x.sum().item())
+    for shape in (2, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                step(torch.ones(shape, device=DEVICE))
+    (reason,) = step.eager_reasons
+    assert "needs the value of a tensor" in reason
+    assert "test_steps_left.py" in reason
+    assert f"ran eagerly: {reason}" in str(polyhal.torch.report())
+
+
+def test_many_signatures_that_cannot_be_recorded_are_not_tried() -> None:
+    tried = []
+    step = polyhal.torch.jit(lambda x: (tried.append(is_recording()), x.sum().item())[1], max_graphs=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in range(8):
+            assert step(torch.ones(n, device=DEVICE)) == n
+    assert tried.count(True) == 2
+
+
+def test_numbers_scale_gradients_at_each_run() -> None:
+    weight = torch.ones(3, device=DEVICE, requires_grad=True)
+
+    @polyhal.torch.jit(warm_up=False)
+    def step(x: torch.Tensor, scale: float) -> torch.Tensor:
+        weight.grad = None
+        ((x * weight).sum() * scale - (x / scale * weight).sum()).backward()
+        return weight.grad.clone()
+
+    for i in range(1, 6):
+        gradient = step(torch.ones(3, device=DEVICE), float(i))
+        assert gradient.tolist() == pytest.approx([i - 1 / i] * 3, rel=1e-6)  # in float32
+    assert len(step.steps) == 1
+
+
+def test_tensors_are_sent_with_the_elements_that_they_have_at_that_point() -> None:
+    @polyhal.torch.jit
+    def step(x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        counts = start * 1
+        first = counts.to(DEVICE)
+        counts.add_(1)
+        second = counts.to(DEVICE)
+        counts.zero_()
+        return x + first, x * second
+
+    for i in range(5):
+        a, b = step(torch.ones(2, device=DEVICE), torch.full((2,), float(i)))
+        assert (a[0].item(), b[1].item()) == (i + 1, i + 1)
+    assert len(step.steps) == 1
+
+
+def test_threads_that_record_at_once_leave_schedulers_as_they_were() -> None:
+    before = {
+        k: vars(k)["step"]
+        for k in (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ExponentialLR)
+        if "step" in vars(k)
+    }
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+    programs = [Program(), Program(), Program()]
+
+    def body(p: Program, x: torch.Tensor, enter: Callable[[], Any]) -> None:
+        p.train(p.loss(x))
+        enter()
+        p.schedule.step()
+
+    def enter_first() -> None:
+        first_is_in.set()
+        second_is_in.wait(60)
+
+    def enter_second() -> None:
+        second_is_in.set()
+        first_is_out.wait(60)
+
+    def run(p: Program, enter: Callable[[], Any], leave: Callable[[], Any]) -> None:
+        step = polyhal.torch.jit(lambda x: body(p, x, enter), warm_up=False)
+        step(next(inputs()))
+        leave()
+
+    threads = [
+        threading.Thread(target=run, args=(programs[0], enter_first, first_is_out.set)),
+        threading.Thread(target=run, args=(programs[1], enter_second, lambda: None)),
+    ]
+    threads[0].start()
+    first_is_in.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(60)
+    body(programs[2], next(inputs()), lambda: None)
+    assert {k: vars(k)["step"] for k in before} == before
+    for p in programs:
+        assert p.schedule.last_epoch == 1
+        assert p.optimizer.param_groups[0]["lr"] == programs[2].optimizer.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize("is_finite", [True, False])
+def test_loss_scalers_skip_steps(is_finite: bool) -> None:
+    def body(p: Any, x: torch.Tensor) -> Any:
+        if not hasattr(p, "scaler"):
+            p.scaler = torch.amp.GradScaler(DEVICE, init_scale=4.0, growth_interval=2)
+        loss = p.loss(x if is_finite else x / 0)
+        p.optimizer.zero_grad()
+        p.scaler.scale(loss).backward()
+        p.scaler.step(p.optimizer)
+        p.scaler.update()
+        p.log.append(p.scaler.get_scale())
+
+    _compared(body)
