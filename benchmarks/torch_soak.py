@@ -89,7 +89,7 @@ def prepare(device: Device, recorded: bool) -> Callable[[], object]:
         schedule.step()
         return loss.detach()
 
-    run = polyhal.torch.jit(step) if recorded else step
+    run = polyhal.torch.jit(step, strict=True) if recorded else step
     return lambda: run(torch.randint(32, (4, 9))).item()
 
 

@@ -180,7 +180,7 @@ def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) ->
         optimizer.step()
         return loss.detach()
 
-    run: Any = polyhal.torch.jit(step) if who == RECORDED else step
+    run: Any = polyhal.torch.jit(step, strict=True) if who == RECORDED else step
     if who in GRAPHS:
         graph = as_cuda_graph(lambda: step(inputs, targets))
         run = lambda x, y: graph()  # noqa: E731

@@ -91,7 +91,7 @@ def _recorded(step: Callable[[], None]) -> Callable[[], None] | None:
     """Return a recorded step; None if the optimizer reads numbers from the device, as PyTorch's Adafactor."""
     from polyhal.torch import jit as record
 
-    recorded: Callable[[], None] = record(step)
+    recorded: Callable[[], None] = record(step, strict=True)
     try:
         recorded()
         recorded()

@@ -6,7 +6,6 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -177,7 +176,7 @@ def _count(name: str, moved: int) -> None:
 
 def _warn(text: str) -> None:
     """Warn at the innermost line that is neither Polyhal's nor PyTorch's."""
-    file, line = user_position((str(Path(torch.__file__).parent),))
+    file, line = user_position()
     warnings.warn_explicit(text, UserWarning, file or "<unknown>", line or 1)
 
 

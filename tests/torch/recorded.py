@@ -48,7 +48,7 @@ def both(run: Callable[[Task, Callable[..., Any]], None], make: Callable[[], Tas
     """Run a program with an eager and with a recorded step; both must end in equal states. Returns the step."""
     eager, recorded = make(), make()
     run(eager, eager.step)
-    step = polyhal.torch.jit(recorded.step)
+    step = polyhal.torch.jit(recorded.step, strict=True)
     run(recorded, step)
     assert eager.seen == recorded.seen
     assert equal(eager.state(), recorded.state())

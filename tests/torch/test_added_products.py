@@ -57,7 +57,7 @@ def test_values_and_gradients_agree_for_all_factors(torch_device: str, options: 
 
 
 def test_a_recorded_step_takes_another_factor_in_each_run(torch_device: str) -> None:
-    step = polyhal.torch.jit(lambda c, a, f: torch.addmm(c, a, a, beta=f, alpha=1 + f))
+    step = polyhal.torch.jit(lambda c, a, f: torch.addmm(c, a, a, beta=f, alpha=1 + f), strict=True)
     c, a = (torch.randn(4, 4).to(torch_device) for _ in range(2))
     for factor in (0.5, 0.25, 0.75, 0.1):
         expected = torch.addmm(c.cpu(), a.cpu(), a.cpu(), beta=factor, alpha=1 + factor)

@@ -75,7 +75,7 @@ def test_a_recorded_step_may_compute_with_complex_numbers_inside(torch_device: s
         return (torch.fft.rfft(x) * 2j).abs().square().sum(-1)
 
     x = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
-    recorded = polyhal.torch.jit(power)
+    recorded = polyhal.torch.jit(power, strict=True)
     for k in range(3):
         torch.testing.assert_close(recorded((x + k).to(torch_device)).cpu(), power(x + k))
 
@@ -95,7 +95,7 @@ def test_a_recorded_step_takes_and_returns_complex_numbers(
 ) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     views = {"itself": lambda z: z, "transposed": torch.t, "conjugate": torch.conj, "part": lambda z: z[:, 1:]}
-    view, step = views[layout], polyhal.torch.jit(STEPS[name])
+    view, step = views[layout], polyhal.torch.jit(STEPS[name], strict=True)
     for k in range(4):
         z = _numbers(4, 4).detach() + k
         there = z.to(torch_device)

@@ -159,7 +159,7 @@ def check(found: Tensors, program: Callable[..., Tensors]) -> None:
 def test_eager_and_recorded(program: Callable[..., Tensors]) -> None:
     check(trained(program, leaves("polyhal", torch.float32)), program)
     given = leaves("polyhal", torch.float32)
-    step = polyhal.torch.jit(lambda: trained(program, given))
+    step = polyhal.torch.jit(lambda: trained(program, given), strict=True)
     for _ in range(4):
         for x in given:
             x.grad = None

@@ -100,7 +100,7 @@ def test_recorded_steps_return_the_loss() -> None:
     x, y = (t.to("polyhal") for t in _sample())
     weight = torch.nn.Parameter(torch.ones(7, device="polyhal"))
 
-    @polyhal.torch.jit
+    @polyhal.torch.jit(strict=True)
     def step(inputs: torch.Tensor) -> torch.Tensor:
         weight.grad = None
         losses = F.cross_entropy(inputs * weight, y, reduction="none")

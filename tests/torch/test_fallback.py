@@ -118,7 +118,11 @@ def simulated() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "run",
-    [lambda f: f, polyhal.torch.jit, functools.partial(torch.compile, backend="polyhal")],
+    [
+        lambda f: f,
+        functools.partial(polyhal.torch.jit, strict=True),
+        functools.partial(torch.compile, backend="polyhal"),
+    ],
     ids=["eager", "recorded", "compiled"],
 )
 def test_work_in_numpy_warns_once_and_is_counted(

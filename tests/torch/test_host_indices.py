@@ -89,7 +89,7 @@ def test_distributions_that_index_with_cpu_tensors_draw_samples(
 
 
 def test_a_recorded_step_uploads_its_indices_before_each_run(torch_device: str) -> None:
-    @polyhal.torch.jit
+    @polyhal.torch.jit(strict=True)
     def shuffled(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         y = x.clone()
         y[rows] += 1

@@ -47,7 +47,7 @@ def all_results(place: str) -> list[torch.Tensor]:
 def test_operators_on_bits(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
     expected = all_results("cpu")
-    for found in (all_results(torch_device), polyhal.torch.jit(all_results, warm_up=False)(torch_device)):
+    for found in (all_results(torch_device), polyhal.torch.jit(all_results, warm_up=False, strict=True)(torch_device)):
         for number, (a, b) in enumerate(zip(found, expected, strict=True)):
             assert (a.dtype, a.tolist()) == (b.dtype, b.tolist()), number
     assert polyhal.torch.report().on_cpu == {}
@@ -114,7 +114,7 @@ STORES: dict[str, Callable[[torch.Tensor], Any]] = {
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("is_recorded", [False, True], ids=["eager", "recorded"])
 def test_numbers_that_a_dtype_does_not_hold_are_refused(torch_on_numpy: str, name: str, is_recorded: bool) -> None:
-    write = polyhal.torch.jit(STORES[name], warm_up=False) if is_recorded else STORES[name]
+    write = polyhal.torch.jit(STORES[name], warm_up=False, strict=True) if is_recorded else STORES[name]
     with pytest.raises(RuntimeError, match="does not fit int8"):
         write(torch.ones(2, dtype=torch.int8, device=torch_on_numpy))
     with pytest.raises(RuntimeError):

@@ -96,7 +96,7 @@ def test_random_writes_eager_and_recorded() -> None:
     for seed in range(60):
         f = function_of(program(seed, LENGTH))
         expected = outcome(f, "cpu")
-        for run in (f, polyhal.torch.jit(f), polyhal.torch.jit(f, warm_up=False)):
+        for run in (f, polyhal.torch.jit(f, strict=True), polyhal.torch.jit(f, warm_up=False, strict=True)):
             assert outcome(run, "polyhal") == expected, f"seed {seed}"
 
 

@@ -34,7 +34,7 @@ def test_a_recorded_step_factorizes_and_differentiates(name: str) -> None:
         assert leaf.grad is not None
         return out.detach(), leaf.grad
 
-    recorded = polyhal.torch.jit(step)
+    recorded = polyhal.torch.jit(step, strict=True)
     for k in range(4):
         a = GOOD + 0.1 * k * torch.eye(2)
         for found, expected in zip(recorded(a.to("polyhal")), step(a.double()), strict=True):
@@ -51,7 +51,7 @@ def test_a_replay_with_a_singular_matrix_raises_as_an_eager_call_and_writes_noth
         total.add_(out)
         return out
 
-    recorded = polyhal.torch.jit(step)
+    recorded = polyhal.torch.jit(step, strict=True)
     good, singular = GOOD.to("polyhal"), SINGULAR.to("polyhal")
     for _ in range(3):
         recorded(good)
@@ -64,7 +64,7 @@ def test_a_replay_with_a_singular_matrix_raises_as_an_eager_call_and_writes_noth
 
 
 def test_a_decomposition_that_returns_its_status_raises_nothing() -> None:
-    recorded = polyhal.torch.jit(lambda a: linalg.inv_ex(a).info)
+    recorded = polyhal.torch.jit(lambda a: linalg.inv_ex(a).info, strict=True)
     for a, expected in [(GOOD, 0), (GOOD, 0), (GOOD, 0), (SINGULAR, 2), (GOOD, 0)]:
         assert recorded(a.to("polyhal")).item() == expected
 

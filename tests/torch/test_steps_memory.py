@@ -34,7 +34,7 @@ def test_a_dropped_step_releases_its_memory() -> None:
         loss.backward()
         return loss
 
-    recorded = polyhal.torch.jit(step)
+    recorded = polyhal.torch.jit(step, strict=True)
     for _ in range(4):
         recorded(x)
     assert len(recorded.steps) == 1

@@ -221,7 +221,7 @@ def test_recorded_clipping_is_that_of_eager_steps(torch_device: str) -> None:
             optimizer.step()
             return total
 
-        run = polyhal.torch.jit(step) if record else step
+        run = polyhal.torch.jit(step, strict=True) if record else step
         for _ in range(4):
             total = run()
         return [total.cpu(), *(p.detach().cpu() for p in parameters)]

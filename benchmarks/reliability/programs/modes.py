@@ -76,7 +76,9 @@ def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
     """Run by PyTorch on the device, as one function under `polyhal.torch.jit`."""
     _choose(device)
     changed = with_parameters(program)
-    outcome = _as_function(changed, PyTorch("polyhal"), polyhal.torch.jit, detached=True)
+    outcome = _as_function(
+        changed, PyTorch("polyhal"), functools.partial(polyhal.torch.jit, strict=True), detached=True
+    )
     return _without_those_of(outcome, lambda: _as_function(changed, PyTorch(), lambda f: f, detached=True))
 
 

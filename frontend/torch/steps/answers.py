@@ -27,6 +27,7 @@ def answer() -> None:
         active.replace(module, "is_current_stream_capturing", lambda original: lambda: is_recording() or original())
     active.replace(torch, "_check_tensor_all_with", _unless_recording)
     active.replace(torch.distributions.Distribution, "_validate_args", _Unvalidated)
+    active.replace(torch, "cond", _uncompiled)
 
 
 def _unless_recording(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,6 +37,17 @@ def _unless_recording(original: Callable[..., Any]) -> Callable[..., Any]:
         return None if is_recording() else original(*args, **kwargs)
 
     return check
+
+
+def _uncompiled(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `torch.cond` without PyTorch's compiler, which could not compile it later after a call under modes."""
+
+    def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        if active.innermost() is None:
+            return original(pred, true_fn, false_fn, operands)
+        return torch.ops.higher_order.cond(pred, true_fn, false_fn, operands)
+
+    return cond
 
 
 class _Unvalidated:

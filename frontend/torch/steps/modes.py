@@ -18,6 +18,7 @@ from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import Slot, resolved
 from polyhal.torch.steps.numbers import LiveNumber, true_value
+from polyhal.torch.steps.remedies import other_way, remedy
 from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import RefusedError, StepWatch, is_in_optimizer, refusal
 
@@ -45,6 +46,7 @@ class FunctionWatch(TorchFunctionMode):
             return func(*args, **kwargs)
         if watch.is_left:
             return func(*TREE.replaced(args, true_value), **TREE.replaced(kwargs, true_value))
+        watch.function = func
         if func in _FACTORIES or func is torch.Tensor.new_tensor:
             return self._made(func, args, kwargs)
         x = args[0] if args else None
@@ -136,6 +138,8 @@ def _is_immutable(data: Any) -> bool:
 class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
     """Intercepts the ops that PyTorch dispatches, below autograd."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, watch: StepWatch) -> None:
         super().__init__()
         self._watch = watch
@@ -146,6 +150,10 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if self._watch.is_left:
             return self._eagerly(func, args, kwargs)
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            name = func.name()
+            self._watch.refuse(refusal(f"{name} chooses between functions", fix="compute both, and use torch.where"))
+            return func(*args, **kwargs)
         used = [x for x in TREE.leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         device = kwargs.get("device")
         if any(x.device.type == NAME for x in used) or (device is not None and torch.device(device).type == NAME):
@@ -178,7 +186,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             cause = error if isinstance(error, CaptureError) else error.__cause__
             if watch.is_left or not isinstance(cause, CaptureError):
                 raise
-            refused = cause if isinstance(cause, RefusedError) else _unrecordable(func, cause)
+            refused = cause if isinstance(cause, RefusedError) else _unrecordable(func, cause, watch.function)
             watch.refuse(refused.with_traceback(None))
             return self._eagerly(func, args, kwargs)
         finally:
@@ -273,8 +281,8 @@ def _no_host_gradients() -> CaptureError:
     )
 
 
-def _unrecordable(func: Any, cause: CaptureError) -> CaptureError:
-    """Return the error for an op that the recorder refused."""
+def _unrecordable(func: Any, cause: CaptureError, caller: Any) -> CaptureError:
+    """Return the error for an op that the recorder refused, within the function `caller` of PyTorch."""
     if is_in_optimizer():
         return refusal(
             f"the optimizer branches on the values of tensors ({func}), which do not exist while a step is recorded",
@@ -282,9 +290,9 @@ def _unrecordable(func: Any, cause: CaptureError) -> CaptureError:
             fix="create it with capturable=True or fused=True if it has these options, else call it outside of the step",
         )
     if "while it is only being recorded" not in str(cause):
-        return refusal(f"{func}: {cause}")
+        return refusal(f"{func}: {cause}", fix=other_way(caller))
     return refusal(
         f"{func} needs the value of a tensor, which does not exist while the step is only being recorded",
         expected="a step that takes the same path at each call",
-        fix="return the tensor and read it outside of the step, or use torch.where",
+        fix=remedy(caller),
     )

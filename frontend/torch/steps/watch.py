@@ -30,14 +30,8 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Inputs, ParamValues
     from polyhal.tensor import Tensor
 
-_TORCH = str(Path(torch.__file__).parent)
 _FULL = OPS["full"]
 _OPTIMIZERS = str(Path(torch.optim.__file__).parent)
-
-
-def here() -> str:
-    """Return the line of the user's program that is running."""
-    return user_line((_TORCH,))
 
 
 class RefusedError(CaptureError):
@@ -66,7 +60,8 @@ def is_in_optimizer() -> bool:
 
 def refusal(problem: str, *, expected: str = "", fix: str = "") -> CaptureError:
     """Return the error for an operation that a recorded step does not support, with the current line of the program."""
-    return RefusedError(f"{problem}, at {here()}", expected, fix)
+    line = user_line()
+    return RefusedError(problem if line in problem else f"{problem}, at {line}", expected, fix)
 
 
 class Memory(NamedTuple):
@@ -120,6 +115,8 @@ class StepWatch:
         """CPU tensors among the arguments of the current op, which it may copy to the device."""
         self.calls = 0
         self.is_quiet = False
+        self.function: Any = None
+        """Function of PyTorch that Python has called last."""
         self.differentiated: set[Any] = set()
         """Nodes of PyTorch's autograd graph whose gradient was computed."""
         self.arguments: set[int] = set()
@@ -186,7 +183,9 @@ class StepWatch:
             self.operands = before
         lost = [x for x in numbers if id(x) not in self.found]
         if lost and self.calls > calls and not self.is_left:
-            problem = f"a number that changes from run to run (now {lost[0]!r}) is not an operand of an op, at {here()}"
+            problem = (
+                f"a number that changes from run to run (now {lost[0]!r}) is not an operand of an op, at {user_line()}"
+            )
             raise NotReplayableError(problem, "pass it as a tensor", is_certain=True)
 
     def live(self, value: Tensor | complex | float) -> Any:
