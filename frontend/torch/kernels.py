@@ -25,6 +25,7 @@ from polyhal.torch import (
     device_module,
     foreach,
     generators,
+    interchange,
     memory,
     private,
     processes,
@@ -285,6 +286,7 @@ def register() -> None:
     generators.install()
     storages.install()
     processes.install()
+    interchange.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)
     private.format_on_cpu(NAME)
     # Streams and recorded steps belong to threads: the backward pass runs on the calling thread.

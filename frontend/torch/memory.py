@@ -242,6 +242,25 @@ def set_whole_storage(x: torch.Tensor, source: Any) -> torch.Tensor:
     return set_storage(x, source, 0, (source.nbytes() // x.element_size(),))
 
 
+@_view("_has_same_storage_numel.default")
+def has_same_storage_size(x: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether the storages have as many elements, for forward mode: PyTorch's C++ code takes some for empty."""
+    return _storage_length(x) == _storage_length(other)
+
+
+@_kernel("_new_zeros_with_same_feature_meta.default")
+def new_tangent(x: torch.Tensor, other: torch.Tensor, *, self_num_batch_dims: int = 0) -> torch.Tensor:
+    """Return zeros in the layout of `other`, also in memory, for each of the first axes of `x`."""
+    batch, length = tuple(x.shape[:self_num_batch_dims]), _storage_length(other)
+    zeros = torch.zeros((*batch, length), dtype=other.dtype, device=other.device)
+    strides = (*zeros.stride()[:-1], *other.stride())
+    return torch.as_strided(zeros, (*batch, *other.shape), strides, other.storage_offset())
+
+
+def _storage_length(x: torch.Tensor) -> int:
+    return int(tensors.storage_of(x).nbytes()) // x.element_size()
+
+
 @_kernel("set_.source_Tensor")
 def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """Make `x` a view equal to `source`."""

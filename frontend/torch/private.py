@@ -160,6 +160,14 @@ def add_addresses_of_storages(kind: type[torch.UntypedStorage]) -> None:
     base.data_ptr = data_ptr
 
 
+def writers_of_scripts() -> list[tuple[type, str]]:
+    """Return the classes of scripted and traced modules with the names of their own methods that write files."""
+    kinds = [torch.jit.ScriptModule]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return [(kind, name) for kind in kinds for name in ("save", "save_to_buffer") if name in vars(kind)]
+
+
 def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool]) -> None:
     """Make `GradScaler` invert scales in float32 on a device without float64, as it does for "mps"."""
     scaler: Any = torch.amp.GradScaler

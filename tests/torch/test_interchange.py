@@ -37,6 +37,29 @@ def test_numpy_and_dlpack(torch_device: str) -> None:
         x.numpy()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int64])
+def test_dlpack_exports_a_copy_on_the_host(torch_device: str, dtype: torch.dtype) -> None:
+    x = torch.arange(6, device=torch_device).to(dtype).view(2, 3).t()
+    x = x.conj() if dtype.is_complex else x
+    for out in (torch.from_dlpack(x), torch.from_dlpack(x, copy=True), torch.from_dlpack(torch.to_dlpack(x))):
+        assert (out.device.type, out.dtype) == ("cpu", dtype)
+        assert torch.equal(out, x.cpu().resolve_conj())
+    if dtype is not torch.bfloat16:  # NumPy has none
+        assert np.array_equal(np.from_dlpack(x), x.cpu().numpy(force=True))
+        assert polyhal.from_dlpack(x).tolist() == x.cpu().tolist()
+    with pytest.raises(BufferError, match=r"to_polyhal\(x\) shares the memory"):
+        torch.from_dlpack(x, copy=False)
+    with pytest.raises(BufferError, match="require gradient"):
+        torch.from_dlpack(torch.ones(2, device=torch_device, requires_grad=True))
+
+
+def test_dlpack_imports_to_the_device(torch_device: str) -> None:
+    for source in (np.arange(3.0, dtype=np.float32), torch.arange(3.0), polyhal.arange(3.0)):
+        out = torch.from_dlpack(source, device=torch_device)
+        assert (out.device.type, out.tolist()) == (torch_device, [0, 1, 2])
+    assert torch.from_dlpack(torch.ones(2)).device.type == "cpu"
+
+
 def test_moves(torch_device: str) -> None:
     x = torch.randn(2, 3, 4, 5)
     y = x.to(torch_device, torch.float16, non_blocking=True, copy=True, memory_format=torch.channels_last)

@@ -140,3 +140,27 @@ def test_safetensors_saves_models_with_tied_weights(torch_device: str, tmp_path:
     load_model(other, tmp_path / "model.safetensors")
     x = torch.ones(2, 3, device=torch_device)
     assert torch.equal(other(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own
+@pytest.mark.parametrize("way", ["script", "trace"])
+@pytest.mark.parametrize("location", ["polyhal", "polyhal:0", "cpu", None])
+def test_scripted_modules_are_written_and_read(
+    torch_device: str, tmp_path: Path, way: str, location: str | None
+) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval().to(torch_device)
+    x = torch.randn(4, 3, device=torch_device)
+    scripted = torch.jit.script(model) if way == "script" else torch.jit.trace(model, x)
+    torch.jit.save(scripted, tmp_path / "module.pt")
+    buffer = io.BytesIO()
+    torch.jit.save(scripted, buffer)
+    buffer.seek(0)
+    for source in (tmp_path / "module.pt", buffer):
+        loaded = torch.jit.load(source, map_location=location)
+        place = "cpu" if location in ("cpu", None) else torch_device
+        assert {t.device.type for t in (*loaded.parameters(), *loaded.buffers())} == {place}
+        assert all(p.requires_grad for p in loaded.parameters())
+        assert torch.equal(loaded(x.to(place)).cpu(), model(x).cpu()) or place == "cpu"
+        for a, b in zip(loaded.state_dict().values(), model.state_dict().values(), strict=True):
+            assert torch.equal(a.cpu(), b.cpu())
+    assert next(scripted.parameters()).device.type == torch_device

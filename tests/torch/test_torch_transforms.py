@@ -176,3 +176,20 @@ UTILITIES: dict[str, Program] = {
 @pytest.mark.parametrize("name", UTILITIES)
 def test_utilities_of_layers(torch_on_numpy: str, name: str) -> None:
     _agree(UTILITIES[name], torch_on_numpy)
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # PyTorch's own
+def test_functions_are_linearized(torch_device: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, tangent = torch.randn(3, 4, generator=generator), torch.randn(3, 4, generator=generator)
+    weight = torch.randn(4, 2, generator=generator)
+    found = {}
+    for device in ("cpu", torch_device):
+        value, tangents = func.linearize(lambda x, w: (x.sin() @ w).tanh(), x.t().to(device).t(), weight.to(device))
+        found[device] = (
+            value,
+            tangents(tangent.to(device), weight.to(device)),
+            tangents(x.to(device), weight.to(device)),
+        )
+    for a, b in zip(found["cpu"], found[torch_device], strict=True):
+        torch.testing.assert_close(a, b.cpu(), rtol=1e-5, atol=1e-6)

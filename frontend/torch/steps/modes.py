@@ -151,8 +151,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         if self._watch.is_left:
             return self._eagerly(func, args, kwargs)
         if isinstance(func, torch._ops.HigherOrderOperator):
-            name = func.name()
-            self._watch.refuse(refusal(f"{name} chooses between functions", fix="compute both, and use torch.where"))
+            self._watch.refuse(refusal(f"{func} chooses between functions", fix="compute both, and use torch.where"))
             return func(*args, **kwargs)
         used = [x for x in TREE.leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         device = kwargs.get("device")

@@ -69,11 +69,12 @@ def _applied(node: Node, operands: tuple[Any, ...]) -> Sequence[Any]:
     executor = dispatch.thread.executor
     with settings.restored(node.place.settings):
         if Trait.COLLECTIVE in node.op.traits:
-            return executor.communicate(*node.params, operands)  # type: ignore[no-any-return]
+            collective, communicator, dtype = node.params
+            return executor.communicate(collective, communicator, dtype, operands)
         if node.op.name == "transfer":
             return (executor.transfer(operands[0], node.device),)
         out = executor.apply(node.op, operands, node.params, node.device)
-    return out if node.op.schema.returns_tuple else (out,)  # type: ignore[no-any-return]
+    return out if node.op.schema.returns_tuple else (out,)
 
 
 def _grouped(made: list[tuple[Any, Any]], numbers: Sequence[int | None]) -> list[list[tuple[Any, Any]]]:
