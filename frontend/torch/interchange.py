@@ -19,16 +19,17 @@ from polyhal.torch.device import NAME, check_ordinal
 
 _HOST = (1, 0)
 """DLPack's name of the host's memory."""
-_Base: Any = torch.Tensor
+_Torch: Any = torch
+"""PyTorch as Any, to replace its functions."""
 
 
 def install() -> None:
     """Let PyTorch's functions for DLPack and TorchScript take tensors of the device."""
-    _Base.__dlpack__ = _exported(_Base.__dlpack__)
-    _Base.__dlpack_device__ = _placed(_Base.__dlpack_device__)
-    capsule = torch.utils.dlpack.to_dlpack
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack = _on_host(capsule)  # type: ignore[assignment]
-    torch.jit.load = _loaded(torch.jit.load)
+    tensor = _Torch.Tensor
+    tensor.__dlpack__ = _exported(tensor.__dlpack__)
+    tensor.__dlpack_device__ = _placed(tensor.__dlpack_device__)
+    _Torch.to_dlpack = _Torch.utils.dlpack.to_dlpack = _on_host(_Torch.utils.dlpack.to_dlpack)
+    _Torch.jit.load = _loaded(_Torch.jit.load)
     for kind, name in private.writers_of_scripts():
         setattr(kind, name, _saved(getattr(kind, name)))
 
