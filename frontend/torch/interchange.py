@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import copy as copies
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.dlpack
@@ -16,6 +15,9 @@ import torch.utils.dlpack
 from polyhal.hal.errors import message
 from polyhal.torch import private
 from polyhal.torch.device import NAME, check_ordinal
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import DeviceName, Function
 
 _HOST = (1, 0)
 """DLPack's name of the host's memory."""
@@ -38,9 +40,11 @@ def _is_ours(x: torch.Tensor) -> bool:
     return x.device.type == NAME
 
 
-def _exported(original: Callable[..., Any]) -> Callable[..., Any]:
+def _exported(original: Function) -> Function:
     @functools.wraps(original)
-    def export(self: torch.Tensor, *, dl_device: Any = None, copy: bool | None = None, **options: Any) -> Any:
+    def export(
+        self: torch.Tensor, *, dl_device: tuple[int, int] | None = None, copy: bool | None = None, **options: object
+    ) -> object:
         if not _is_ours(self):
             return original(self, dl_device=dl_device, copy=copy, **options)
         if copy is False or dl_device not in (None, _HOST):
@@ -55,7 +59,7 @@ def _exported(original: Callable[..., Any]) -> Callable[..., Any]:
     return export
 
 
-def _placed(original: Callable[..., Any]) -> Callable[..., Any]:
+def _placed(original: Function) -> Function:
     @functools.wraps(original)
     def place(self: torch.Tensor) -> Any:
         return _HOST if _is_ours(self) else original(self)
@@ -63,7 +67,7 @@ def _placed(original: Callable[..., Any]) -> Callable[..., Any]:
     return place
 
 
-def _on_host(original: Callable[..., Any]) -> Callable[..., Any]:
+def _on_host(original: Function) -> Function:
     def to_dlpack(tensor: torch.Tensor) -> Any:
         """Return a capsule for DLPack; of a copy on the host for a tensor of the device."""
         return original(tensor.cpu() if _is_ours(tensor) else tensor)
@@ -71,9 +75,9 @@ def _on_host(original: Callable[..., Any]) -> Callable[..., Any]:
     return to_dlpack
 
 
-def _loaded(original: Callable[..., Any]) -> Callable[..., Any]:
+def _loaded(original: Function) -> Function:
     @functools.wraps(original)
-    def load(f: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
+    def load(f: object, map_location: DeviceName | None = None, *args: object, **options: object) -> Any:
         if map_location is None or torch.device(map_location).type != NAME:
             return original(f, map_location, *args, **options)
         check_ordinal(torch.device(map_location))
@@ -82,11 +86,11 @@ def _loaded(original: Callable[..., Any]) -> Callable[..., Any]:
     return load
 
 
-def _saved(original: Callable[..., Any]) -> Callable[..., Any]:
+def _saved(original: Function) -> Function:
     """Return a method that writes parameters and buffers of the device as those of the CPU."""
 
     @functools.wraps(original)
-    def save(self: Any, *args: Any, **options: Any) -> Any:
+    def save(self: torch.jit.ScriptModule, *args: object, **options: object) -> Any:
         if not any(map(_is_ours, (*self.parameters(), *self.buffers()))):
             return original(self, *args, **options)
         with torch.no_grad():

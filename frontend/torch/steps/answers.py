@@ -8,12 +8,14 @@ capture: the queries of `torch.cuda` and `torch.xpu` return True in the thread t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from polyhal.torch.steps import active
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Function
 
 
 def is_recording() -> bool:
@@ -30,19 +32,19 @@ def answer() -> None:
     active.replace(torch, "cond", _uncompiled)
 
 
-def _unless_recording(original: Callable[..., Any]) -> Callable[..., Any]:
+def _unless_recording(original: Function) -> Function:
     """Return a check that is a no-op while a step is recorded, because it reads a value."""
 
-    def check(*args: Any, **kwargs: Any) -> Any:
+    def check(*args: object, **kwargs: object) -> Any:
         return None if is_recording() else original(*args, **kwargs)
 
     return check
 
 
-def _uncompiled(original: Callable[..., Any]) -> Callable[..., Any]:
+def _uncompiled(original: Function) -> Function:
     """Return `torch.cond` without PyTorch's compiler, which could not compile it later after a call under modes."""
 
-    def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    def cond(pred: object, true_fn: Function, false_fn: Function, operands: object = ()) -> Any:
         if active.innermost() is None:
             return original(pred, true_fn, false_fn, operands)
         return torch.ops.higher_order.cond(pred, true_fn, false_fn, operands)
@@ -56,5 +58,5 @@ class _Unvalidated:
     def __init__(self, original: bool) -> None:
         self._original = original
 
-    def __get__(self, instance: Any, owner: type) -> bool:
+    def __get__(self, instance: object, owner: type) -> bool:
         return False if is_recording() else self._original

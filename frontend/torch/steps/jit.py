@@ -10,7 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from polyhal.hal.compile.capture.difference import Difference
-from polyhal.hal.compile.capture.replay_cache import Finished, Pending
+from polyhal.hal.compile.capture.replay_cache import FinishedCall, Pending
 from polyhal.hal.compile.replayed_function import ReplayedFunction
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.errors import CaptureError
@@ -68,7 +68,7 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
         with noticing_optimizers(self._optimizers.add):
             return super()._warm_up(args, kwargs)
 
-    def _record(self, call: Call) -> Pending[RecordedStep] | Finished:
+    def _record(self, call: Call) -> Pending[RecordedStep] | FinishedCall:
         return record(self._function, call, self._optimizers, self._live_settings, self._is_strict)
 
     def _note_eager(self, reason: Difference) -> None:

@@ -7,7 +7,7 @@ autograd and composite ops call.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -21,6 +21,9 @@ from polyhal.torch.steps.numbers import LiveNumber, true_value
 from polyhal.torch.steps.remedies import other_way, remedy
 from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import RefusedError, StepWatch, is_in_optimizer, refusal
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Arguments, Keywords, Operator
 
 _FACTORIES = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
 _SETTLING = frozenset(
@@ -203,7 +206,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
                     watch.note_result(x)
         return out
 
-    def _eagerly(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _eagerly(self, func: Operator, args: Arguments, kwargs: Keywords) -> Any:
         """Run an op after the recording was left."""
         if self._watch.saved:
             args, kwargs = (TREE.replaced(x, lambda v: true_value(self._watch.live(v))) for x in (args, kwargs))
@@ -280,7 +283,7 @@ def _no_host_gradients() -> CaptureError:
     )
 
 
-def _unrecordable(func: Any, cause: CaptureError, caller: Any) -> CaptureError:
+def _unrecordable(func: Operator, cause: CaptureError, caller: object) -> CaptureError:
     """Return the error for an op that the recorder refused, within the function `caller` of PyTorch."""
     if is_in_optimizer():
         return refusal(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from polyhal.hal.compile.capture.replay_cache import Finished, NotReplayableError, Pending
+from polyhal.hal.compile.capture.replay_cache import FinishedCall, NotReplayableError, Pending
 from polyhal.hal.compile.recording import Recording
 from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError
@@ -35,7 +35,7 @@ def record(
     optimizers: Iterable[Optimizer],
     live_settings: frozenset[str],
     is_strict: bool,
-) -> Pending[RecordedStep] | Finished:
+) -> Pending[RecordedStep] | FinishedCall:
     """Record a call. `optimizers` are the known optimizers of the step.
 
     An operation that cannot be recorded ends the recording: its ops run, and the rest of the call runs eagerly. Where that is
@@ -61,7 +61,9 @@ def record(
     if isinstance(failure, CaptureError):
         raise as_reason(failure)
     # Raises the error again if it is one of the program.
-    return Finished(function(*call.args, **call.kwargs), NotReplayableError(_in_recording(failure), is_certain=True))
+    return FinishedCall(
+        function(*call.args, **call.kwargs), NotReplayableError(_in_recording(failure), is_certain=True)
+    )
 
 
 def _in_recording(error: Exception) -> str:
@@ -106,7 +108,7 @@ class PendingStep:
         """True after the recording ended early, when nothing can be rolled back."""
         return self._watch.is_left
 
-    def record(self) -> Finished | None:
+    def record(self) -> FinishedCall | None:
         """Call the function, and make a step of the recording. Returns the results of a call whose recording ended early."""
         watch = self._watch
         with ExitStack() as stack:
@@ -129,7 +131,7 @@ class PendingStep:
                     watch.refuse(error)
             watch.differentiated.clear()
             if self._reason is not None:
-                return Finished(self._settled(value), self._reason)
+                return FinishedCall(self._settled(value), self._reason)
             del value, args, kwargs
         finals = [leaf.grad for leaf, _ in watch.leaves.values()]
         captured = self._recording.finish()

@@ -31,14 +31,14 @@ _OF_CODE = {
 _FOLDER = Path(torch.__file__).parent.as_posix() + "/"
 
 
-def remedy(function: Any) -> str:
+def remedy(function: object) -> str:
     """Return the remedy for a value that is read now, within `function` of PyTorch if it is not None."""
     return (
         other_way(function) or _of_caller() or "return the tensor and read it outside of the step, or use torch.where"
     )
 
 
-def other_way(function: Any) -> str:
+def other_way(function: object) -> str:
     """Return a call that can be recorded in place of one of `function`; "" if there is none."""
     return _OF_FUNCTIONS.get(function, "")
 

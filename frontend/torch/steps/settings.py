@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -17,6 +17,9 @@ from polyhal.torch.steps import active
 from polyhal.torch.steps.numbers import LiveNumber, true_value
 from polyhal.torch.steps.tree import TREE
 from polyhal.torch.steps.watch import StepWatch
+
+if TYPE_CHECKING:
+    from polyhal.torch.call_types import Function
 
 
 class LiveSettings:
@@ -117,9 +120,9 @@ def put_off_schedulers() -> None:
         active.replace(kind, "get_last_lr", _read_at_runs)
 
 
-def _at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
+def _at_runs(original: Function) -> Function:
     @functools.wraps(original)
-    def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> None:
+    def step(scheduler: LRScheduler, *args: object, **kwargs: object) -> None:
         watch = active.recorded()
         if watch is None:
             original(scheduler, *args, **kwargs)
@@ -130,7 +133,7 @@ def _at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def _read_at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
+def _read_at_runs(original: Function) -> Function:
     @functools.wraps(original)
     def get_last_lr(scheduler: LRScheduler) -> Any:
         rates, watch = original(scheduler), active.recorded()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.capture.replay_log import replay
-from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
+from polyhal.hal.compile.capture.result import CapturedGraph, InputSource, StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Node, Value
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch import Array
@@ -19,6 +19,10 @@ from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.ops.traits import Trait
+
+if TYPE_CHECKING:
+    from polyhal.hal.core.memory.buffer import Buffer
+    from polyhal.hal.device import Device
 
 
 def run_op_by_op(captured: CapturedGraph, arguments: Sequence[Array]) -> None:
@@ -41,7 +45,7 @@ def _run(captured: CapturedGraph, arguments: Sequence[Array]) -> None:
         tensor.buffer, tensor.ref, tensor.device = place.buffer, place.ref, place.device
 
 
-def _input(source: Any, arguments: Sequence[Array]) -> Any:
+def _input(source: InputSource, arguments: Sequence[Array]) -> Any:
     if isinstance(source, StepInput):
         x = arguments[source.position]
         return _array(x.device, x.buffer, Ref(x.ref.handle, source.spec, x.ref.offset))
@@ -71,7 +75,7 @@ def _applied(node: Node, operands: tuple[Any, ...]) -> Sequence[Any]:
         if Trait.COLLECTIVE in node.op.traits:
             collective, communicator, dtype = node.params
             return executor.communicate(collective, communicator, dtype, operands)
-        if node.op.name == "transfer":
+        if node.op.family == "transfer":
             return (executor.transfer(operands[0], node.device),)
         out = executor.apply(node.op, operands, node.params, node.device)
     return out if node.op.schema.returns_tuple else (out,)
@@ -106,7 +110,7 @@ def _memory(group: list[tuple[Any, Any]], taken: set[int]) -> list[tuple[Any, An
     return places
 
 
-def _copy(x: Any) -> Any:
+def _copy(x: Array) -> Any:
     """Return a copy in memory of its own."""
     buffer, ref = x.device.reserve(contiguous(x.ref.dtype, x.ref.shape))
     place = _array(x.device, buffer, ref)
@@ -114,5 +118,5 @@ def _copy(x: Any) -> Any:
     return place
 
 
-def _array(device: Any, buffer: Any, ref: Ref) -> Any:
+def _array(device: Device, buffer: Buffer, ref: Ref) -> Any:
     return dispatch.frontend.wrap(device, buffer, ref)

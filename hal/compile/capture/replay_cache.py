@@ -13,7 +13,7 @@ A call has a signature, the `key` of its flattened arguments. Each signature has
 | a confirmed step | its guards hold | replay it | |
 | a confirmed step | `run` raises `PathChangedError` | try the next confirmed step | |
 | no such step | recording raises `NotReplayableError` | call the function op by op | |
-| no such step | the recording ended early (`Finished`) | return the result of the call, which has run | |
+| no such step | the recording ended early (`FinishedCall`) | return the result of the call, which has run | |
 | no such step | one of these two, with a certain reason or the third time | give up; keep confirmed steps | once: the reason |
 | no such step | recording or the first run raises another error | roll back; known steps become stale | |
 | any step | the recording equals it | confirm the step, run it | |
@@ -85,7 +85,7 @@ class PathChangedError(Exception):
     """A number on which Python branched has changed: a run cannot follow the recorded path, and has had no effect."""
 
 
-class Finished(NamedTuple):
+class FinishedCall(NamedTuple):
     """A call that has run to its end, although no step could be made of it."""
 
     result: Any
@@ -188,7 +188,7 @@ class ReplayCache(ABC, Generic[C, S]):
         self._lock = threading.RLock()
 
     @abstractmethod
-    def _record(self, call: C) -> Pending[S] | Finished:
+    def _record(self, call: C) -> Pending[S] | FinishedCall:
         """Record a call, or the part before an operation that cannot be recorded, and run the rest.
 
         Raises NotReplayableError or CaptureError after the state is rolled back.
