@@ -213,6 +213,14 @@ def test_autocast_casts_before_operands_are_compared(torch_device: str) -> None:
     assert run(torch_device).dtype is run("cpu").dtype is torch.bfloat16
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float16])
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum"])
+def test_reductions_have_the_dtype_that_the_call_names(torch_device: str, name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.5, 0.0, 2.0], [3.0, 1.0, 2.0]])
+    ours, theirs = (getattr(torch, name)(t, dim=1, dtype=dtype) for t in (x.to(torch_device), x))
+    torch.testing.assert_close(ours.cpu(), theirs)
+
+
 OUTPUTS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "mm": lambda x, out: torch.mm(x, x, out=out),
     "addmm": lambda x, out: torch.addmm(x, x, x, out=out),

@@ -22,7 +22,7 @@ def _summed(x: Tensor, dtype: DType | None) -> Any:
 @aten("sum", "sum.dim_IntList")
 def sum_(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
-    return F["sum"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+    return cast(F["sum"](x, axes_of(x, dim), keepdim), dtype) if x.shape else F["copy"](x)
 
 
 @aten("mean", "mean.dim")
@@ -36,7 +36,7 @@ def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, dty
 @aten("prod", "prod.dim_int")
 def prod(x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
     x = _summed(x, dtype)
-    return F["prod"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+    return cast(F["prod"](x, axes_of(x, dim), keepdim), dtype) if x.shape else F["copy"](x)
 
 
 def _not_empty(name: str, x: Any, dim: Sequence[int] | None) -> None:
@@ -201,7 +201,7 @@ def count_nonzero(x: Tensor, dim: int | Sequence[int] | None = None) -> Any:
 
 @aten("nansum")
 def nansum(x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
-    return F["nansum"](_summed(x, dtype), axes_of(x, dim), keepdim)
+    return cast(F["nansum"](_summed(x, dtype), axes_of(x, dim), keepdim), dtype)
 
 
 @aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
