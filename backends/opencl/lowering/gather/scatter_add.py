@@ -57,7 +57,8 @@ def add_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params
     (out,) = outputs
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
-    rows = SourceRows(1, src.dtype, src.shape[1], *src.strides, src.aligned)
+    row, column = src.strides
+    rows = SourceRows(1, src.dtype, src.shape[1], row, column, src.aligned)
     launch = _scatter(runtime, index, 0, rows, out, 2, ordered=params["deterministic"])
     if isinstance(launch, Declined):
         return launch

@@ -164,7 +164,8 @@ def _add_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
         return Declined("an operand is a number")
     if runtime.features.cpu and is_half(out.dtype):
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
-    launch = add_rows(runtime, RowSums(index, src, *src.strides, out, (1, 2, 3)), accumulate=True)
+    row, column = src.strides
+    launch = add_rows(runtime, RowSums(index, src, row, column, out, (1, 2, 3)), accumulate=True)
     if isinstance(launch, Declined):
         return launch
     return LaunchSequence(
