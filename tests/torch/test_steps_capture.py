@@ -170,3 +170,42 @@ def test_arguments_of_distributions_are_checked_op_by_op_only() -> None:
     _agree(step, ())
     with pytest.raises(ValueError, match="Expected parameter scale"):
         torch.distributions.Normal(torch.zeros(2, device=DEVICE), torch.zeros(2, device=DEVICE) - 1)
+
+
+class _Stream:
+    """The stream of an accelerator that is capturing as long as its library says so."""
+
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
+
+def test_optimizers_need_not_be_capturable_where_there_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optimizers refuse steps that a CUDA graph could not hold if the accelerator is CUDA and captures."""
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_stream", _Stream)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)  # for PyTorch 2.11 and older
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    recorded, eager = torch.ones(3, device=DEVICE, requires_grad=True), torch.ones(3, device=DEVICE, requires_grad=True)
+
+    def step_of(p: torch.Tensor) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW([p], lr=0.1)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (p**2).sum().backward()
+            optimizer.step()
+
+        return step
+
+    first, second = polyhal.torch.jit(step_of(recorded), strict=True), step_of(eager)
+    for _ in range(4):
+        first()
+        second()
+    assert torch.equal(recorded, eager)
+    with answering(), torch.no_grad():
+        torch.optim.AdamW([recorded]).step()
+    with monkeypatch.context() as captures:
+        captures.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        with pytest.raises(RuntimeError, match="capturable"):
+            torch.optim.AdamW([recorded]).step()

@@ -2,7 +2,8 @@
 
 Libraries skip checks that read values of tensors while CUDA captures a graph or a compiler traces. Recording a step is such a
 capture: the queries of `torch.cuda` and `torch.xpu` return True in the thread that records, and the checks of
-`torch.distributions` and `torch._check_tensor_all` are skipped there, as under `torch.compile`.
+`torch.distributions` and `torch._check_tensor_all` are skipped there, as under `torch.compile`, and so are the checks
+of optimizers for steps that a CUDA graph cannot hold: a recording can.
 `torch.compiler.is_compiling` stays False, because PyTorch's optimizers and modules take other ways for its own compiler.
 """
 
@@ -28,12 +29,14 @@ def answer() -> None:
     for module in (torch.cuda, torch.xpu):
         active.replace(module, "is_current_stream_capturing", lambda original: lambda: is_recording() or original())
     active.replace(torch, "_check_tensor_all_with", _unless_recording)
+    for name in ("_cuda_graph_capture_health_check", "_accelerator_graph_capture_health_check"):
+        active.replace(torch.optim.Optimizer, name, _unless_recording)  # its name depends on PyTorch's version
     active.replace(torch.distributions.Distribution, "_validate_args", _Unvalidated)
     active.replace(torch, "cond", _uncompiled)
 
 
 def _unless_recording(original: Function) -> Function:
-    """Return a check that is a no-op while a step is recorded, because it reads a value."""
+    """Return a check that is a no-op while a step is recorded."""
 
     def check(*args: object, **kwargs: object) -> Any:
         return None if is_recording() else original(*args, **kwargs)
