@@ -67,3 +67,14 @@ def test_the_extremum_of_no_absolute_values_is_refused(device: Device, order: fl
     with pytest.raises(ShapeError, match="vector_norm of no elements is undefined"):
         polyhal.linalg.vector_norm(x, order, -1)
     assert polyhal.linalg.vector_norm(x, order, 0).shape == (0,)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_no_rows_and_no_classes_equals_pytorchs(device: Device, reduction: str) -> None:
+    x = polyhal.zeros((0, 0), device=device, requires_grad=True)
+    target = polyhal.zeros((0,), dtype="int64", device=device)
+    loss = polyhal.nn.functional.cross_entropy(x, target, reduction=reduction)
+    loss.sum().backward()
+    expected = torch.nn.functional.cross_entropy(torch.zeros(0, 0), torch.zeros(0).long(), reduction=reduction)
+    np.testing.assert_array_equal(loss.numpy(), expected.numpy())
+    assert x.grad.shape == (0, 0)

@@ -38,7 +38,7 @@ from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 def _np_logsumexp(x: Array) -> Any:
     """Return the logsumexp of rows in two parts: the largest element, and the logarithm of the sum relative to it."""
-    top = np.max(x, axis=1, keepdims=True)
+    top = np.max(x, axis=1, keepdims=True, initial=-np.inf)
     top = np.where(np.isneginf(top), 0, top)
     return np.concatenate([top, np.log(np.sum(np.exp(x - top), axis=1, keepdims=True))], axis=1)
 
@@ -124,7 +124,9 @@ def _cross_entropy_rows_grad(
     classes = logits.shape[1]
     hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
     lse = np.asarray(lse)
-    dlogits = np.exp((logits - lse[:, :1]) - lse[:, 1:]) - (1 - label_smoothing) * hot - label_smoothing / classes
+    dlogits = (
+        np.exp((logits - lse[:, :1]) - lse[:, 1:]) - (1 - label_smoothing) * hot - label_smoothing / max(classes, 1)
+    )
     inside = (np.asarray(target) >= 0) & (np.asarray(target) < classes)
     dlogits = np.where(used, np.where(inside, grad, np.nan), 0)[:, None] * dlogits
     return np.pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
@@ -149,7 +151,7 @@ def _grad_decomposed(
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
     top, logarithm = (slice_(lse, (0, i), (lse.shape[0], 1), (1, 1)) for i in range(2))
     dlogits = exp((logits - top) - logarithm) - (
-        hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
+        hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / max(classes, 1)
     )
     dlogits = reshape(slope, (-1, 1)) * dlogits
     return pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
