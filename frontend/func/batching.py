@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.func.batched import Level, batched, is_batched
-from polyhal.hal.compile.planning.decompose import decomposition
+from polyhal.hal.compile.planning.decompose import composed
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch import ForwardingExecutor, executing
 from polyhal.hal.core.memory.readback import finished
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.batching import BatchedCall
 
@@ -55,26 +54,13 @@ class BatchingExecutor(ForwardingExecutor):
         if result is NotImplemented:
             # The decomposition of a view is the same view of a copy.
             decomposes = op.decompose is not None and op.view is None
-            return self._decomposed(op, inputs, params) if decomposes else self._one_by_one(call)
+            return composed(op, inputs, params) if decomposes else self._one_by_one(call)
         return self._wrapped(result)
 
     def _wrapped(self, result: Any) -> Any:
         if isinstance(result, tuple):
             return tuple(batched(r, self.level) for r in result)
         return batched(result, self.level)
-
-    def _decomposed(self, op: OpDef, inputs: Inputs, params: ParamValues) -> Any:
-        """Apply the ops that the op is made of, each in a batch."""
-        bound = op.bind(dispatch.freeze(params))
-        specs = tuple(dispatch.inference_spec(x) for x in inputs)
-        device = next(x.device for x in inputs if hasattr(x, "ref"))
-        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound, device.stand_ins))
-        previous, dispatch.thread.device = dispatch.thread.device, device
-        try:
-            results = decomposition(op, outputs)(*inputs, **bound)
-        finally:
-            dispatch.thread.device = previous
-        return tuple(results) if op.schema.returns_tuple else results[0]
 
     def _one_by_one(self, call: BatchedCall) -> Any:
         """Apply the op to each element of the batch."""
@@ -94,7 +80,7 @@ class BatchingExecutor(ForwardingExecutor):
         bound = op.bind(params)
         flags = tuple(is_batched(x, self.level) for x in inputs)
         if self._randomness == "same":
-            return self._decomposed(op, inputs, params) if any(flags) else self.base.apply(op, inputs, params, device)
+            return composed(op, inputs, params) if any(flags) else self.base.apply(op, inputs, params, device)
         with executing(self.base):
             physical = tuple(x.physical if flag else x for x, flag in zip(inputs, flags, strict=True))
             if op is _DROPOUT:

@@ -68,6 +68,50 @@ def test_settings_that_turn_out_to_change_become_live() -> None:
     assert len(both(run, make).steps) == 1
 
 
+def test_settings_that_are_parameters_of_ops_become_live() -> None:
+    def make() -> Task:
+        return Task(lambda p: torch.optim.AdamW(p, lr=0.1))
+
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        for i, x in enumerate(inputs()):
+            task.optimizer.param_groups[0]["betas"] = (0.9, 0.99 + 0.001 * i)
+            task.seen.append(step(x).item())
+
+    assert len(both(run, make).steps) == 1
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "RAdam"])
+def test_optimizers_of_parameters_in_half_precision(kind: str) -> None:
+    class Half(Task):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model.bfloat16()
+            self.optimizer = getattr(torch.optim, kind)(self.model.parameters(), lr=0.1)
+
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        for x in inputs():
+            task.seen.append(step(x.bfloat16()).item())
+
+    assert both(run, Half).steps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_changing_number_is_the_factor_of_a_product_or_quotient(dtype: torch.dtype) -> None:
+    def step(x: torch.Tensor, y: torch.Tensor, factor: float) -> Any:
+        changed = x.clone()
+        changed.addcmul_(x, y, value=factor)
+        return torch.addcmul(x, x, y, value=factor), torch.addcdiv(x, x, y, value=factor), changed
+
+    recorded = polyhal.torch.jit(step, warm_up=False)
+    generator = torch.Generator().manual_seed(1)
+    for factor in (0.3, -1.7, 2.9, 1.0):
+        x, y = (torch.randn(9, generator=generator).to("polyhal", dtype) for _ in range(2))
+        for found, eager in zip(recorded(x, y, factor), step(x, y, factor), strict=True):
+            assert found.dtype is dtype
+            torch.testing.assert_close(found, eager, rtol=2 * torch.finfo(dtype).eps, atol=0.0)
+    assert len(recorded.steps) == 1
+
+
 def test_floats_among_the_arguments() -> None:
     step = polyhal.torch.jit(lambda x, scale: (x * scale + 1 / (1 + scale), scale + 1), warm_up=False)
     for i, x in enumerate(inputs()):

@@ -15,6 +15,7 @@ from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
 from polyhal.hal.compile.capture.recorder import StepRecorder
 from polyhal.hal.compile.capture.replay_cache import NotReplayableError
 from polyhal.hal.compile.capture.replay_log import RECORDED_SEED
+from polyhal.hal.compile.planning.decompose import composed
 from polyhal.hal.compile.recording import Recording
 from polyhal.hal.core.dispatch import Array, ForwardingExecutor, RandomSource
 from polyhal.hal.core.execution.user_line import user_line
@@ -285,10 +286,26 @@ class LiveOperands(ForwardingExecutor):
             if filling is not value and dtype.is_floating_point:
                 ones = self.base.apply(op, inputs, (shape, 1, dtype), device)
                 return self.base.apply(OPS["multiply"], (ones, filling), ())
+        numbers = self._live_params(op, params)
+        if numbers:
+            return composed(op, inputs, params, numbers)
         return self.base.apply(op, tuple(map(self._operand, inputs)), params, device)
 
     def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Array, ...]) -> None:
+        numbers = self._live_params(op, params)
+        if numbers:
+            results = composed(op, inputs, params, numbers)
+            for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
+                self.base.overwrite(out, result)
+            return
         self.base.apply_into(op, tuple(map(self._operand, inputs)), params, outs)
+
+    def _live_params(self, op: OpDef, params: ParamValues) -> dict[str, LiveNumber]:
+        """Return parameters that are live numbers, which are operands in the decomposition of the op, if it has one."""
+        if op.decompose is None or not self._watch.operands:
+            return {}
+        found = {name: self._watch.live(x) for name, x in op.bind(params).items() if isinstance(x, float)}
+        return {name: x for name, x in found.items() if isinstance(x, LiveNumber)}
 
     def overwrite(self, target: Array, value: Any) -> None:
         self.base.overwrite(target, self._operand(value))

@@ -1,8 +1,9 @@
-"""Resolution step: an op's decomposition into other ops, which are resolved in turn."""
+"""Decompositions: a resolution step, which resolves the ops of a decomposition in turn, and calls op by op."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
@@ -10,7 +11,7 @@ from polyhal.hal.compile.planning.request import Request, Resolved
 from polyhal.hal.compile.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.execution.op_plan import Run
-from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.traits import Trait
@@ -18,6 +19,7 @@ from polyhal.hal.ops.traits import Trait
 if TYPE_CHECKING:
     from polyhal.hal.compile.ir.graph import Graph
     from polyhal.hal.compile.planning.planner import Planner
+    from polyhal.hal.ops.schema import Inputs, ParamValues
     from polyhal.hal.ops.tensor_like import TensorLike
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
@@ -93,6 +95,20 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
         return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
 
     return run
+
+
+def composed(op: OpDef, inputs: Inputs, params: ParamValues, numbers: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """Call an op as the ops of its decomposition. `numbers` replace parameters that are known only in a run, by name."""
+    bound = op.bind(dispatch.freeze(params))
+    specs = tuple(dispatch.inference_spec(x) for x in inputs)
+    device = next(x.device for x in inputs if hasattr(x, "ref"))
+    outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound, device.stand_ins))
+    previous, dispatch.thread.device = dispatch.thread.device, device
+    try:
+        results = decomposition(op, outputs)(*inputs, **(bound | numbers))
+    finally:
+        dispatch.thread.device = previous
+    return results if op.schema.returns_tuple else results[0]
 
 
 def _is_half(x: TensorLike) -> bool:
