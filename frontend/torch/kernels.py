@@ -29,6 +29,7 @@ from polyhal.torch import (
     memory,
     private,
     processes,
+    profiler,
     recurrent,
     storages,
     tensors,
@@ -287,6 +288,7 @@ def register() -> None:
     storages.install()
     processes.install()
     interchange.install()
+    profiler.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)
     private.format_on_cpu(NAME)
     # Streams and recorded steps belong to threads: the backward pass runs on the calling thread.
