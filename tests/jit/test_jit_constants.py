@@ -112,6 +112,18 @@ def test_numbers_that_python_computes_are_noticed(warm_up: bool) -> None:
     assert w.tolist() == [-sum(0.5**i for i in range(6))] * 2
 
 
+def test_nan_is_a_number_that_stays_the_same(recwarn: pytest.WarningsRecorder) -> None:
+    @jit
+    def step(x: Tensor) -> Tensor:
+        marked = ph.where(x > 1, x, float("nan"))
+        return marked + ph.full((3,), float("nan"), device=x.device).nan_to_num(float("nan"))
+
+    for _ in range(4):
+        assert np.isnan(step(ph.ones((3,), device="numpy")).numpy()).all()
+    assert len(step.graphs) == 1
+    assert not recwarn.list
+
+
 def test_a_parameter_frozen_by_assignment_is_trained_no_more(device: Device) -> None:
     ph.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,8 @@ class IncrementalGraph:
         outputs = tuple(range(first, first + len(results)))
         scopes = self._scopes
         origin = NodeOrigin(device, settings.result_key, scopes.module, scopes.recomputation, scopes.location())
-        self._nodes.append(Node(op, operands, tuple(bound.values()), outputs, origin, replaces))
+        values = _with_one_nan(tuple(bound.values()))
+        self._nodes.append(Node(op, _with_one_nan(operands), values, outputs, origin, replaces))
         return outputs, None if view is None else view.offset
 
     def set_parameter(self, value: int, name: str, content: Any) -> bool:
@@ -113,3 +115,9 @@ class IncrementalGraph:
             graph.append(renumbered, [self._specs[v] for v in n.outputs])
         graph.outputs = tuple(number[v] for v in outputs)
         return graph, number
+
+
+def _with_one_nan(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace each NaN by one object: tuples compare elements by identity first, so that recordings of NaN are equal."""
+    nans = [isinstance(x, float) and x != x for x in values]
+    return tuple(math.nan if is_nan else x for x, is_nan in zip(values, nans, strict=True)) if any(nans) else values
