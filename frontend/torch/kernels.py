@@ -22,6 +22,7 @@ from polyhal.torch import (
     autocast,
     complex_parts,
     cross_entropy,
+    determinism,
     device_module,
     foreach,
     generators,
@@ -289,6 +290,7 @@ def register() -> None:
     processes.install()
     interchange.install()
     profiler.install()
+    determinism.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)
     private.format_on_cpu(NAME)
     # Streams and recorded steps belong to threads: the backward pass runs on the calling thread.

@@ -188,6 +188,19 @@ def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool])
     scaler.unscale_ = unscale_
 
 
+def call_with_deterministic_mode(follow: Callable[[bool], None]) -> None:
+    """Call a function with each value to which `torch.use_deterministic_algorithms` and its relatives set the mode."""
+    native: Any = torch._C
+    original = native._set_deterministic_algorithms
+
+    @functools.wraps(original)
+    def set_mode(mode: bool, **options: Any) -> None:
+        original(mode, **options)
+        follow(mode)
+
+    native._set_deterministic_algorithms = set_mode
+
+
 def format_on_cpu(device_type: str) -> None:
     """Let PyTorch choose the format of printed numbers from a copy on the CPU: it computes in float64, number by number."""
     formatter: Any = torch._tensor_str._Formatter

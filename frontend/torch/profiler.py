@@ -26,7 +26,7 @@ _PROCESS = 1 << 30
 """Number of the device's row in chrome traces, which no process has."""
 
 _Base: Any = profiler.profile
-_Event: Any = profiler.FunctionEvent  # type: ignore[attr-defined]
+_Event: Any = profiler.FunctionEvent
 
 
 class Kernel(NamedTuple):

@@ -15,9 +15,7 @@ import torch
 
 from polyhal.hal import dtypes
 from polyhal.hal.core import dispatch
-from polyhal.hal.core.dispatch.bounds import is_debug
 from polyhal.hal.core.dispatch.number_range import require_fit
-from polyhal.hal.core.dispatch.poison import poison
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
@@ -26,7 +24,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
 from polyhal.tensor.complex_tensor import ComplexTensor
-from polyhal.torch import complex_parts, private
+from polyhal.torch import complex_parts, determinism, private
 from polyhal.torch.device import NAME, current
 from polyhal.torch.storages import attach
 
@@ -158,12 +156,15 @@ def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Allocate an uninitialized contiguous tensor of the device."""
     if dtype in complex_parts.PARTS:
         return wrap_block(root_of(allocate((*shape, 2), dtype.to_real())), dtype, tuple(shape), None)
-    device = current()
+    device, kind, value = current(), dtype_of(dtype), determinism.initial_value(dtype_of(dtype))
     if dispatch.thread.executor.fuses_later:  # in a recorded step, only ops allocate memory
-        return wrap(FUNCTIONS["empty"](tuple(shape), dtype_of(dtype), device=device))
-    buffer, ref = device.reserve(contiguous(dtype_of(dtype), tuple(shape)))
-    if is_debug() and ref.size:
-        device.backend.fill(poison(ref.dtype), ref)
+        made = FUNCTIONS["empty"](tuple(shape), kind, device=device)
+        if value is not None:
+            made.fill_(value)
+        return wrap(made)
+    buffer, ref = device.reserve(contiguous(kind, tuple(shape)))
+    if value is not None and ref.size:
+        device.backend.fill(value, ref)
     out = polyhal_tensor(device, buffer, ref)
     if (recorder := dispatch.thread.executor.recorder) is not None:
         recorder.capture_constant(out)
