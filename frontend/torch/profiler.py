@@ -29,7 +29,7 @@ _Base: Any = profiler.profile
 _Event: Any = profiler.FunctionEvent
 
 
-class Kernel(NamedTuple):
+class KernelEvent(NamedTuple):
     """One launch. Times are in nanoseconds of the host's real-time clock, as PyTorch's."""
 
     name: str
@@ -37,7 +37,7 @@ class Kernel(NamedTuple):
     end: int
 
 
-class _Timestamps:
+class _KernelTimes:
     """The kernels of a device from its creation to `stop`."""
 
     def __init__(self, device: Device) -> None:
@@ -56,7 +56,7 @@ class _Timestamps:
                 device.synchronize()
                 self._host_times.append((begin, time.time_ns()))
 
-    def stop(self) -> list[Kernel]:
+    def stop(self) -> list[KernelEvent]:
         """Return the kernels. Waits for the device."""
         if self._backend is None:
             return []
@@ -64,7 +64,9 @@ class _Timestamps:
         launches = list(self._backend.stop_profiling())
         offset = _offset(self._host_times, launches)
         return [
-            Kernel(name, start + offset, end + offset) for name, start, end in launches[_MARKERS:] if name != TRANSFER
+            KernelEvent(name, start + offset, end + offset)
+            for name, start, end in launches[_MARKERS:]
+            if name != TRANSFER
         ]
 
 
@@ -75,7 +77,7 @@ def _offset(host: list[tuple[int, int]], launches: list[tuple[str, int, int]]) -
     return (begin + end - start - stop) // 2
 
 
-class Profile(_Base):  # type: ignore[misc]
+class TorchProfile(_Base):  # type: ignore[misc]
     """PyTorch's profile, which contains the kernels of the device if that is among its activities."""
 
     def __init__(self, enabled: bool = True, **options: Any) -> None:
@@ -83,13 +85,13 @@ class Profile(_Base):  # type: ignore[misc]
         if options.get("use_device") == NAME:
             options["use_kineto"] = True
         super().__init__(enabled, **options)
-        self._timestamps: _Timestamps | None = None
-        self.kernels: list[Kernel] = []
+        self._timestamps: _KernelTimes | None = None
+        self.kernels: list[KernelEvent] = []
 
     def _start_trace(self) -> None:
         super()._start_trace()
         if self.use_device == NAME and dispatch.thread.executor.recorder is None:
-            self._timestamps = _Timestamps(current())
+            self._timestamps = _KernelTimes(current())
 
     def __exit__(self, *error: Any) -> Any:
         if self.enabled and self._timestamps is not None:
@@ -129,7 +131,7 @@ class Profile(_Base):  # type: ignore[misc]
         return result
 
 
-def _add_to_trace(path: Path, kernels: list[Kernel]) -> None:
+def _add_to_trace(path: Path, kernels: list[KernelEvent]) -> None:
     trace = json.loads(path.read_text(encoding="utf-8"))
     base = trace.get("baseTimeNanoseconds", 0)
     row = {"pid": _PROCESS, "tid": 0}
@@ -154,4 +156,4 @@ def _add_to_trace(path: Path, kernels: list[Kernel]) -> None:
 
 def install() -> None:
     """Let PyTorch create profiles of this class."""
-    profiler.profile = Profile  # type: ignore[misc]
+    profiler.profile = TorchProfile  # type: ignore[misc]
