@@ -46,9 +46,9 @@ _OP = OPS["foreach_elementwise"]
 
 
 class _Call(NamedTuple):
-    """A call as steps on the tensors at each index of `lists` and on `shared` operands."""
+    """A call as steps on the tensors, or numbers, at each index of `lists` and on `shared` operands."""
 
-    lists: tuple[Sequence[torch.Tensor], ...]
+    lists: tuple[Sequence[Any], ...]
     shared: tuple[Any, ...]
     steps: tuple[Any, ...]
 
@@ -81,11 +81,16 @@ def _with_one(op: str) -> Callable[..., _Call]:
 
 
 def _with_numbers(call: Callable[..., _Call]) -> Callable[..., _Call | None]:
-    """Return the call of an overload whose last argument is a list of equal numbers."""
+    """Return the call of an overload whose last argument is a list of numbers, shared by all tensors if they are equal."""
 
     def compute(*args: Any) -> _Call | None:
         number = _one_number(args[-1])
-        return None if number is None else call(*args[:-1], number)
+        if number is not None:
+            return call(*args[:-1], number)
+        found = call(*args)
+        if any(x is args[-1] for x in found.shared):
+            return found._replace(lists=(*found.lists, args[-1]), shared=())
+        return found if any(xs is args[-1] for xs in found.lists) else None  # not if it became a parameter of a step
 
     return compute
 
@@ -130,8 +135,11 @@ def _calls() -> Iterator[tuple[str, Callable[..., _Call | None]]]:
     yield "pow.ScalarAndTensor", _power
 
 
-def _has_numbers(xs: Sequence[torch.Tensor]) -> bool:
-    """Return whether a list holds one 0-d tensor for each index."""
+def _are_numbers(xs: Sequence[Any]) -> bool:
+    return all(type(x) in (int, float) for x in xs)
+
+
+def _are_without_axes(xs: Sequence[torch.Tensor]) -> bool:
     return all(x.dim() == 0 for x in xs)
 
 
@@ -140,13 +148,14 @@ def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
     first, *others = call.lists
     if dispatch.thread.executor.fuses_later or len(first) < _FEWEST:
         return None
-    flat = [x for xs in call.lists for x in xs]
+    flat = [x for xs in call.lists if not _are_numbers(xs) for x in xs]
     dtype = first[0].dtype
     if not dtype.is_floating_point or any(x.dtype is not dtype or x.device.type != NAME for x in flat):
         return None
     if (len(call.steps) > 1 and dtype.itemsize < 4) or not all(x.is_contiguous() for x in flat):
         return None  # PyTorch rounds half precision after each step
-    if any(x.shape != y.shape for ys in others if not _has_numbers(ys) for x, y in zip(first, ys, strict=True)):
+    of_elements = [ys for ys in others if not _are_numbers(ys) and not _are_without_axes(ys)]
+    if any(x.shape != y.shape for ys in of_elements for x, y in zip(first, ys, strict=True)):
         return None
     shared = []
     for value in call.shared:
@@ -157,15 +166,16 @@ def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
         elif type(value) not in (int, float):
             return None
         shared.append(value)
-    return [[tensors.unwrap(x) for x in xs] for xs in call.lists], shared
+    return [[*map(float, xs)] if _are_numbers(xs) else [tensors.unwrap(x) for x in xs] for xs in call.lists], shared
 
 
-def _are_disjoint(lists: list[list[Tensor]], shared: list[Any]) -> bool:
+def _are_disjoint(lists: list[list[Any]], shared: list[Any]) -> bool:
     """Return whether written tensors do not share buffers with operands at other indices."""
     owners = {id(x.buffer): i for i, x in enumerate(lists[0])}
     if len(owners) < len(lists[0]) or any(isinstance(x, Tensor) and id(x.buffer) in owners for x in shared):
         return False
-    return all(owners.get(id(x.buffer), i) == i for xs in lists[1:] for i, x in enumerate(xs))
+    others = (xs for xs in lists[1:] if not _are_numbers(xs))
+    return all(owners.get(id(x.buffer), i) == i for xs in others for i, x in enumerate(xs))
 
 
 def _kernel(op: Operator, make: Callable[..., _Call | None], in_place: bool) -> Callable[..., Any]:

@@ -135,6 +135,9 @@ def _list_calls(xs: list[torch.Tensor], ys: list[torch.Tensor], one: torch.Tenso
         *torch._foreach_addcmul(xs, ys, ys, value=0.1),
         *torch._foreach_lerp(xs, ys, 0.25),
         *torch._foreach_lerp(xs, ys, ys),
+        *torch._foreach_lerp(xs, ys, [0.25 / (i + 1) for i in range(len(xs))]),
+        *torch._foreach_addcdiv(xs, ys, ys, [0.5 * i for i in range(len(xs))]),
+        *torch._foreach_addcmul(xs, ys, ys, [0.5 * i for i in range(len(xs))]),
         *torch._foreach_pow(0.9, ys),
         *torch._foreach_clamp_min(xs, 0.2),
     ]
@@ -245,5 +248,6 @@ def test_lists_of_tensors_are_one_op_under_executors_that_forward_to_the_eager_o
     counting = _Counting(dispatch.thread.executor)
     with dispatch.executing(counting):
         torch._foreach_add_(xs, 2.0)
-    assert counting.names == ["foreach_elementwise"]
-    assert [x.tolist() for x in xs] == [[3.0] * 3, [3.0] * 2]
+        torch._foreach_div_(xs, [1.5, 3.0])
+    assert counting.names == ["foreach_elementwise"] * 2
+    assert [x.tolist() for x in xs] == [[2.0] * 3, [1.0] * 2]
