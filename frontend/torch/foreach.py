@@ -1,6 +1,7 @@
 """Elementwise ops over lists of tensors, as in optimizers: a few launches for all tensors instead of one per tensor.
 
-Lists of different dtypes or shapes use PyTorch's loop. So do recordings, whose graphs are fused by passes.
+Lists of different dtypes, or of shapes that are not broadcast as `list_access` describes, use PyTorch's loop. So do recordings,
+whose graphs are fused by passes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from polyhal.hal.core import dispatch
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops.pointwise.foreach_elementwise import list_access
 from polyhal.tensor import Tensor
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
@@ -139,8 +142,16 @@ def _are_numbers(xs: Sequence[Any]) -> bool:
     return all(type(x) in (int, float) for x in xs)
 
 
-def _are_without_axes(xs: Sequence[torch.Tensor]) -> bool:
-    return all(x.dim() == 0 for x in xs)
+def _fit(xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor]) -> bool:
+    """Return whether lists have equal shapes, or the second one element for each row, column, matrix or tensor of the first."""
+    if all(x.shape == y.shape for x, y in zip(xs, ys, strict=True)):
+        return True
+    specs = (*map(_spec, xs), *map(_spec, ys))
+    return list_access(specs, 2, len(xs))[1] != "elements"
+
+
+def _spec(x: torch.Tensor) -> Spec:
+    return tensors.unwrap(x).ref.spec
 
 
 def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
@@ -154,8 +165,7 @@ def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
         return None
     if (len(call.steps) > 1 and dtype.itemsize < 4) or not all(x.is_contiguous() for x in flat):
         return None  # PyTorch rounds half precision after each step
-    of_elements = [ys for ys in others if not _are_numbers(ys) and not _are_without_axes(ys)]
-    if any(x.shape != y.shape for ys in of_elements for x, y in zip(first, ys, strict=True)):
+    if not all(_are_numbers(ys) or _fit(first, ys) for ys in others):
         return None
     shared = []
     for value in call.shared:

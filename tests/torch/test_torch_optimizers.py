@@ -192,6 +192,23 @@ def test_lists_are_computed_as_single_tensors_are(torch_device: str, monkeypatch
         assert torch.equal(x, y)
 
 
+def test_lists_with_an_element_for_each_row_column_or_matrix_are_one_op(torch_on_numpy: None) -> None:
+    made = [torch.rand(s) for s in ((3, 4), (2, 5, 3), (1, 2))]
+    ends = (lambda s: (*s[:-1], 1), lambda s: (*s[:-2], 1, s[-1]), lambda s: (*s[:-2], 1, 1), lambda s: ())
+    parts = [[torch.rand(end(x.shape)) for x in made] for end in ends]
+    expected = made
+    for ys in parts:
+        expected = [x / y for x, y in zip(expected, ys, strict=True)]
+    xs = [x.to("polyhal") for x in made]
+    counting = _Counting(dispatch.thread.executor)
+    on_device = [[y.to("polyhal") for y in ys] for ys in parts]
+    with dispatch.executing(counting):
+        for ys in on_device:
+            torch._foreach_div_(xs, ys)
+    assert counting.names == ["foreach_elementwise"] * 4
+    torch.testing.assert_close([x.cpu() for x in xs], expected)
+
+
 def test_lists_that_share_memory(torch_device: str) -> None:
     """One index reads memory that another one writes: the order equals PyTorch's loop."""
 
