@@ -151,7 +151,8 @@ def _fit(xs: Sequence[torch.Tensor], ys: Sequence[torch.Tensor]) -> bool:
 
 
 def _spec(x: torch.Tensor) -> Spec:
-    return tensors.unwrap(x).ref.spec
+    spec: Spec = tensors.unwrap(x).ref.spec
+    return spec
 
 
 def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
