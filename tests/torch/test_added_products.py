@@ -19,10 +19,44 @@ CALLS: dict[str, Callable[..., Any]] = {
     "addmm with a factor of the addend": lambda c, a, b: torch.addmm(c, a, b, beta=0.5),
     "addmm without an addend": lambda c, a, b: torch.addmm(c, a, b, beta=0),
     "addmv": lambda c, a, b: torch.addmv(c[0], a, b[0]),
+    "addmm with a factor of the product": lambda c, a, b: torch.addmm(c, a, b, alpha=0.3),
+    "addmm with both factors": lambda c, a, b: torch.addmm(c, a, b, beta=0.7, alpha=0.3),
+    "addmm of a scaled product alone": lambda c, a, b: torch.addmm(c, a, b, beta=0, alpha=0.3),
+    "addmv with both factors": lambda c, a, b: torch.addmv(c[0], a, b[0], beta=0.7, alpha=0.3),
     "baddbmm of one matrix": lambda c, a, b: torch.baddbmm(c[None], a[None], b[None]),
+    "baddbmm": lambda c, a, b: torch.baddbmm(batch(c), batch(a), batch(b)),
+    "baddbmm of a row": lambda c, a, b: torch.baddbmm(c[:1], batch(a), batch(b)),
+    "baddbmm with both factors": lambda c, a, b: torch.baddbmm(batch(c), batch(a), batch(b), beta=0.7, alpha=0.3),
+    "baddbmm in place": lambda c, a, b: batch(c).baddbmm_(batch(a), batch(b), alpha=0.3),
+    "bmm": lambda c, a, b: torch.bmm(batch(a), batch(b)),
+    "addbmm": lambda c, a, b: torch.addbmm(c, batch(a), batch(b)),
+    "addbmm with both factors": lambda c, a, b: torch.addbmm(c, batch(a), batch(b), beta=0.7, alpha=0.3),
+    "addr": lambda c, a, b: torch.addr(c, a[0], b[0]),
+    "addr with both factors": lambda c, a, b: torch.addr(c, a[0], b[0], beta=0.7, alpha=0.3),
+    "linear": lambda c, a, b: torch.nn.functional.linear(a, b, c[0]),
+    "linear of a batch": lambda c, a, b: torch.nn.functional.linear(batch(a), b, c[0]),
     "add": lambda c, a, b: torch.add(c, a, alpha=0.3),
     "sub": lambda c, a, b: torch.sub(c, a, alpha=0.3),
+    "rsub": lambda c, a, b: torch.rsub(c, a, alpha=0.3),
+    "addcmul": lambda c, a, b: torch.addcmul(c, a, b, value=0.3),
+    "addcdiv": lambda c, a, b: torch.addcdiv(c, a, b.abs() + 1, value=0.3),
+    "lerp": lambda c, a, b: torch.lerp(c, a, 0.3),
+    "lerp with weights of elements": lambda c, a, b: torch.lerp(c, a, b.sigmoid()),
+    "add of lists": lambda c, a, b: torch.stack(torch._foreach_add([c, a], [a, b], alpha=0.3)),
+    "sub of lists": lambda c, a, b: torch.stack(torch._foreach_sub([c, a], [a, b], alpha=0.3)),
+    "addcmul of lists": lambda c, a, b: torch.stack(torch._foreach_addcmul([c, a], [a, b], [b, c], value=0.3)),
+    "addcmul of lists with numbers": lambda c, a, b: torch.stack(
+        torch._foreach_addcmul([c, a], [a, b], [b, c], [0.3, 0.7])
+    ),
+    "addcdiv of lists": lambda c, a, b: torch.stack(
+        torch._foreach_addcdiv([c, a], [a, b], [b.abs() + 1, c.abs() + 1], value=0.3)
+    ),
+    "lerp of lists": lambda c, a, b: torch.stack(torch._foreach_lerp([c, a], [a, b], 0.7)),
 }
+
+
+def batch(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x, x.flip(0), x.T])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -36,6 +70,30 @@ def test_the_mean_error_is_at_most_that_of_the_cpu(torch_device: str, name: str,
     ours, theirs = ((x.double() - exact).abs().mean() for x in (found, call(*operands)))
     # A second rounding adds about a third; sums in another order of float32 (2**-24) change single roundings.
     assert ours <= 1.1 * theirs
+
+
+MODES: dict[str, Callable[..., Any]] = {
+    "recorded": polyhal.torch.jit,
+    "compiled": lambda f: torch.compile(f, backend="polyhal", fullgraph=True),
+}
+
+
+@pytest.mark.parametrize(("mode", "dtype"), [("recorded", torch.bfloat16), ("compiled", torch.float16)])
+def test_the_mean_error_of_captured_steps_is_at_most_that_of_the_cpu(
+    torch_device: str, mode: str, dtype: torch.dtype
+) -> None:
+    def call(*operands: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: f(*operands) for name, f in CALLS.items()}
+
+    torch.manual_seed(0)
+    operands = [torch.randn(32, 32).to(dtype) for _ in range(3)]
+    step, arguments = MODES[mode](call), [x.to(torch_device) for x in operands]
+    for _ in range(2 if mode == "recorded" else 1):
+        found = step(*arguments)
+    exact, theirs = call(*(x.double() for x in operands)), call(*operands)
+    for name, x in found.items():
+        ours, cpu = ((y.cpu().double() - exact[name]).abs().mean() for y in (x, theirs[name]))
+        assert ours <= 1.1 * cpu, name  # as above
 
 
 @pytest.mark.parametrize("options", [{}, {"beta": 0.5}, {"alpha": 2.0}, {"beta": 0.0, "alpha": 0.5}], ids=str)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal import dtypes
+from polyhal.hal.ops.linear_algebra.fused_matmul import fused_matmul
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F
+from polyhal.torch.table.operands import F, cast
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -33,11 +35,22 @@ def add_product_with_vector(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alph
 
 @aten("baddbmm")
 def add_batched_product(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return `beta * c + alpha * a @ b` for batches of matrices, rounded as `add_product`."""
     if a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0] == 1 and c.ndim <= 3:
         addend = F["reshape"](c, c.shape[-2:])
         product = add_product(addend, F["reshape"](a, a.shape[1:]), F["reshape"](b, b.shape[1:]), beta, alpha)
         return F["reshape"](product, (1, *product.shape))
     return _composed(c, a, b, beta, alpha)
+
+
+@aten("addbmm")
+def add_sum_of_products(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return `beta * c + alpha * (a @ b).sum(0)` for batches of matrices, rounded as `add_product`."""
+    if a.dtype.itemsize != 2 or a.ndim != 3 or b.ndim != 3 or (a.shape[0], a.shape[2]) != b.shape[:2]:
+        return F["addbmm"](c, a, b, beta=beta, alpha=alpha)
+    terms = a.shape[0] * a.shape[2]  # the sum over batches only adds terms to each sum
+    rows = F["reshape"](F["permute"](a, (1, 0, 2)), (a.shape[1], terms))
+    return add_product(c, rows, F["reshape"](b, (terms, b.shape[2])), beta, alpha)
 
 
 def _is_fused(a: Tensor, b: Tensor, beta: Any, alpha: Any) -> bool:
@@ -46,12 +59,32 @@ def _is_fused(a: Tensor, b: Tensor, beta: Any, alpha: Any) -> bool:
 
 
 def _composed(c: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Any:
-    """Return `beta * c + alpha * a @ b`, op by op."""
+    """Return `beta * c + alpha * a @ b`, op by op, or in half precision rounded once."""
     if c.dtype.kind not in ("float", "complex"):
         beta, alpha = int(beta), int(alpha)
+    if c.dtype is a.dtype and c.dtype.kind == "float" and c.dtype.itemsize == 2 and (alpha != 1 or beta != 0):
+        return _rounded_once(c, a, b, beta, alpha)
     out = F["matmul"](a, b)
     out = out if alpha == 1 else out * alpha
     return out if beta == 0 else out + (c if beta == 1 else c * beta)
+
+
+def _rounded_once(c: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Any:
+    """Return `beta * c + alpha * a @ b` of half precision, computed in float32: by one op if the factors are constants."""
+    if a.ndim < 2 or b.ndim < 2 or any(type(factor) not in (int, float) for factor in (beta, alpha)):
+        product = F["matmul"](a, b, out_dtype=dtypes.float32)
+        product = product if alpha == 1 else product * alpha
+        addend = c if beta in (0, 1) else cast(c, dtypes.float32) * beta
+        return cast(product if beta == 0 else product + addend, c.dtype)
+    addends = [] if beta == 0 else [F["broadcast_to"](c, (*a.shape[:-1], b.shape[-1]))]
+    factors = [(place, float(x)) for place, x in ((0, alpha), (1, beta if addends else 1)) if x != 1]
+    terms, steps, count = {0: 0, 1: 1}, [], 1 + len(addends) + len(factors)
+    for number, (place, _) in enumerate(factors, 1 + len(addends)):
+        steps.append(("multiply", (place, number), ()))
+        terms[place] = count + len(steps) - 1
+    if addends:
+        steps.append(("add", (terms[0], terms[1]), ()))
+    return fused_matmul((a, b, *addends), steps=tuple(steps), numbers=tuple(x for _, x in factors))
 
 
 @aten("linear_backward")

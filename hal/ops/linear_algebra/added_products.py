@@ -58,7 +58,7 @@ def baddbmm(x: TensorLike, batch1: TensorLike, batch2: TensorLike, *, beta: Numb
     return _sum("baddbmm", x, bmm(batch1, batch2), beta, alpha)
 
 
-@composite(in_place=True, aten=".default")
+@composite(in_place=True)
 def addbmm(x: TensorLike, batch1: TensorLike, batch2: TensorLike, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
     require_axes("addbmm", (batch1, 3), (batch2, 3))

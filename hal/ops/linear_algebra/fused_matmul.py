@@ -30,6 +30,7 @@ from polyhal.hal.ops.declare import (
 from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.layout.views import permute
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
 from polyhal.hal.ops.tensor_like import TensorLike
 
@@ -56,7 +57,13 @@ def _fused_matmul(*xs: Any, steps: Any = (), numbers: Sequence[float] | tuple[in
 
 
 def _decomposed(*xs: Any, steps: Any, numbers: Any) -> Any:
-    return call_steps([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+    """Apply the ops one by one; of half precision in float32, so that results are rounded once, as by a kernel."""
+    dtype = xs[0].dtype
+    if dtype.itemsize != 2:
+        return call_steps([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+    product = op_matmul(xs[0], xs[1], dtypes.float32)
+    operands = (cast(x, dtypes.float32) for x in xs[2:])
+    return cast(call_steps([product, *operands, *numbers], steps)[-1], dtype)
 
 
 def _terms(specs: Specs, params: Params) -> int:
