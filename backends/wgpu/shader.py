@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,15 @@ _LOG = logger("kernels")
 _BLANK_LINES = re.compile(r"\n\s*\n+")
 
 Definitions = Mapping[str, Any]
+
+
+def _frozen(value: Any) -> Hashable:
+    """Return a key of definitions, equal only to keys of definitions that render to the same text: 1 and True do not."""
+    if isinstance(value, Mapping):
+        return tuple((name, _frozen(x)) for name, x in value.items())
+    if isinstance(value, list | tuple):
+        return tuple([_frozen(x) for x in value])
+    return type(value), value
 
 
 class ComputePipeline:
@@ -51,17 +60,23 @@ class Pipelines(ABC):
         self._device_name = device_name
         self._templates = environment()
         self._pipelines: dict[str, ComputePipeline] = {}
+        self._rendered: dict[Hashable, str] = {}
+        """Texts by file and definitions: rendering one costs more than all else that a launch is planned with."""
 
     def render(self, source: str, definitions: Definitions) -> str:
         """Return the text of shaders/wgsl/`source`.wgsl for this device."""
-        facts = {
-            "F16": self._features.float16,
-            "INT64": self._features.int64,
-            "IMMEDIATES": self._features.immediates > 0,
-            "SUBGROUPS": self._features.subgroups,
-        }
-        text = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
-        return _BLANK_LINES.sub("\n", text)
+        key = (source, _frozen(definitions))
+        text = self._rendered.get(key)
+        if text is None:
+            facts = {
+                "F16": self._features.float16,
+                "INT64": self._features.int64,
+                "IMMEDIATES": self._features.immediates > 0,
+                "SUBGROUPS": self._features.subgroups,
+            }
+            whole = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
+            text = self._rendered[key] = _BLANK_LINES.sub("\n", whole)
+        return text
 
     def pipeline(self, source: str, definitions: Definitions) -> ComputePipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
