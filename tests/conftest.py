@@ -45,9 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = config.getoption("slow")
     if chosen == "yes":
         return
-    kept = [item for item in items if (item.get_closest_marker("slow") is not None) is (chosen == "only")]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        is_slow = item.get_closest_marker("slow") is not None
+        (kept if is_slow is (chosen == "only") else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
         items[:] = kept
 
 
