@@ -13,7 +13,8 @@
 {% set CHUNK = CHUNK | default(4096) %}
 {% set GROUP = GROUP | default(64) %}
 {% set MATRICES = (OPERANDS | selectattr("access", "defined") | selectattr("access", "in", ["rows", "columns", "matrices"]) | list | length) > 0 %}
-{% set TENSORS = OPERANDS | rejectattr("access", "eq", "number") | list %}
+{% set TENSORS = [] %}
+{% for o in OPERANDS if o.access | default("elements") != "number" %}{% set _ = TENSORS.append(o) %}{% endfor %}
 {% set buffers = SLOTS * TENSORS | length %}
 
 {% macro declare(storage) %}
