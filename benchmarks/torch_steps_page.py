@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 _RECORDED, _PEERS = "recorded", "PyTorch"
+_FIRST_STEPS = {
+    "first_s": "Seconds that the first four steps took in a new process without caches of kernels",
+    "first_cpu_s": "Of these, seconds of the processor in that process, without those of processes that build kernels ahead",
+    "again_s": "Seconds that they took in the next process, with the caches",
+    "again_cpu_s": "Of these, seconds of the processor",
+}
+"""Titles of the tables of first steps, by the name of the figure in results."""
 
 
 def torch_steps_table(result: dict[str, Any]) -> list[str]:
@@ -21,11 +28,11 @@ def torch_steps_table(result: dict[str, Any]) -> list[str]:
     for row in result["rows"]:
         cells = [_time(row["who"].get(who)) for who in everyone]
         lines.append(_row([row["what"], row["precision"], f"`{row['device']}`", *cells, _speedup(row)]))
-    if any("first_s" in t for row in result["rows"] for t in row["who"].values()):
-        lines += ["", "Seconds that the first four steps took in a new process without caches of kernels:", ""]
-        lines += [_row(["model", *everyone]), "|---|" + "---:|" * len(everyone)]
-        for row in result["rows"]:
-            lines.append(_row([row["what"], *(_first(row["who"].get(who)) for who in everyone)]))
+    for name, title in _FIRST_STEPS.items():
+        if any(name in t for row in result["rows"] for t in row["who"].values()):
+            lines += ["", f"{title}:", "", _row(["model", *everyone]), "|---|" + "---:|" * len(everyone)]
+            for row in result["rows"]:
+                lines.append(_row([row["what"], *(_first(row["who"].get(who), name) for who in everyone)]))
     return lines
 
 
@@ -40,8 +47,8 @@ def _time(t: Mapping[str, Any] | None) -> str:
     return f"{t['ms']:.2f} ms ±{spread:.1%}"
 
 
-def _first(t: Mapping[str, Any] | None) -> str:
-    return "" if t is None or "first_s" not in t else ", ".join(f"{s:.2f}" for s in t["first_s"])
+def _first(t: Mapping[str, Any] | None, name: str) -> str:
+    return "" if t is None or name not in t else ", ".join(f"{s:.2f}" for s in t[name])
 
 
 def _speedup(row: Mapping[str, Any]) -> str:

@@ -146,7 +146,7 @@ def measure(
     for w, t in timings.items():
         row["who"][w] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3, "losses": losses[w]}
         if first:
-            row["who"][w]["first_s"] = _first_steps(size, workload.name, w, device, place, precision)
+            row["who"][w] |= _first_steps(size, workload.name, w, device, place, precision)
         seconds = ", ".join(f"{s:.2f}" for s in row["who"][w].get("first_s", ()))
         title = f"{device.name:<10} {workload.name:<10} {precision:<9} {w:<18}"
         print(f"{title} {t.text(1e3, 'ms')}  first {seconds} s", flush=True)
@@ -169,19 +169,21 @@ def _defaults() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k != "POLYHAL_BUILD_AHEAD"}
 
 
-def _first_steps(size: str, model: str, who: str, device: Device, place: str, precision: str) -> list[float]:
-    """Return seconds of the first steps in a new process without caches. Raises RuntimeError with its last message."""
+def _first_steps(size: str, model: str, who: str, device: Device, place: str, precision: str) -> dict[str, list[float]]:
+    """Return seconds of the first steps, also of the processor, in a new process without caches and in one with them.
+
+    Raises RuntimeError with the last message of a process that fails.
+    """
+    command = [sys.executable, "-m", "benchmarks.torch_first_steps", size, model, who, device.name, place, precision]
+    found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as caches:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.torch_first_steps", size, model, who, device.name, place, precision],
-            cwd=_ROOT,
-            env=_defaults() | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(f"the first steps of {who} failed: {done.stderr.strip().splitlines()[-1]}")
-    seconds: list[float] = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
-    return seconds
+        variables = _defaults() | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches}
+        for name in ("first", "again"):
+            done = subprocess.run(
+                command, cwd=_ROOT, env=variables, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"the first steps of {who} failed: {done.stderr.strip().splitlines()[-1]}")
+            times = json.loads(done.stdout.strip().splitlines()[-1])
+            found |= {f"{name}_s": times["seconds"], f"{name}_cpu_s": times["processor"]}
+    return found
