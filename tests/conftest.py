@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from devices import KIT_DEVICES, TEST_DEVICES, listed
@@ -39,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
         except DeviceUnavailableError as error:
             raise pytest.UsageError(f"POLYHAL_REQUIRE names {name}, which is missing:\n{error}") from error
     config.stash[DEVICES] = KIT_DEVICES
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a slow test if only slow ones run: to collect the others takes each process 20 seconds."""
+    if config.getoption("slow") != "only" or not collection_path.name.startswith("test_") or collection_path.is_dir():
+        return None
+    return True if "mark.slow" not in collection_path.read_text(encoding="utf-8") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
