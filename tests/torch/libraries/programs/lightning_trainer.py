@@ -6,6 +6,8 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.fabric.plugins.environments import LightningEnvironment
+from lightning.pytorch.plugins.precision import MixedPrecision
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from tests.torch.libraries.cases import whole_case
@@ -66,17 +68,19 @@ class PolyhalAccelerator(lightning.pytorch.accelerators.Accelerator):
         return dict(torch.polyhal.memory_stats(device))  # type: ignore[attr-defined]
 
 
-def _train(device: str, mode: str) -> list[torch.Tensor]:
+def _train(device: str, mode: str, precision: Any = None) -> list[torch.Tensor]:
     lightning.seed_everything(0, verbose=False)
     data = torch.utils.data.TensorDataset(torch.randn(32, 6), torch.randn(32, 1))
     model = _Regression()
     if mode == "compiled":
-        model.compile()
+        model.net.compile()
     strategy = SingleDeviceStrategy(torch.device(device), PolyhalAccelerator()) if device != "cpu" else "auto"
+    plugins = [LightningEnvironment(), *([MixedPrecision(precision, device)] if precision else [])]
     trainer = lightning.Trainer(
         max_epochs=3,
         accelerator="cpu" if device == "cpu" else "auto",
         strategy=strategy,
+        plugins=plugins,
         devices=1,
         logger=False,
         enable_checkpointing=False,
@@ -88,4 +92,10 @@ def _train(device: str, mode: str) -> list[torch.Tensor]:
     return [torch.tensor(model.losses), *model.parameters()]
 
 
+def _bfloat16(device: str, mode: str) -> list[torch.Tensor]:
+    """Train with a plugin: by `precision="bf16-mixed"` Lightning casts on its own devices only, and says nothing."""
+    return _train(device, mode, "bf16-mixed")[:1]
+
+
 whole_case("lightning", "Trainer", _train, modes=("eager", "compiled"))
+whole_case("lightning", "Trainer, bfloat16", _bfloat16)
