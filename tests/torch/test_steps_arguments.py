@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,48 @@ def test_containers_of_constants_are_new_in_each_call() -> None:
         assert found == [1, 2]
         if found is not constants:
             found.append(3)
+
+
+class Output(OrderedDict[str, Any]):
+    """Named results, as of models of transformers: also attributes, and not updated as a whole."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        self.__dict__[key] = value
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("results are set one by one")
+
+
+def test_a_mapping_that_is_set_item_by_item_is_an_argument_and_a_result() -> None:
+    @polyhal.torch.jit(warm_up=False)
+    def step(batch: Output) -> Output:
+        found = Output()
+        found["double"], found["name"] = batch["x"] * 2, "n"
+        return found
+
+    for x in inputs(4):
+        batch = Output()
+        batch["x"] = x
+        found = step(batch)
+        assert type(found) is Output
+        assert list(found) == ["double", "name"]
+        assert torch.equal(found["double"], x * 2)
+        assert found.double is found["double"]
+    assert len(step.steps) == 1
+
+
+def test_a_result_that_python_would_have_to_make_is_named() -> None:
+    class Cache:
+        def __init__(self, keys: torch.Tensor) -> None:
+            self.keys = keys
+
+    step = polyhal.torch.jit(lambda x: (x + 1, Cache(x * 2)), warm_up=False)
+    first, second, third = inputs(3)
+    step(first)
+    with pytest.warns(UserWarning, match="returns another Cache at each call.*runs eagerly from now on"):
+        step(second)
+    assert torch.equal(step(third)[1].keys, third * 2)
 
 
 def test_too_many_signatures_are_a_warning_that_lists_them() -> None:

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from polyhal.hal.compile.capture.difference import RETURNS_NUMBERS, Difference
 from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
+from polyhal.torch.steps.guards import SIMPLE
 from polyhal.torch.steps.host import Slot, same
 from polyhal.torch.steps.numbers import LiveNumber
 from polyhal.torch.steps.tree import TREE
@@ -79,6 +81,19 @@ class Results:
             a.what == b.what if type(a) is Filled and type(b) is Filled else same(a, b)
             for a, b in zip(mine, theirs, strict=True)
         )
+
+    def difference(self, later: Results) -> Difference | None:
+        """Return why a replay would not return the results of a later call; None if both recordings return equal results."""
+        if self.same_as(later):
+            return None
+        for a, b in zip(TREE.leaves(self.structure), TREE.leaves(later.structure), strict=False):
+            if type(a) is type(b) and not isinstance(a, (*SIMPLE, Filled, torch.Tensor)) and not same(a, b):
+                return Difference(
+                    f"the step returns another {type(a).__name__} at each call, which Python would have to make",
+                    expected="tensors in lists, tuples, dictionaries and data classes",
+                    fix="return the tensors that are needed, or make the object outside of the step and change it in place",
+                )
+        return RETURNS_NUMBERS
 
     def _leaf_once(self, x: Any) -> Any:
         if not isinstance(x, torch.Tensor):

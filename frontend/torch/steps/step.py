@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from polyhal.hal.compile.capture.difference import RETURNS_NUMBERS, Difference
+from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.replay_cache import ReplayStep
 from polyhal.hal.compile.capture.result import CapturedGraph
 from polyhal.hal.compile.scheduler.executable import Executable
@@ -88,9 +88,7 @@ class RecordedStep(ReplayStep[Call]):
         if found is None and not self.host.same_as(later.host):
             problem = "the step does other work on CPU tensors at each call"
             found = Difference(problem, fix="pass changing values as tensor or float arguments")
-        if found is None and not self.results.same_as(later.results):
-            found = RETURNS_NUMBERS
-        return found
+        return found or self.results.difference(later.results)
 
     def changed_guard(self) -> str:
         return self.guards.changed() or super().changed_guard()

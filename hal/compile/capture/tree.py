@@ -19,7 +19,8 @@ class NodeKind(NamedTuple):
 
 def _rebuilt_mapping(value: Any, children: list[Any]) -> Any:
     out = copy.copy(value)
-    out.update(zip(value, children, strict=True))
+    for key, child in zip(value, children, strict=True):
+        out[key] = child  # `update` of some classes refuses
     return out
 
 
