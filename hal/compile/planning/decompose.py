@@ -105,7 +105,7 @@ def composed(op: OpDef, inputs: Inputs, params: ParamValues, numbers: Mapping[st
     outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound, device.stand_ins))
     previous, dispatch.thread.device = dispatch.thread.device, device
     try:
-        results = decomposition(op, outputs)(*inputs, **(bound | numbers))
+        results = decomposition(op, outputs)(*inputs, **{**bound, **numbers})
     finally:
         dispatch.thread.device = previous
     return results if op.schema.returns_tuple else results[0]
