@@ -215,6 +215,8 @@ def _give_type(
         and root.dtype is not kind
     ):
         storage.root = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, whole, 0))
+        if (recorder := dispatch.thread.executor.recorder) is not None:
+            recorder.track(storage.root)
 
 
 def view_of(x: Tensor, spec: Spec, offset: int) -> Tensor:

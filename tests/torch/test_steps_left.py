@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import threading
 import warnings
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import polyhal.torch
+from polyhal.hal.errors import CaptureError
 from polyhal.torch.steps.answers import is_recording
 
 pytestmark = [pytest.mark.usefixtures("torch_on_numpy"), pytest.mark.filterwarnings("error")]
@@ -38,6 +40,7 @@ class Program:
         self.log: list[Any] = []
         self.batches = iter([torch.randn(5, 3) for _ in range(20)])
         self.memory = torch.zeros(4, 3, device=DEVICE)
+        self.copied: nn.Module = self.model
 
     def loss(self, x: torch.Tensor) -> torch.Tensor:
         return self.model(x).square().mean()
@@ -253,6 +256,46 @@ def _hands_out_an_address(p: Program, x: torch.Tensor) -> Any:
     y = x * 2
     p.log.append(y.data_ptr() % 2)
     return y
+
+
+def _accumulates_gradients(p: Program, x: torch.Tensor) -> Any:
+    loss = p.loss(x)
+    loss.backward()
+    p.log.append(loss.item())
+    if len(p.log) % 2 == 0:
+        p.optimizer.step()
+        p.optimizer.zero_grad(set_to_none=False)
+
+
+def _averages_a_copy(p: Program, x: torch.Tensor) -> Any:
+    if not p.log:
+        p.copied = copy.deepcopy(p.model)
+    p.train(p.loss(x))
+    with torch.no_grad():
+        for a, b in zip(p.copied.parameters(), p.model.parameters(), strict=True):
+            a.lerp_(b, 0.1)
+        p.log.append(next(p.copied.parameters()).sum().item())
+        for a, b in zip(p.copied.buffers(), p.model.buffers(), strict=True):
+            a.copy_(b)
+    p.log.append([x.clone() for x in p.copied.state_dict().values()])
+
+
+def _differentiates_twice_in_half_precision(p: Program, x: torch.Tensor) -> Any:
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        loss = p.loss(x)
+    gradients = torch.autograd.grad(loss, list(p.model.parameters()), create_graph=True)
+    norm = sum((g.square().sum() for g in gradients), torch.zeros((), device=DEVICE))
+    p.train(loss + 0.1 * norm if norm.item() > 0 else loss)
+
+
+def _returns_to_a_state_of_random_numbers(p: Program, x: torch.Tensor) -> Any:
+    first = torch.rand(2, device=DEVICE)
+    state = torch.polyhal.get_rng_state()
+    drawn = torch.rand(3, device=DEVICE)
+    total = drawn.sum().item()
+    torch.polyhal.set_rng_state(state)
+    p.log += [first, drawn, torch.rand(3, device=DEVICE)]
+    return total
 
 
 PROGRAMS = [value for name, value in list(globals().items()) if name.startswith("_") and callable(value)]
@@ -523,3 +566,30 @@ def test_loss_scalers_skip_steps(is_finite: bool) -> None:
         p.log.append(p.scaler.get_scale())
 
     _compared(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda p, x: x.view(torch.int32) + 1,
+        lambda p, x: (x * 2).view(torch.int16)[:, 2:4] + 1,
+        lambda p, x: [p.memory.view(torch.int32) + 1, p.memory.add_(x[0]), p.memory.view(torch.int32) + 1],
+        lambda p, x: [p.memory.view(torch.int32)[1:2].fill_(5), p.memory + x[:4]],
+        lambda p, x: [y := x * 1, y.view(torch.int32)[0].zero_()],
+    ],
+)
+def test_memory_of_other_dtypes_runs_eagerly(body: Callable[..., Any]) -> None:
+    """No op of a graph reads the bytes of numbers as those of other numbers."""
+    _compared(body)
+    with pytest.raises(CaptureError, match=r"of another dtype|that overlaps it in memory"):
+        _run(body, lambda f: polyhal.torch.jit(f, strict=True))
+
+
+def test_memory_from_outside_is_read_as_other_dtypes() -> None:
+    bits = torch.randn(4, device=DEVICE)
+    step = polyhal.torch.jit(lambda x: x + bits.view(torch.int32) + bits.view(torch.int16)[::2], warm_up=False)
+    for i in range(4):
+        bits.mul_(-2)
+        x = torch.full((4,), i, device=DEVICE)
+        assert torch.equal(step(x), x + bits.view(torch.int32) + bits.view(torch.int16)[::2])
+    assert len(step.steps) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 import polyhal
 import polyhal.torch
 from benchmarks.torch_soak import soak
+from polyhal.torch.steps.record import PendingStep
+from polyhal.torch.steps.watch import StepWatch
 
 pytestmark = pytest.mark.usefixtures("torch_on_numpy")
 
@@ -44,3 +47,22 @@ def test_a_dropped_step_releases_its_memory() -> None:
     gc.collect()
     assert program() is None
     assert device.memory_stats().used == before
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_steps_do_not_keep_their_recordings(reads: bool) -> None:
+    weight = torch.ones(3, device="polyhal", requires_grad=True)
+
+    def body(x: torch.Tensor) -> torch.Tensor | float:
+        weight.grad = None
+        (x * weight).sum().backward()
+        return x.sum().item() if reads else weight.grad * 2
+
+    step = polyhal.torch.jit(body, warm_up=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            step(torch.ones(3, device="polyhal"))
+    gc.collect()
+    assert len(step.steps) == (not reads)
+    assert not [x for x in gc.get_objects() if isinstance(x, (PendingStep, StepWatch))]

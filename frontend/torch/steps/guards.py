@@ -167,7 +167,7 @@ class Guards:
                 container[key] = before
 
 
-def _settle(container: Any, keys: Iterable[object]) -> None:
+def _settle(container: Any, keys: Iterable[int | str]) -> None:
     """Replace live numbers in a container, and in lists and dictionaries inside of it, by plain ones."""
     for key in keys:
         value = _item(container, key)

@@ -21,7 +21,8 @@ _PUT_OFF, _NUMBER = "put off", "number"
 """Kinds of actions that recording does not execute, and that compute a number."""
 
 
-def _not_left(reason: NotReplayableError) -> None:
+def raise_reason(reason: NotReplayableError) -> None:
+    """Raise a reason for which a call is not recorded, where the recording cannot end early."""
     raise reason
 
 
@@ -52,7 +53,7 @@ class HostProgram:
         """True if Python branches on a number, so that a run may differ from the recorded path."""
         self.acts_outside = False
         """True if the step has an effect that cannot be undone, such as advancing a scheduler."""
-        self.leave: Callable[[NotReplayableError], None] = _not_left
+        self.leave: Callable[[NotReplayableError], None] = raise_reason
         """Function that ends the recording early."""
         self._arguments = arguments
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError
 from polyhal.torch.steps import active
 from polyhal.torch.steps.answers import answer
-from polyhal.torch.steps.host import HostProgram, Slot
+from polyhal.torch.steps.host import HostProgram, Slot, raise_reason
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
 from polyhal.torch.steps.numbers import LiveNumber, true_value
 from polyhal.torch.steps.reach import Reach
@@ -87,7 +87,6 @@ class PendingStep:
         self._program = HostProgram(len(call.host))
         self._recording = Recording()
         self._watch = StepWatch(self._recording, self._program, is_strict)
-        self._watch.leave = self._program.leave = self._leave
         self._reason: NotReplayableError | None = None
         self._operands = LiveOperands(self._recording.recorder, self._watch)
         self._settings = LiveSettings(self._watch, live_settings)
@@ -112,6 +111,7 @@ class PendingStep:
         """Call the function, and make a step of the recording. Returns the results of a call whose recording ended early."""
         watch = self._watch
         with ExitStack() as stack:
+            stack.enter_context(self._leaving())
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
             stack.enter_context(active.recording(watch, (answer, put_off_schedulers)))
             stack.enter_context(self._recording)
@@ -151,6 +151,18 @@ class PendingStep:
                 f"{changed} after the call", "change tensors in place, and update counters outside of the step"
             )
         return Results(value, self._watch, self._call.tensors)
+
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """Let the recording end early in the block. Afterwards nothing keeps it alive."""
+        watch = self._watch
+        watch.leave = self._program.leave = self._leave
+        watch.renew_settings, nothing = self._settings.renew, watch.renew_settings
+        try:
+            yield
+        finally:
+            watch.leave = self._program.leave = raise_reason
+            watch.renew_settings = nothing
 
     def _leave(self, reason: NotReplayableError) -> None:
         """End the recording early: run what was recorded, and let the rest of the call run eagerly.

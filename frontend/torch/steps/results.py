@@ -56,6 +56,7 @@ class Results:
         self.structure = TREE.map(value, self._leaf_once)
         self._tensors.clear()
         self._leaves.clear()
+        del self._watch  # which keeps the recording
 
     def fill(self, run: Run) -> Any:
         """Return the results of one run."""

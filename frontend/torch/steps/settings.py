@@ -31,7 +31,6 @@ class LiveSettings:
         self._saved: list[tuple[dict[str, Any], str, Any]] = []
         self._placed: list[Any] = []
         self._entered: dict[int, Optimizer] = {}
-        watch.renew_settings = self.renew
 
     def enter(self, optimizer: Optimizer) -> None:
         """Replace the settings of an optimizer."""

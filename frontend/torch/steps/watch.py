@@ -23,7 +23,7 @@ from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.tensor import wrap
 from polyhal.torch import private, tensors
-from polyhal.torch.steps.host import HostProgram, Slot
+from polyhal.torch.steps.host import HostProgram, Slot, raise_reason
 from polyhal.torch.steps.numbers import LiveNumber, stand_in, true_value
 
 if TYPE_CHECKING:
@@ -78,10 +78,6 @@ class Upload(NamedTuple):
     source: Slot | torch.Tensor
 
 
-def _not_left(reason: NotReplayableError) -> None:
-    raise reason
-
-
 class StepWatch:
     """State of a step while it is recorded."""
 
@@ -92,7 +88,7 @@ class StepWatch:
         self.is_strict = is_strict
         self.is_left = False
         """True after the recording ended early: the rest of the call runs eagerly."""
-        self.leave: Callable[[NotReplayableError], None] = _not_left
+        self.leave: Callable[[NotReplayableError], None] = raise_reason
         """Function that ends the recording early: it runs what was recorded, and lets the rest of the call run eagerly."""
         self.renew_settings: Callable[[], None] = lambda: None
         """Function that makes new live numbers of all settings, after a scheduler."""

@@ -40,16 +40,18 @@ class AliasRoot:
         return self.ref.spec == ref.spec and self.ref.offset == ref.offset
 
     def covers(self, ref: Ref) -> bool:
-        """Return whether all of `ref` is inside, so that it is a window of this value."""
+        """Return whether all of `ref` is inside, in elements of the same dtype, so that it is a window of this value."""
+        if ref.dtype is not self.ref.dtype:
+            return False
         low, high = extent(ref.shape, ref.strides)
         start = ref.offset - self.ref.offset
         return self.ref.is_contiguous and start + low >= 0 and start + high < self.ref.size
 
     def overlaps(self, ref: Ref) -> bool:
         """Return whether the spans of memory intersect."""
-        low, high = extent(ref.shape, ref.strides)
-        own_low, own_high = extent(self.ref.shape, self.ref.strides)
-        return ref.offset + low <= self.ref.offset + own_high and self.ref.offset + own_low <= ref.offset + high
+        low, high = _bytes_of(ref)
+        own_low, own_high = _bytes_of(self.ref)
+        return low < own_high and own_low < high
 
 
 class BufferContents:
@@ -73,6 +75,10 @@ class BufferContents:
     def at(self, ref: Ref) -> AliasRoot | None:
         """The root in exactly the memory of `ref`."""
         return next((root for root in self.roots if root.is_at(ref)), None)
+
+    def of_other_dtype(self, ref: Ref) -> list[AliasRoot]:
+        """The roots with elements of another dtype than that of `ref`."""
+        return [root for root in self.roots if root.ref.dtype is not ref.dtype]
 
     def updates(self) -> Iterator[tuple[int, int]]:
         """The inputs that are replaced, each with the value that replaces it."""
@@ -243,6 +249,10 @@ class AliasTable:
         root = contents.covering(x.ref) or self._forward(contents, x)
         if root is not None:
             return root.value if root.is_at(x.ref) else self._window(root, x.ref, x.device)
+        if any(
+            root.overlaps(x.ref) and not self._is_constant(contents, root) for root in contents.of_other_dtype(x.ref)
+        ):
+            raise _dtype_error(x.ref)
         if isinstance(x.buffer, FakeBuffer):
             raise CaptureError(message(None, f"a tensor of another capture is used, at {user_line()}"))
         if contents.changed and any(root.overlaps(x.ref) for root in contents.roots):
@@ -250,6 +260,10 @@ class AliasTable:
         root = self._new_constant(contents, x.ref, x.device)
         self.first_uses[root.value] = user_line()
         return root.value
+
+    def _is_constant(self, contents: BufferContents, root: AliasRoot) -> bool:
+        """Return whether a part of a buffer is memory from outside that neither a call nor the step replaces."""
+        return not contents.changed and isinstance(self._graph.sources.get(root.value), CapturedConstant)
 
     def _new_constant(self, contents: BufferContents, ref: Ref, device: Device) -> AliasRoot:
         """A root for memory that stays where it is from run to run."""
@@ -290,6 +304,23 @@ def _dense_span(ref: Ref) -> Ref:
         return ref
     low, high = extent(ref.shape, ref.strides)
     return Ref(ref.handle, contiguous(ref.dtype, (high - low + 1,)), ref.offset + low)
+
+
+def _bytes_of(ref: Ref) -> tuple[int, int]:
+    """Return the first byte of a reference in its buffer, and the byte after its last."""
+    low, high = extent(ref.shape, ref.strides)
+    return (ref.offset + low) * ref.dtype.itemsize, (ref.offset + high + 1) * ref.dtype.itemsize
+
+
+def _dtype_error(ref: Ref) -> CaptureError:
+    return CaptureError(
+        message(
+            None,
+            f"the memory of a tensor of another dtype is read as {ref.spec}, at {user_line()}",
+            expected="the bytes of tensors to be read as one dtype",
+            fix="convert with to(dtype), or do it outside of the step",
+        )
+    )
 
 
 def _overlap_error(ref: Ref) -> CaptureError:
