@@ -123,7 +123,29 @@ def check_of(op: Any) -> Check | None:
             if i < count and getattr(values[i], "dtype", allowed[0]) not in allowed:
                 raise _kind_error(packet, name, values[i].dtype, allowed)
 
+    if len(kinds) == 1 and len(equal) in (0, 2):
+        return _usual_compared([place for _, place in equal], kinds[0][1], kinds[0][2][0], check)
     return check if kinds or not equal else _first_compared(equal[0][1], equal[-1][1], len(equal) == 2, check)
+
+
+def _usual_compared(pair: Sequence[int], place: int, usual: DType, check: Check) -> Check:
+    """Return a check that compares operands with their usual dtypes first, which costs the host least."""
+    i, j = pair or (0, 0)
+    count = max(i, j, place) + 1
+
+    def compare_kind(values: Sequence[Any]) -> None:
+        if len(values) < count or getattr(values[place], "dtype", None) is not usual:
+            check(values)
+
+    def compare_pair_and_kind(values: Sequence[Any]) -> None:
+        if (
+            len(values) < count
+            or getattr(values[place], "dtype", None) is not usual
+            or (values[j] is not None and values[i].dtype is not getattr(values[j], "dtype", None))
+        ):
+            check(values)
+
+    return compare_pair_and_kind if pair else compare_kind
 
 
 def _first_compared(i: int, j: int, is_pair: bool, check: Check) -> Check:
