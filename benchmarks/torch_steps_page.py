@@ -8,9 +8,9 @@ from typing import Any
 _RECORDED, _PEERS = "recorded", "PyTorch"
 _FIRST_STEPS = {
     "first_s": "Seconds that the first four steps took in a new process without caches of kernels",
-    "first_cpu_s": "Of these, seconds of the processor in that process, without those of processes that build kernels ahead",
+    "first_cpu_s": "Seconds of the processor in such a process, without those of processes that build kernels ahead",
     "again_s": "Seconds that they took in the next process, with the caches",
-    "again_cpu_s": "Of these, seconds of the processor",
+    "again_cpu_s": "Seconds of the processor in the next process, with the caches",
 }
 """Titles of the tables of first steps, by the name of the figure in results."""
 

@@ -95,7 +95,13 @@ def help_out(device: Device, folder: Path) -> None:
 
     def claimed(calls: Sequence[KernelCall]) -> int:
         found: set[str] = set()
-        kernels.build_filter = lambda kernel, digest: bool(claims.is_claimed(digest) and found.add(digest))
+
+        def note(kernel: str, digest: str) -> bool:
+            if claims.is_claimed(digest):
+                found.add(digest)
+            return False
+
+        kernels.build_filter = note
         for call in calls:
             with contextlib.suppress(*_FAILURES):
                 call.run(device, launch=False)
