@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
 from tests.architecture.habits import CEILINGS, HABITS, ROOT, of_file, places, prose, rates
 
-TEXTS = prose()
-RATES = rates(TEXTS)
-LIBRARY = " ".join(
-    " ".join(p.text.split()) for p in TEXTS if p.path.relative_to(ROOT).parts[0] in ("hal", "backends", "frontend")
-)
+texts = cache(prose)
+"""The prose of the whole checkout, read by the process that runs a test of it: all others import this file, too."""
+
+
+@cache
+def rates_of_all() -> dict[str, float]:
+    return rates(texts())
+
+
+@cache
+def library() -> str:
+    folders = ("hal", "backends", "frontend")
+    return " ".join(" ".join(p.text.split()) for p in texts() if p.path.relative_to(ROOT).parts[0] in folders)
+
+
 FIELD_WORDS = (
     "compute stream",
     "consumer",
@@ -32,24 +43,23 @@ FIELD_WORDS = (
 @pytest.mark.parametrize("habit", HABITS)
 def test_prose_keeps_below_the_ceiling_of_each_habit(habit: str) -> None:
     most = CEILINGS[habit]
-    found = [f"{p.path}:{p.line}: {text}" for p, text in places(habit, TEXTS)]
-    assert RATES[habit] <= most, (
-        f"{RATES[habit]:.1f} per 10,000 words, at most {most}: {HABITS[habit][0]}\n" + "\n".join(found)
-    )
+    found = [f"{p.path}:{p.line}: {text}" for p, text in places(habit, texts())]
+    rate = rates_of_all()[habit]
+    assert rate <= most, f"{rate:.1f} per 10,000 words, at most {most}: {HABITS[habit][0]}\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("word", FIELD_WORDS)
 def test_words_of_the_field_occur_in_the_prose_of_the_library(word: str) -> None:
     pattern = r"\b" + re.sub("[- ]", "[- ]", word)
-    assert re.search(pattern, LIBRARY, re.IGNORECASE), f"{word!r}: use it where a text describes it otherwise"
+    assert re.search(pattern, library(), re.IGNORECASE), f"{word!r}: use it where a text describes it otherwise"
 
 
 def test_habits_are_counted_in_docstrings_comments_and_pages(tmp_path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "a.py").write_text('"""What it is."""\n# Each reads what the other wrote.\nx = 1\n"""Those of x."""\n')
     (tmp_path / "b.md").write_text("It lies beside what is read.\n\n```\nwhat it reads\n```\n")
     (tmp_path / "c.cl").write_text("// From 4 rows on.\n/* Two, each of which gives one. */\nint what_it_is;\n")
-    texts = [p for name in ("a.py", "b.md", "c.cl") for p in of_file(tmp_path / name)]
-    counts = {habit: sum(1 for _ in places(habit, texts)) for habit in HABITS}
+    found = [p for name in ("a.py", "b.md", "c.cl") for p in of_file(tmp_path / name)]
+    counts = {habit: sum(1 for _ in places(habit, found)) for habit in HABITS}
     assert counts == {
         "nominal what": 2,
         "opens with what": 2,
