@@ -3,7 +3,9 @@ runs them."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.torch.libraries.cases import CASES, Case, Made, computed_case, trained_case, whole_case
+from tests.torch.libraries import programs
+from tests.torch.libraries.cases import CASES, MODES, Case, Made, computed_case, trained_case, whole_case
 from tests.torch.libraries.measurement import Result, measure
 from tests.torch.libraries.page import PAGE, load, page, record
 from tests.torch.libraries.processes import run_files
@@ -55,6 +58,13 @@ def test_training_steps_agree_in_each_mode(torch_device: str, declared: Declared
     assert not eager.graphs
     assert recorded.graphs == 1
     assert compiled.graphs == 1
+
+
+def test_results_are_copies(declared: Declared) -> None:
+    program = declared(trained_case, _made).build("cpu", torch.float32, "eager")
+    before = program.state()
+    program.step()
+    assert all(not torch.equal(before[n], x) for n, x in program.state().items())
 
 
 def test_a_training_step_moves_each_parameter(torch_device: str, declared: Declared) -> None:
@@ -131,9 +141,21 @@ def test_programs_that_do_not_agree(torch_device: str, declared: Declared) -> No
     assert (on_cpu.state, on_cpu.detail) == ("differs", "nothing ran on the device")
 
 
+def test_programs_of_a_library_that_is_installed_agree_in_each_mode(
+    torch_on_numpy: str, declared: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = len(CASES)
+    name = f"{programs.__name__}.einops_layers"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.import_module(name)
+    assert len(CASES) == known + 2
+    for case in CASES[known:]:
+        assert [(r.state, r.detail, r.on_cpu) for r in _modes(case, torch_on_numpy)] == [("agrees", "", {})] * 3
+
+
 def test_each_case_of_a_file_runs_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.torch.libraries.processes.measure", _ends_the_process_in_its_second_mode)
-    chosen = run_files(["torch_layers"], lambda case: case.name in ("GRU", "transformer"), "numpy", False)
+    chosen = run_files(["torch_layers"], lambda case: case.name in ("GRU", "transformer"), MODES, "numpy", False)
     states = [(r.name, r.mode, r.state) for r in chosen]
     for name in ("GRU", "transformer"):
         assert [s for s in states if s[0] == name] == [

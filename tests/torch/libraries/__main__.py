@@ -13,7 +13,7 @@ import os
 import sys
 from dataclasses import asdict
 
-from tests.torch.libraries.cases import Case
+from tests.torch.libraries.cases import MODES, Case
 from tests.torch.libraries.measurement import RUNS, Result
 from tests.torch.libraries.page import PAGE, load, page, record
 from tests.torch.libraries.processes import files, run_files
@@ -30,8 +30,9 @@ def main() -> int:
         return any(word in f"{case.library} {case.name}" for word in words)
 
     names = [n for n in files() if any(word in n for word in arguments.files.split(","))]
+    modes = arguments.modes.split(",")
     results: list[Result] = []
-    for result in run_files(names, is_chosen, device, arguments.timed) if not arguments.page else ():
+    for result in run_files(names, is_chosen, modes, device, arguments.timed) if not arguments.page else ():
         results.append(result)
         print(json.dumps({**asdict(result), "native": round(result.native, 4)}), flush=True)
         if arguments.record:
@@ -46,6 +47,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("page", nargs="?", choices=["page"], help="write the page alone")
     parser.add_argument("--files", default="", help="files whose name contains this text; several by commas")
     parser.add_argument("--only", default="", help="programs whose library or name contains it; several by commas")
+    parser.add_argument("--modes", default=",".join(MODES), help="modes, by commas")
     parser.add_argument("--record", action="store_true", help="write figures and page")
     parser.add_argument("--timed", action="store_true", help="measure speed")
     return parser.parse_args(words)

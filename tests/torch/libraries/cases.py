@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,12 +28,12 @@ class Program:
     def gradients(self) -> dict[str, torch.Tensor]:
         """Return the gradients of the parameters, on the CPU."""
         named = self.model.named_parameters() if self.model else ()
-        return {n: p.grad.detach().cpu() for n, p in named if p.grad is not None}
+        return {n: p.grad.detach().cpu().clone() for n, p in named if p.grad is not None}
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return parameters and buffers of floating-point numbers, on the CPU."""
         named = [*self.model.named_parameters(), *self.model.named_buffers()] if self.model else []
-        return {n: x.detach().cpu() for n, x in named if x.is_floating_point()}
+        return {n: x.detach().cpu().clone() for n, x in named if x.is_floating_point()}
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def computed_case(
 
         def step(inputs: dict[str, Any]) -> list[torch.Tensor]:
             with torch.no_grad():
-                return list(tensors(forward(inputs)))
+                return [x.detach() for x in tensors(forward(inputs))]
 
         return _program(mode, step, model if isinstance(model, torch.nn.Module) else None, inputs)
 
@@ -133,7 +132,7 @@ def _made(make: Callable[[], Made], device: str, dtype: torch.dtype) -> Made:
         for parameter in model.parameters():
             if parameter.ndim > 1 and not parameter.any():  # zero-initialized heads would hide all other layers
                 torch.nn.init.normal_(parameter, std=0.02)
-        model = copy.deepcopy(model).to(device, dtype)
+        model = model.to(device, dtype)
     return model, moved_to(inputs, device, dtype)
 
 

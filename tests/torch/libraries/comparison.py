@@ -45,7 +45,7 @@ class Differences:
 
 def run(case: Case, program: Program) -> Results:
     """Run a program as often as its case says."""
-    outputs = [x.detach().cpu() for _ in range(case.steps) for x in program.step()]
+    outputs = [x.detach().cpu().clone() for _ in range(case.steps) for x in program.step()]
     return Results(outputs, program.gradients(), program.state())
 
 

@@ -14,13 +14,13 @@ import torch
 from tests.pytorch.page import version
 from tests.torch.libraries.cases import MODES
 from tests.torch.libraries.comparison import FACTOR, TOLERANCE
-from tests.torch.libraries.measurement import RUNS, Result
+from tests.torch.libraries.measurement import RUNS, STATES, Result
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[3] / "docs" / "torch-libraries.md"
 _DEVICES = {"opencl:intel": "Intel's OpenCL runtime", "numpy": "NumPy"}
-_MAIN = "opencl:intel"
-"""Device of the table."""
+_TIMED = "opencl:intel"
+"""Device of the speeds."""
 Program = tuple[str, str]
 """Library and name of a program."""
 
@@ -100,36 +100,33 @@ def _totals(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _table(programs: Sequence[Program], results: Sequence[Result]) -> Iterator[str]:
-    found = {(r.library, r.name, r.device, r.mode): r for r in results}
     yield from _wrapped(
-        """The table is about Intel's OpenCL runtime, and its last column about NumPy. For each mode it has the largest
-        difference, and the speed: the time of a step of PyTorch on the CPU, eager, with all cores, divided by the time of a
-        step, from the fifth on. These models are small, so that the time of an eager step is mostly Python's. Native is the
-        share of calls of ops that ran on the device when eager."""
+        f"""For each mode the table has the largest difference on these devices, and the speed on {_DEVICES[_TIMED]}, where it
+        was measured: the processor's time for an eager step of PyTorch on the CPU, divided by its time for a step, both on one
+        core. These models are small, so that the time of an eager step is mostly Python's. Native is the share of calls of
+        ops that ran on the device when eager."""
     )
     yield ""
     columns = " | ".join(f"{mode} | speed" for mode in MODES)
-    yield f"| library | program | native, % | {columns} | NumPy |"
-    yield "|---|---|---:|" + "---:|---:|" * len(MODES) + "---|"
+    yield f"| library | program | native, % | {columns} |"
+    yield "|---|---|---:|" + "---:|---:|" * len(MODES)
     for library, name in programs:
-        of = {mode: found.get((library, name, _MAIN, mode)) for mode in MODES}
-        others = [r for mode in MODES if (r := found.get((library, name, "numpy", mode)))]
-        eager = of["eager"] or next((r for r in others if r.mode == "eager"), None)
-        native = f"{100 * eager.native:.1f}" if eager and eager.calls else ""
-        release = next((r.version for r in (*of.values(), *others) if r), "")
-        agree = sum(r.state in RUNS for r in others)
-        cells = " | ".join(_cell(of[mode]) for mode in MODES)
-        numpy = "" if not others else "agrees" if agree == len(others) else f"{agree} of {len(others)} agree"
-        yield f"| {library} {release} | {name} | {native} | {cells} | {numpy} |"
+        found = [r for r in results if (r.library, r.name) == (library, name)]
+        shares = [r.native for r in found if r.mode == "eager" and r.calls]
+        native = f"{100 * min(shares):.1f}" if shares else ""
+        cells = " | ".join(_cell([r for r in found if r.mode == mode]) for mode in MODES)
+        yield f"| {library} {found[0].version} | {name} | {native} | {cells} |"
 
 
-def _cell(r: Result | None) -> str:
-    if r is None:
+def _cell(found: Sequence[Result]) -> str:
+    """Return difference and speed of a program in a mode on all devices."""
+    if not found:
         return " | "
-    speed = f"{r.speed:.2g}" if r.speed else ""
-    if r.state != "agrees":
-        return f"{r.state} | {speed}"
-    largest = max(r.outputs, r.gradients, r.parameters)
+    worst = max(found, key=lambda r: STATES.index(r.state))
+    speed = next((f"{r.speed:.2g}" for r in found if r.device == _TIMED and r.speed), "")
+    if worst.state != "agrees":
+        return f"{worst.state} | {speed}"
+    largest = max(max(r.outputs, r.gradients, r.parameters) for r in found)
     return f"{f'{largest:.0e}' if largest else 'equal'} | {speed}"
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import torch
 
 from tests.torch.libraries import programs
 from tests.torch.libraries.cases import CASES, Case
@@ -25,22 +29,36 @@ def files() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(programs.__path__))
 
 
-def run_files(names: Sequence[str], is_chosen: Callable[[Case], bool], device: str, is_timed: bool) -> Iterator[Result]:
+def run_files(
+    names: Sequence[str], is_chosen: Callable[[Case], bool], modes: Sequence[str], device: str, is_timed: bool
+) -> Iterator[Result]:
     """Run cases, file by file: libraries are not imported together."""
+    _prepare()
     for name in names:
-        yield from _answers(_run_file, (name, is_chosen, device, is_timed), None)
+        yield from _answers(_run_file, (name, is_chosen, modes, device, is_timed), None)
 
 
-def _run_file(send: Any, name: str, is_chosen: Callable[[Case], bool], device: str, is_timed: bool) -> None:
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # it would start workers
+def _prepare() -> None:
+    """Load compilers, once for all cases, without starting threads, which a fork would not have."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    for name in ("torch._inductor.compile_fx", "polyhal.torch.compiler.backend", "polyhal.torch.steps.jit"):
+        importlib.import_module(name)
+    torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2))
+    torch.compiler.reset()
+
+
+def _run_file(
+    send: Any, name: str, is_chosen: Callable[[Case], bool], modes: Sequence[str], device: str, is_timed: bool
+) -> None:
     try:
-        importlib.import_module("torch._inductor.compile_fx")  # seconds, once for all cases
         importlib.import_module(f"{programs.__name__}.{name}")
         chosen = [(case, version(case.library)) for case in CASES if is_chosen(case)]
     except (ImportError, PackageNotFoundError) as error:
         print(f"{name} is left out: {error}", file=sys.stderr)
         return
+    gc.freeze()  # collections need not visit what was imported
     for case, release in chosen:
+        case = replace(case, modes=tuple(m for m in case.modes if m in modes))
         missing = list(case.modes)
         for result in _answers(_run_case, (case, release, is_timed), _SECONDS):
             missing.remove(result.mode)
@@ -51,6 +69,10 @@ def _run_file(send: Any, name: str, is_chosen: Callable[[Case], bool], device: s
 
 
 def _run_case(send: Any, case: Case, release: str, is_timed: bool) -> None:
+    if is_timed:  # PyTorch and the device on one core, which other processes disturb less
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
+        torch.set_num_threads(1)
     for result in measure(case, release, is_timed):
         send(result)
 
