@@ -333,6 +333,19 @@ def local_scalar(x: torch.Tensor) -> Any:
     return tensors.unwrap(x).item()
 
 
+@_kernel("_assert_async.default")
+def assert_nonzero(x: torch.Tensor) -> None:
+    """Raise RuntimeError if the only element is zero."""
+    assert_with_message(x, "Expected Tensor with single nonzero value, but got zero")
+
+
+@_kernel("_assert_async.msg")
+def assert_with_message(x: torch.Tensor, message: str) -> None:
+    """Raise RuntimeError with a message if the only element is zero. It is read at once, as on the CPU."""
+    if not x:
+        raise RuntimeError(message or "Assertion is failed")
+
+
 @_kernel("fill_.Scalar")
 def fill(x: torch.Tensor, value: float) -> torch.Tensor:
     """Set all elements to a number."""

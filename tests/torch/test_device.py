@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -246,3 +247,14 @@ def test_copies_that_need_not_block(torch_device: str) -> None:
     x = torch.arange(3.0, device=torch_device)
     assert x.to("cpu", non_blocking=True).tolist() == [0, 1, 2]
     assert x.to("cpu", torch.float64, non_blocking=True).dtype is torch.float64
+
+
+@pytest.mark.parametrize("arguments", [(), ("the mask has a row without elements",), ("",)])
+def test_an_assertion_about_a_value_raises_as_on_the_cpu(torch_device: str, arguments: tuple[str, ...]) -> None:
+    for place in (torch_device, "cpu"):
+        torch._assert_async(torch.tensor(True, device=place), *arguments)
+    with pytest.raises(RuntimeError) as expected:
+        torch._assert_async(torch.tensor(False), *arguments)
+    with pytest.raises(RuntimeError, match=f"^{re.escape(str(expected.value).splitlines()[0])}$"):
+        torch._assert_async(torch.tensor(False, device=torch_device), *arguments)
+    assert not polyhal.torch.report().on_cpu
