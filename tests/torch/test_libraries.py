@@ -154,6 +154,7 @@ def test_programs_of_a_library_that_is_installed_agree_in_each_mode(
 
 
 def test_each_case_of_a_file_runs_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.torch.libraries.processes._prepare", lambda: None)
     monkeypatch.setattr("tests.torch.libraries.processes.measure", _ends_the_process_in_its_second_mode)
     chosen = run_files(["torch_layers"], lambda case: case.name in ("GRU", "transformer"), MODES, "numpy", False)
     states = [(r.name, r.mode, r.state) for r in chosen]

@@ -176,5 +176,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = _FOLDERS.sub("", text)
+    text = _FOLDERS.sub("", re.sub(r"^\[[^\]]*\] ", "", text))
     return text if len(text) <= 300 else text[:297] + "..."

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pkgutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -41,8 +42,10 @@ def run_files(
 def _prepare() -> None:
     """Load compilers, once for all cases, without starting threads, which a fork would not have."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    for name in ("torch._inductor.compile_fx", "polyhal.torch.compiler.backend", "polyhal.torch.steps.jit"):
-        importlib.import_module(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("torch._inductor.compile_fx", "polyhal.torch.compiler.backend", "polyhal.torch.steps.jit"):
+            importlib.import_module(name)
     torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2))
     torch.compiler.reset()
 
