@@ -16,7 +16,7 @@ from torch import nn
 
 from tests.torch.libraries import programs
 from tests.torch.libraries.cases import CASES, MODES, Case, Made, computed_case, trained_case, whole_case
-from tests.torch.libraries.measurement import Result, measure
+from tests.torch.libraries.measurement import RUNS, Result, measure
 from tests.torch.libraries.page import PAGE, load, page, record
 from tests.torch.libraries.processes import run_files
 
@@ -180,3 +180,10 @@ def test_figures_take_the_place_of_those_of_the_same_program(tmp_path: Path) -> 
     record(results[:3], path)
     record([results[1]], path)
     assert load(path) == (torch.__version__, results[:3])
+
+
+def test_most_programs_of_libraries_run_and_agree_in_each_mode() -> None:
+    results = load()[1]
+    for mode, least in zip(MODES, (0.97, 0.9, 0.9), strict=True):
+        states = [r.state for r in results if r.mode == mode]
+        assert sum(s in RUNS for s in states) >= least * len(states)

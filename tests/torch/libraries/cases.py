@@ -132,7 +132,8 @@ def _made(make: Callable[[], Made], device: str, dtype: torch.dtype) -> Made:
         for parameter in model.parameters():
             if parameter.ndim > 1 and not parameter.any():  # zero-initialized heads would hide all other layers
                 torch.nn.init.normal_(parameter, std=0.02)
-        model = model.to(device, dtype)
+        model = model.to(device)
+        model = model if dtype is torch.float32 else model.to(dtype)  # complex numbers stay complex
     return model, moved_to(inputs, device, dtype)
 
 

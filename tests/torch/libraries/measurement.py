@@ -106,7 +106,19 @@ def measure(case: Case, version: str, is_timed: bool = False, place: str = "poly
             result.state, result.detail = "refused", _first_line(error)
         except Exception as error:
             result.detail = f"{type(error).__name__}: {_first_line(error)}"
+            if mode == "compiled" and _fails_on_the_cpu(case, type(error)):
+                result.detail = f"also on PyTorch's CPU: {result.detail}"
         yield result
+
+
+def _fails_on_the_cpu(case: Case, kind: type[Exception]) -> bool:
+    """Return whether PyTorch's compiler fails for a program on the CPU, too."""
+    torch.compiler.reset()
+    try:
+        case.build("cpu", torch.float32, "compiled").step()
+    except kind:
+        return True
+    return False
 
 
 def _run(case: Case, mode: str, place: str, result: Result) -> tuple[Program, Results]:
@@ -128,7 +140,7 @@ def _run(case: Case, mode: str, place: str, result: Result) -> tuple[Program, Re
     if program.recording is not None:
         result.graphs = len(program.recording.graphs)
         reasons = [str(w.message) for w in caught if "eagerly" in str(w.message)]
-        result.detail = _shortened(reasons[0]) if reasons else ""
+        result.detail = _shortened(reasons[0].partition("; it runs eagerly")[0]) if reasons else ""
     return program, found
 
 
