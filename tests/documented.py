@@ -147,7 +147,7 @@ def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
         r"Depthwise convolution is ([\d.]+) to ([\d.]+) times": _depthwise,
         r"attention in half precision ([\d.]+) to\s+([\d.]+)\.": _half_attention,
         r"on 10,000 elements, called eagerly, at ([\d.]+) of": lambda: (f"{_ratios(lambda r: r['wall'])[0]:.2f}",),
-        r"ResNet-50\s+in bfloat16, recorded, at ([\d.]+)\.": _resnet,
+        r"ResNet-50\s+in bfloat16, recorded, at ([\d.]+) of \D+ and ([\d.]+) of": _resnet,
         r"of 256 units are ([\d.]+) to ([\d.]+) times": lambda: _layers(r"(LSTM|GRU) .* 256 wide", 1),
         r"of 1024 units ([\d.]+) to ([\d.]+) times": lambda: _layers(r"LSTM .* 1024 wide", 2),
         r"half precision reach ([\d.]+) to ([\d.]+) of PyTorch's speed": _products,
@@ -251,9 +251,10 @@ def _depthwise() -> tuple[str, str]:
     return f"{min(ratios):.1f}", f"{max(ratios):.1f}"
 
 
-def _resnet() -> tuple[str]:
+def _resnet() -> tuple[str, str]:
     (row,) = (r["who"] for r in _result("h200-torch-steps") if r["model"] == "resnet-50")
-    return (f"{row['PyTorch']['ms'] / row['recorded']['ms']:.2f}",)
+    eager, graph = (row[who]["ms"] / row["recorded"]["ms"] for who in ("PyTorch", "PyTorch compiled, CUDA graph"))
+    return f"{eager:.2f}", f"{graph:.2f}"
 
 
 def _products() -> tuple[str, str]:

@@ -22,6 +22,8 @@ MEMBER_NAMES: dict[str, str] = {
     "bitwise_xor": "xor",
     "bitwise_left_shift": "shl",
     "bitwise_right_shift": "shr",
+    "modulus": "hypot",
+    "hypot": "hypot",
 }
 """Op to member name. Where several ops share a member, the last one's formula holds for every dtype of the member."""
 

@@ -13,6 +13,8 @@ TOLERANCE = 1e-4
 """Maximum difference of a tensor, relative to its largest element."""
 FACTOR = 2
 """Maximum ratio of the device's to the CPU's error from float64, for cases in which float32 exceeds the tolerance."""
+LIMIT = 1e-2
+"""Maximum error of the CPU's float32 from float64 for that rule: two results that are further from it may share no digit."""
 _FLOOR = 1e-4
 """Minimum scale of a gradient, as a fraction of the largest: gradients such as of key biases are only rounding."""
 
@@ -87,6 +89,8 @@ def _worst(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], floor: float) -> 
     for a, b in pairs:
         if not b.numel():
             continue
+        if a.is_complex() and b.is_complex():
+            a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
         if not b.is_floating_point():
             worst = max(worst, float(not torch.equal(a, b)))
             continue

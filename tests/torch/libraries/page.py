@@ -13,7 +13,7 @@ import torch
 
 from tests.pytorch.page import version
 from tests.torch.libraries.cases import MODES
-from tests.torch.libraries.comparison import FACTOR, TOLERANCE
+from tests.torch.libraries.comparison import FACTOR, LIMIT, TOLERANCE
 from tests.torch.libraries.measurement import RUNS, STATES, Result
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -57,9 +57,9 @@ def page(committed: tuple[str, list[Result]]) -> str:
         *compiled* the forward pass by `torch.compile` without a backend, both of [PyTorch programs](torch.md). A program
         agrees if the largest difference of each output of all steps, and of each gradient, parameter and buffer after them,
         is below {TOLERANCE:g} of the tensor's largest element, or of 1e-4 of the model's largest where that is more;
-        integers, such as generated tokens, have to be equal. Programs with figures of the eager mode only were measured with
-        one forward and backward pass. Where float32 is less exact than that, the device may be
-        {FACTOR} times as far from float64 as the CPU is. `python -m tests.torch.libraries` runs them."""
+        integers, such as generated tokens, have to be equal. Where float32 is less exact than that, the device may be
+        {FACTOR} times as far from float64 as the CPU is, if that is at most {LIMIT:g}. `python -m tests.torch.libraries` runs
+        them."""
     return "\n".join(
         [
             "# Libraries on PyTorch's device",
