@@ -14,7 +14,7 @@ from polyhal.torch import default_compiler, private
 pytestmark = [
     pytest.mark.slow,  # PyTorch imports Inductor for its configuration
     pytest.mark.usefixtures("fresh_compiler"),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script"),
 ]
 
 
