@@ -9,6 +9,19 @@ from torch import nn
 from tests.torch.libraries.cases import Made, trained_case
 
 
+class _Path:
+    """Noise whose increments are fixed."""
+
+    levy_area_approximation = "none"
+
+    def __init__(self, increments: torch.Tensor) -> None:
+        self.increments, self.shape = increments, increments.shape[1:]
+        self.dtype, self.device = increments.dtype, increments.device
+
+    def __call__(self, begin: torch.Tensor, end: torch.Tensor | None = None, **areas: bool) -> torch.Tensor:
+        return self.increments[round(4 * float(begin))]
+
+
 class _Equation(nn.Module):
     """An equation with diagonal noise, solved along a path of fixed increments."""
 
@@ -29,10 +42,7 @@ class _Equation(nn.Module):
 
     def forward(self, x: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
         """Return the solution at the times."""
-        return torchsde.sdeint(self, x, times, bm=self._path, dt=0.25, method="euler")
-
-    def _path(self, begin: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
-        return self.increments[round(4 * float(begin))]
+        return torchsde.sdeint(self, x, times, bm=_Path(self.increments), dt=0.25, method="euler")
 
 
 def _equation() -> Made:
