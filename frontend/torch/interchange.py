@@ -87,7 +87,7 @@ def _loaded(original: Function) -> Function:
 
 
 def _saved(original: Function) -> Function:
-    """Return a method that writes parameters and buffers of the device as those of the CPU."""
+    """Return a method that writes copies on the CPU of parameters and buffers of the device."""
 
     @functools.wraps(original)
     def save(self: torch.jit.ScriptModule, *args: object, **options: object) -> Any:

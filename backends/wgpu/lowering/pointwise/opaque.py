@@ -4,7 +4,7 @@ WGSL compilers may assume that numbers are finite, and may reassociate sums (WGS
 "Reassociation and Fusion"). Some replace x - x and (x + y) - x by 0 and y, also if x is infinite, x * y + x * z by
 x * (y + z), and (a * b + c * d) + e by a * b + (c * d + e), in which a large product absorbs e. The operands of an eager
 op are elements of memory, about which a compiler has no assumptions. In a group an operand of such a sum is made opaque:
-its bits are combined with those of a parameter, which is 0 at each launch.
+its bits are combined by XOR with a parameter, which is 0 at each launch.
 """
 
 from __future__ import annotations
