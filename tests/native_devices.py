@@ -62,7 +62,7 @@ def opencl_devices() -> list[NativeDevice]:
     """Return all OpenCL devices."""
     from polyhal.backends.opencl import discovery
     from polyhal.backends.opencl.backend import OpenCLBackend
-    from polyhal.backends.opencl.lowering import table
+    from polyhal.backends.opencl_c.lowering import table
 
     ops = frozenset(table())
     devices = []

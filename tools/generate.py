@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import report, reported_devices
 from benchmarks.reliability import page as reliability
 from polyhal.backends.common.quirks import markdown
-from polyhal.backends.opencl.quirks import OpenCLQuirks
+from polyhal.backends.opencl_c.quirks import DriverQuirks
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import protocol
 from polyhal.hal.core.hardware import catalogue
@@ -111,7 +111,7 @@ def _quirks(root: Path) -> Files:
     """Return the page about quirks, whose end is generated."""
     page = "docs/quirks.md"
     written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_MARKER)
-    kinds = {"opencl": OpenCLQuirks, "wgpu": WGPUQuirks}
+    kinds = {"opencl": DriverQuirks, "wgpu": WGPUQuirks}
     tables = [f"\n### {backend}\n\n{markdown(kind)}" for backend, kind in kinds.items()]
     return {page: written + marker + "\n" + "".join(tables)}
 

@@ -49,7 +49,9 @@ class KernelFolders:
 
 
 BACKENDS = (
-    KernelFolders("OpenCL", "polyhal.backends.opencl.lowering", "backends/opencl/lowering", "shaders/opencl", ".cl"),
+    KernelFolders(
+        "OpenCL", "polyhal.backends.opencl_c.lowering", "backends/opencl_c/lowering", "shaders/opencl", ".cl"
+    ),
     KernelFolders("wgpu", "polyhal.backends.wgpu.lowering", "backends/wgpu/lowering", "shaders/wgsl", ".wgsl"),
 )
 

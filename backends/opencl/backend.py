@@ -12,7 +12,7 @@ import pyopencl as cl
 from polyhal.backends.common.launching.core_methods import CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import discovery, lowering, matrix_units
+from polyhal.backends.opencl import discovery, present_units
 from polyhal.backends.opencl.command_buffer import record
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent
@@ -20,7 +20,9 @@ from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.peer_copies import PeerCopies
 from polyhal.backends.opencl.peers.window_communicator import open_window_communicator
 from polyhal.backends.opencl.queues import CommandQueue
-from polyhal.backends.opencl.user_kernel import UserKernelCompiler
+from polyhal.backends.opencl_c import lowering
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.user_kernel import UserKernelCompiler
 from polyhal.hal.core.kernels import tuning
 from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
 from polyhal.hal.core.kernels.library import KernelLibrary
@@ -65,7 +67,7 @@ class OpenCLBackend(CoreMethods):
         profile = probed.profile(device.cl, device.info.type)
         profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
         features = probed.features(device.cl, device.info.type, profile)
-        features, self.units = matrix_units.certified(profile.matrix_units, device.cl, device.info, features)
+        features, self.units = present_units.certified(profile.matrix_units, device.cl, device.info, features)
         self.capabilities = probed.capabilities(device.cl, features)
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)
@@ -76,10 +78,10 @@ class OpenCLBackend(CoreMethods):
         self._memory = OpenCLMemory(self.runtime)
         self.peers = PeerCopies(self.runtime, self._memory)
         self._lowerings = lowering.table()
-        self._user_kernels = UserKernelCompiler(self.runtime)
+        self._user_kernels = UserKernelCompiler(self.runtime, self.info.name)
 
     @property
-    def features(self) -> probed.OpenCLFeatures:
+    def features(self) -> KernelFeatures:
         """The device facts by which kernels and launches are chosen."""
         return self.runtime.features
 

@@ -15,7 +15,7 @@ from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.opencl.arguments import Cell, Changes
 from polyhal.backends.opencl.driver import ffi, pointer
 from polyhal.backends.opencl.khr_command_buffer import KhrCommandBuffer, is_faster
-from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import RecordedLaunch

@@ -16,19 +16,21 @@ from polyhal.backends.common.launching.kernel_arguments import Bound
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
-from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.driver import Driver
 from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
-from polyhal.backends.opencl.language import BY_LOCAL_MEMORY, BY_SUBGROUPS, EXCHANGE
+from polyhal.backends.opencl.kernel_statistics import local_bytes
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
-from polyhal.backends.opencl.program import ProgramCache
+from polyhal.backends.opencl.program import CompiledKernel, ProgramCache
 from polyhal.backends.opencl.queues import CommandQueues
-from polyhal.backends.opencl.runtime import KernelRequest, Runtime
 from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
 from polyhal.backends.opencl.waiter_affinity import waiter_affinity
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.language import BY_LOCAL_MEMORY, BY_SUBGROUPS, EXCHANGE
+from polyhal.backends.opencl_c.runtime import KernelRequest, Runtime
+from polyhal.backends.opencl_c.user_kernel import MakeLaunch
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.core.kernels.tuning import Tuning
-from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.errors import BackendError, KernelBuildError, message
 from polyhal.hal.protocol import Launch
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class DeviceRuntime(Runtime):
         self,
         device: cl.Device,
         info: DeviceInfo,
-        features: OpenCLFeatures,
+        features: KernelFeatures,
         capabilities: Capabilities,
         tuning: Tuning | None = None,
         context: cl.Context | None = None,
@@ -120,6 +122,34 @@ class DeviceRuntime(Runtime):
             request.target,
         )
         return KernelLaunch(self, kernel, parameters, items, group, workspace)
+
+    def build_user_kernel(
+        self, name: str, file: str, text: str, options: list[str], signature: KernelSignature
+    ) -> MakeLaunch:
+        """As `BuildsUserKernels.build_user_kernel`."""
+        program = self.programs.build(file, text, options)
+        compiled = CompiledKernel(program, name, argument_types(signature))
+        self._check_local_memory(name, compiled.cl)
+
+        def launch(parameters: Sequence[Bound], items: tuple[int, ...], group: tuple[int, ...]) -> Launch:
+            _ = program  # recorded launches need it
+            return KernelLaunch(self, compiled, parameters, items, group)
+
+        return launch
+
+    def _check_local_memory(self, name: str, kernel: cl.Kernel) -> None:
+        """Raise BackendError if the kernel exceeds the local memory, which ends the process with some drivers."""
+        declared, limit = local_bytes(kernel, self.device), self.features.static_local_memory
+        if declared > limit:
+            raise BackendError(
+                message(
+                    name,
+                    f"the kernel declares {declared} bytes of local memory",
+                    expected=f"at most {limit}",
+                    fix="make its `__local` arrays smaller",
+                    device=self.info.name,
+                )
+            )
 
     def start_profiling(self) -> None:
         """Switch to queues that record timestamps, which costs a few microseconds per launch."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal.backends.opencl import icd, identity, install_hints, pocl_affinity, sub_devices, unusable
-from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
+from polyhal.backends.opencl_c.quirks import PLATFORM_ALIASES
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.core.plugins.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message

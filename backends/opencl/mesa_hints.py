@@ -36,6 +36,12 @@ def replaced() -> str:
     )
 
 
+def header_remedy(log: str, device: str) -> str:
+    """Return the remedy if the log of a build shows missing headers of clang, else an empty string."""
+    missing = missing_headers(log, device)
+    return missing[1] if missing else ""
+
+
 def missing_headers(log: str, device: str) -> tuple[str, str] | None:
     """Return the reason and the remedy if the log of a clang-based compiler shows that its headers are missing."""
     if not _NO_HEADERS.search(log):

@@ -17,12 +17,13 @@ import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import compiler_warnings, ptx, struct_sizes
-from polyhal.backends.opencl.build_errors import build_error
-from polyhal.backends.opencl.capabilities import OpenCLFeatures
+from polyhal.backends.opencl import compiler_warnings, mesa_hints, struct_sizes
 from polyhal.backends.opencl.kernel_statistics import statistics
-from polyhal.backends.opencl.program_texts import ProgramTexts
-from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl_c import ptx
+from polyhal.backends.opencl_c.build_errors import build_error
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.program_texts import ProgramTexts
+from polyhal.backends.opencl_c.ptx import Target
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.core.kernels import background_build
 from polyhal.hal.core.kernels.library import ProgramBuild
@@ -73,7 +74,7 @@ class ProgramCache(ProgramTexts):
     """The programs of one device. Implements `polyhal.hal.core.kernels.library.KernelLibrary`."""
 
     def __init__(
-        self, context: cl.Context, device: cl.Device, features: Callable[[], OpenCLFeatures], info: DeviceInfo
+        self, context: cl.Context, device: cl.Device, features: Callable[[], KernelFeatures], info: DeviceInfo
     ) -> None:
         """`features` returns the facts that lowering functions use, so that kernels are compiled with equal quirks."""
         super().__init__(features, info)
@@ -262,4 +263,7 @@ class ProgramCache(ProgramTexts):
         return bytes(binaries[devices.index(self._device)])
 
     def _error(self, label: str, text: str, flags: list[str], error: cl.Error) -> KernelBuildError:
-        return build_error(self._sources, label, text, flags, str(error), self._name)
+        log = str(error)
+        return build_error(
+            self._sources, label, text, flags, log, self._name, mesa_hints.header_remedy(log, self._name)
+        )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.opencl import quirks
+from polyhal.backends.opencl_c import quirks
 from polyhal.hal.collectives.collective import divided
 from polyhal.hal.errors import DeviceUnavailableError, message
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import install_hints, mesa_hints, quirks
+from polyhal.backends.opencl import install_hints, mesa_hints
+from polyhal.backends.opencl_c import quirks
 from polyhal.hal.capabilities import UnusableDevice
 from polyhal.hal.core.settings import env
 from polyhal.hal.system.discovery import processor
@@ -50,7 +51,7 @@ def without_devices(empty: Sequence[Any], platforms: Sequence[Any]) -> list[Unus
     return found
 
 
-def _known(platform: Any) -> quirks.OpenCLQuirks:
+def _known(platform: Any) -> quirks.DriverQuirks:
     return quirks.match(platform.name, "", "", cpu=False)
 
 

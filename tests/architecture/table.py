@@ -138,9 +138,9 @@ _LINES: dict[str, Callable[[Tree], object]] = {
     "rooms of hal": lambda t: rooms(t, "polyhal.hal").count,
     "floors of hal": lambda t: rooms(t, "polyhal.hal").floors,
     "arrows between rooms of hal (upward)": lambda t: "{0.arrows} ({0.upward})".format(rooms(t, "polyhal.hal")),
-    "rooms of OpenCL lowering": lambda t: rooms(t, "polyhal.backends.opencl.lowering").count,
+    "rooms of OpenCL lowering": lambda t: rooms(t, "polyhal.backends.opencl_c.lowering").count,
     "arrows between them (upward)": lambda t: "{0.arrows} ({0.upward})".format(
-        rooms(t, "polyhal.backends.opencl.lowering")
+        rooms(t, "polyhal.backends.opencl_c.lowering")
     ),
     "class names with several homes": lambda t: len(homonyms(t)),
     "file names with several homes": _file_names,

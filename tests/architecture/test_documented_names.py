@@ -124,7 +124,7 @@ def test_the_table_of_rooms_is_the_tree() -> None:
 def test_the_table_of_kernels_is_the_tree() -> None:
     cells = [row[0] for row in table(ARCHITECTURE, "Lowering and kernels")]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    assert named == _folders("backends/opencl/lowering", "backends/wgpu/lowering", "shaders/opencl", "shaders/wgsl")
+    assert named == _folders("backends/opencl_c/lowering", "backends/wgpu/lowering", "shaders/opencl", "shaders/wgsl")
 
 
 def _terms() -> Iterator[list[str]]:

@@ -16,7 +16,7 @@ NAMES = re.compile(
 )
 VENDORS = re.compile(r"(?i:\b(nvidia|amd|apple|qualcomm|adreno|mali)\b)")
 ALLOWED = {
-    "backends/opencl/quirks.py": "declares the workarounds",
+    "backends/opencl_c/quirks.py": "declares the workarounds",
     "backends/wgpu/quirks.py": "declares the workarounds",
     "backends/opencl/icd.py": "registers a driver that comes as a Python package, before any driver is loaded",
     "backends/opencl/pocl_affinity.py": "sets a variable that one driver reads when it is loaded, before there are devices",

@@ -8,6 +8,11 @@ from pathlib import Path
 
 from survey import PACKAGES, Tree, this_tree
 
+SHARED_LANGUAGES = {
+    "polyhal.backends.opencl": ("polyhal.backends.opencl_c",),
+    "polyhal.backends.cuda": ("polyhal.backends.opencl_c",),
+}
+"""Kernel libraries that backends of several drivers share."""
 LONGEST = 400
 """Lines. A file that is longer has more than one concept."""
 
@@ -42,11 +47,8 @@ def forbidden(tree: Tree, path: Path) -> list[str]:
             wrong = within(name, "polyhal.backends") or (public and not testing)
         elif folder == "backends":
             own = ".".join(tree.module(path).split(".")[:3])
-            wrong = public or (
-                within(name, "polyhal.backends")
-                and not within(name, own)
-                and not within(name, "polyhal.backends.common")
-            )
+            allowed = (own, "polyhal.backends.common", *SHARED_LANGUAGES.get(own, ()))
+            wrong = public or (within(name, "polyhal.backends") and not any(within(name, p) for p in allowed))
         elif folder == "shaders":
             wrong = True
         else:

@@ -12,9 +12,10 @@ from typing import Any
 from unittest import mock
 
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import discovery, matrix_units
+from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.profiles import vendor_profile
+from polyhal.backends.opencl_c import matrix_units
+from polyhal.backends.opencl_c.profiles import vendor_profile
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
 from polyhal.hal.protocol import API_VERSION

@@ -24,12 +24,12 @@ from native_harness import Harness, as_gpu
 
 from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.common.described import devices
-from polyhal.backends.opencl import matrix_units
+from polyhal.backends.opencl import present_units
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
-from polyhal.backends.opencl.lowering.gemm import matrix_unit
-from polyhal.backends.opencl.matrix_units import UnitTile
-from polyhal.backends.opencl.profiles import vendor_profile
+from polyhal.backends.opencl_c.lowering.gemm import matrix_unit
+from polyhal.backends.opencl_c.matrix_units import MatrixUnit, UnitTile
+from polyhal.backends.opencl_c.profiles import vendor_profile
 from polyhal.hal import dtypes
 from polyhal.hal.core.kernels import certified_units
 from polyhal.hal.core.kernels.certified_units import UnitCertificate
@@ -99,9 +99,9 @@ def test_devices_have_their_units_and_use_none_without_a_certificate(key: str, u
 def test_a_processor_and_a_device_without_half_have_none() -> None:
     backend = OpenCLDescribedBackend(description.load("rx7900"))
     units, device, features = _amd(), backend.description.device, backend.features
-    assert matrix_units.present(units, device, features)
+    assert present_units.present(units, device, features)
     for facts in ({"cpu": True}, {"fp16": False}, {"local_memory_is_real": False}, {"max_group_size": 128}):
-        assert matrix_units.present(units, device, replace(features, **facts)) == ()
+        assert present_units.present(units, device, replace(features, **facts)) == ()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_kernel_without_a_unit(device: Any, rng: Any, monkeypatch: pytest.Mo
     """Its tiles, edges and split sums in plain C run on every device: PoCL does not compile sub-groups."""
     runtime = device.backend.runtime
     tile = UnitTile(64, 64, 32, 32)
-    plain = matrix_units.MatrixUnit("none", "", "", (dtypes.float16, dtypes.bfloat16), 32, tile, tile)
+    plain = MatrixUnit("none", "", "", (dtypes.float16, dtypes.bfloat16), 32, tile, tile)
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, matrix_units=(plain,), compute_units=4))
     used = []
     build = matrix_unit.build

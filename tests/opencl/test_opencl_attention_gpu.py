@@ -12,13 +12,13 @@ import pytest
 from native_harness import Harness
 from native_ops import check, check_placed
 
-from polyhal.backends.opencl.lowering.attention import decode, mma
-from polyhal.backends.opencl.lowering.attention import tiles as local_tiles
-from polyhal.backends.opencl.lowering.attention.call import AttentionCall, backward_call, forward_call
-from polyhal.backends.opencl.lowering.attention.decode import DecodeTile
-from polyhal.backends.opencl.lowering.attention.mma import MmaTile, MmaTiles
-from polyhal.backends.opencl.lowering.attention.tiles import LocalTile
-from polyhal.backends.opencl.runtime import Runtime
+from polyhal.backends.opencl_c.lowering.attention import decode, mma
+from polyhal.backends.opencl_c.lowering.attention import tiles as local_tiles
+from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, backward_call, forward_call
+from polyhal.backends.opencl_c.lowering.attention.decode import DecodeTile
+from polyhal.backends.opencl_c.lowering.attention.mma import MmaTile, MmaTiles
+from polyhal.backends.opencl_c.lowering.attention.tiles import LocalTile
+from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined, Launch

@@ -12,8 +12,8 @@ from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl.lowering.conv import implicit_gemm
-from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
+from polyhal.backends.opencl_c.lowering.conv import implicit_gemm
+from polyhal.backends.opencl_c.lowering.conv.tile_configs import TileConfig
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.window_shape import output_length

@@ -13,8 +13,8 @@ from native_ops import check, run
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering.conv import tile_configs, wgmma
-from polyhal.backends.opencl.lowering.conv.tile_configs import WgmmaTile
+from polyhal.backends.opencl_c.lowering.conv import tile_configs, wgmma
+from polyhal.backends.opencl_c.lowering.conv.tile_configs import WgmmaTile
 from polyhal.hal import dtypes
 from polyhal.hal.core.settings.precision import float32_matmul_precision
 from polyhal.hal.ops import OPS

@@ -13,7 +13,7 @@ from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.backends.common.problems.conv import Convolution, describe, geometry
-from polyhal.backends.opencl.lowering.conv import (
+from polyhal.backends.opencl_c.lowering.conv import (
     cpu_choice,
     cpu_implicit_gemm,
     cpu_weight_grad,

@@ -13,9 +13,10 @@ from native_harness import as_gpu
 from native_ops import run
 from test_opencl_profiles import record
 
-from polyhal.backends.opencl import capabilities, language
+from polyhal.backends.opencl import capabilities
 from polyhal.backends.opencl.capabilities import features
-from polyhal.backends.opencl.lowering.support.group_reduce import exchange
+from polyhal.backends.opencl_c import language
+from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange
 from polyhal.hal import dtypes
 from polyhal.hal.errors import KernelBuildError
 

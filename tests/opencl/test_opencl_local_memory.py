@@ -10,7 +10,7 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check, lower, upload
 
-from polyhal.backends.opencl.lowering.attention import dispatch
+from polyhal.backends.opencl_c.lowering.attention import dispatch
 from polyhal.hal.ops.nn.window_shape import output_length
 from polyhal.hal.protocol import Declined
 

@@ -14,12 +14,13 @@ from native_ops import EPSILON, check, upload
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
 from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product
-from polyhal.backends.opencl import discovery, ptx
+from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering.gemm import dispatch, mma, sliced_k, tensor_cores, tile_configs, wgmma
-from polyhal.backends.opencl.lowering.gemm import tiles as local_tiles
-from polyhal.backends.opencl.lowering.gemm.tile_configs import WarpgroupTile, WarpTile
-from polyhal.backends.opencl.lowering.gemm.tiles import SimtTile
+from polyhal.backends.opencl_c import ptx
+from polyhal.backends.opencl_c.lowering.gemm import dispatch, mma, sliced_k, tensor_cores, tile_configs, wgmma
+from polyhal.backends.opencl_c.lowering.gemm import tiles as local_tiles
+from polyhal.backends.opencl_c.lowering.gemm.tile_configs import WarpgroupTile, WarpTile
+from polyhal.backends.opencl_c.lowering.gemm.tiles import SimtTile
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec

@@ -14,8 +14,8 @@ import pyopencl as cl
 import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
-from polyhal.backends.opencl import discovery, icd, unusable
-from polyhal.backends.opencl.build_errors import build_error
+from polyhal.backends.opencl import discovery, icd, mesa_hints, unusable
+from polyhal.backends.opencl_c.build_errors import build_error
 from polyhal.hal.capabilities import UnusableDevice
 from polyhal.hal.errors import DeviceUnavailableError
 
@@ -136,7 +136,7 @@ def test_a_build_error_names_the_package_of_the_headers() -> None:
     shaders = SourceFolder("polyhal.shaders.opencl")
     name = "llvmpipe (LLVM 15.0.6, 256 bits)"
     for log, found in ((_NO_HEADERS, True), ("f.cl:1:1: error: undeclared", False)):
-        error = build_error(shaders, "pointwise/elementwise.cl", "", [], log, name)
+        error = build_error(shaders, "pointwise/elementwise.cl", "", [], log, name, mesa_hints.header_remedy(log, name))
         assert ("libclang-common-15-dev" in str(error)) == found
 
 

@@ -16,16 +16,16 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check
 
-from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
-from polyhal.backends.opencl.lowering.attention import tiles
-from polyhal.backends.opencl.lowering.attention.tiles import LocalTile
-from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
-from polyhal.backends.opencl.lowering.gemm.sliced_k import SlicedTile
-from polyhal.backends.opencl.lowering.gemm.tiles import SimtTile
-from polyhal.backends.opencl.occupancy import Architecture, Usage
-from polyhal.backends.opencl.profiles import vendor_profile
+from polyhal.backends.opencl_c import occupancy
+from polyhal.backends.opencl_c.lowering.attention import tiles
+from polyhal.backends.opencl_c.lowering.attention.tiles import LocalTile
+from polyhal.backends.opencl_c.lowering.conv.tile_configs import TileConfig
+from polyhal.backends.opencl_c.lowering.gemm.sliced_k import SlicedTile
+from polyhal.backends.opencl_c.lowering.gemm.tiles import SimtTile
+from polyhal.backends.opencl_c.occupancy import Architecture, Usage
+from polyhal.backends.opencl_c.profiles import vendor_profile
 
 FIGURES: dict[str, dict[str, dict[str, int]]] = json.loads(occupancy_figures.PATH.read_text(encoding="utf-8"))
 ARCHITECTURES = {a.name: a for profile in vendor_profile.shipped() for a in profile.architectures}

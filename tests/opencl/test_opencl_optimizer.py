@@ -10,7 +10,7 @@ import pytest
 from native_ops import lower, run, upload
 from optimizer_inputs import SHAPES
 
-from polyhal.backends.opencl import language
+from polyhal.backends.opencl_c import language
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined
 

@@ -18,10 +18,10 @@ import polyhal
 from polyhal.backends.opencl import discovery, raw_info
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.driver import ffi
-from polyhal.backends.opencl.lowering.collective.exchange import Geometry
 from polyhal.backends.opencl.peers import exported_memory, peer_copies
 from polyhal.backends.opencl.peers.cuda_driver import CudaDriver, CudaError
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
+from polyhal.backends.opencl_c.lowering.collective.exchange import Geometry
 from polyhal.hal.device import Device
 from polyhal.hal.testing.kit import contract_peer
 from polyhal.hal.testing.kit.scope import Scope

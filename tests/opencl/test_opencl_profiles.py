@@ -12,7 +12,7 @@ import pytest
 from polyhal.backends.opencl import capabilities
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.capabilities import features
-from polyhal.backends.opencl.profiles import vendor_profile as profiles
+from polyhal.backends.opencl_c.profiles import vendor_profile as profiles
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.core.settings.toml_schema import FaultyFileError
 from polyhal.hal.device import Device

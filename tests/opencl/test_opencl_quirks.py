@@ -14,9 +14,9 @@ import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.common.quirks import DriverId, active, declared, definitions, with_overrides
-from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
-from polyhal.backends.opencl.profiles import vendor_profile
-from polyhal.backends.opencl.quirks import OpenCLQuirks, match
+from polyhal.backends.opencl_c.lowering.support.prefetch import prefetch_distance
+from polyhal.backends.opencl_c.profiles import vendor_profile
+from polyhal.backends.opencl_c.quirks import DriverQuirks, match
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.backends.wgpu.quirks import match as match_wgpu
 from polyhal.hal import dtypes
@@ -26,7 +26,7 @@ _PREFETCHING = re.compile(r"#if PREFETCH_DISTANCE && QUIRK_BUILTIN_PREFETCH\n(#d
 _POCL = match("Portable Computing Language", "3.0", "cpu-x86", cpu=True)
 
 
-@pytest.mark.parametrize("kind", [OpenCLQuirks, WGPUQuirks])
+@pytest.mark.parametrize("kind", [DriverQuirks, WGPUQuirks])
 def test_every_quirk_has_a_reason(kind: type[Any]) -> None:
     for name, info in declared(kind).items():
         assert info.reason, name
@@ -35,7 +35,7 @@ def test_every_quirk_has_a_reason(kind: type[Any]) -> None:
 
 
 def test_an_unknown_driver_has_none() -> None:
-    assert match("A vendor's platform", "1.0", "a device", cpu=False) == OpenCLQuirks()
+    assert match("A vendor's platform", "1.0", "a device", cpu=False) == DriverQuirks()
     assert match_wgpu("Vulkan", "1.0", "a device", cpu=False) == WGPUQuirks()
 
 
@@ -80,7 +80,7 @@ def test_kernels_test_existing_quirks() -> None:
     shaders = SourceFolder("polyhal.shaders.opencl")
     asked = {name.lower() for file in shaders.names() for name in _MACRO.findall(shaders.shipped(file))}
     assert asked
-    assert asked <= set(declared(OpenCLQuirks))
+    assert asked <= set(declared(DriverQuirks))
 
 
 def test_active_quirks_are_defined_in_kernels(device: Any) -> None:
@@ -90,7 +90,7 @@ def test_active_quirks_are_defined_in_kernels(device: Any) -> None:
         assert ("#define QUIRK_SCALAR_FMOD 1" in text) == switched
         assert backend.features.quirks.scalar_fmod == switched
         assert ("scalar_fmod" in backend.capabilities.quirks) == switched
-    assert definitions(OpenCLQuirks()) == {}
+    assert definitions(DriverQuirks()) == {}
 
 
 def test_a_forced_quirk_does_not_change_the_original_device(device: Any) -> None:
@@ -187,10 +187,10 @@ def test_a_profile_switches_quirks() -> None:
 
 
 def test_shipped_profiles_name_quirks_that_exist() -> None:
-    folder = resources.files("polyhal.backends.opencl.profiles")
+    folder = resources.files("polyhal.backends.opencl_c.profiles")
     assert [f for f in folder.iterdir() if f.name.endswith(".toml")]
     for profile in vendor_profile.shipped():
-        assert set(profile.quirks) <= set(declared(OpenCLQuirks))
+        assert set(profile.quirks) <= set(declared(DriverQuirks))
 
 
 def test_doctor_lists_quirks_with_their_reasons(device: Any) -> None:

@@ -16,8 +16,8 @@ from native_ops import check
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering.recurrent import resident_steps, resident_tiles, steps
-from polyhal.backends.opencl.lowering.recurrent.problem import LayerSteps
+from polyhal.backends.opencl_c.lowering.recurrent import resident_steps, resident_tiles, steps
+from polyhal.backends.opencl_c.lowering.recurrent.problem import LayerSteps
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS

@@ -9,7 +9,7 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check, run, upload
 
-from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.hal import dtypes
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep

@@ -9,8 +9,8 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check
 
-from polyhal.backends.opencl.language import BY_SUBGROUPS
-from polyhal.backends.opencl.lowering.support import group_reduce
+from polyhal.backends.opencl_c.language import BY_SUBGROUPS
+from polyhal.backends.opencl_c.lowering.support import group_reduce
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 

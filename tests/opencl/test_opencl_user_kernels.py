@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polyhal.backends.opencl.user_kernel import patch_offsets
+from polyhal.backends.opencl_c.user_kernel import patch_offsets
 
 
 def test_offsets_follow_pointers_to_global_memory() -> None:

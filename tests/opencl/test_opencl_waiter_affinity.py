@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyhal.backends.opencl import quirks
 from polyhal.backends.opencl.waiter_affinity import WaiterAffinity, waiter_affinity
+from polyhal.backends.opencl_c import quirks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are bound on Linux only")
 

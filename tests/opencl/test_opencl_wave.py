@@ -14,7 +14,7 @@ from native_ops import check, run
 from test_opencl_profiles import record
 
 from polyhal.backends.opencl.capabilities import features
-from polyhal.backends.opencl.lowering.support.wave import filled
+from polyhal.backends.opencl_c.lowering.support.wave import filled
 from polyhal.hal.capabilities import DeviceType
 
 

@@ -9,7 +9,7 @@ import pytest
 from native_ops import check
 
 from polyhal.backends.common.problems.conv import Convolution, describe
-from polyhal.backends.opencl.lowering.conv import cpu_weight_grad, cpu_weight_grad_columns
+from polyhal.backends.opencl_c.lowering.conv import cpu_weight_grad, cpu_weight_grad_columns
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.nn.window_shape import output_length

@@ -17,11 +17,11 @@ from test_opencl_peers import as_card
 import polyhal as ph
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering.collective.exchange import Exchange, Geometry
 from polyhal.backends.opencl.peers import exported_memory, peer_copies, window_communicator
 from polyhal.backends.opencl.peers.cuda_driver import CudaDriver
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
 from polyhal.backends.opencl.peers.window_communicator import WindowCommunicator, exchange_of
+from polyhal.backends.opencl_c.lowering.collective.exchange import Exchange, Geometry
 from polyhal.graphs.selection import recorded_step
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.device import Device

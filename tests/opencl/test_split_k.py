@@ -15,12 +15,12 @@ import pytest
 
 from polyhal.backends.common.launching.split_k import SplitK, split_count, split_k
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.opencl.lowering.attention import cpu as attention_cpu
-from polyhal.backends.opencl.lowering.attention import decode
-from polyhal.backends.opencl.lowering.conv import tile_configs as conv
-from polyhal.backends.opencl.lowering.gemm import split_k as gemm
-from polyhal.backends.opencl.lowering.reduction import fused
-from polyhal.backends.opencl.lowering.reduction import split as reduction
+from polyhal.backends.opencl_c.lowering.attention import cpu as attention_cpu
+from polyhal.backends.opencl_c.lowering.attention import decode
+from polyhal.backends.opencl_c.lowering.conv import tile_configs as conv
+from polyhal.backends.opencl_c.lowering.gemm import split_k as gemm
+from polyhal.backends.opencl_c.lowering.reduction import fused
+from polyhal.backends.opencl_c.lowering.reduction import split as reduction
 from polyhal.backends.wgpu.lowering.gemm import split_k as wgpu
 
 DECISIONS: dict[str, list[list[Any]]] = json.loads(Path(__file__).with_name("split_decisions.json").read_text("utf-8"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from polyhal.backends.common.described.backend import DescribedBackend
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import lowering, matrix_units
+from polyhal.backends.opencl import present_units
 from polyhal.backends.opencl.described.description import DeviceDescription
 from polyhal.backends.opencl.described.runtime import DescribedRuntime
+from polyhal.backends.opencl_c import lowering
+from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.hal.core.kernels import tuning
 from polyhal.hal.errors import message
 
@@ -21,7 +23,7 @@ class OpenCLDescribedBackend(DescribedBackend):
         device, info = described.device, described.info
         profile = probed.profile(device, info.type)
         features = probed.features(device, info.type, profile)
-        features, self.units = matrix_units.certified(profile.matrix_units, device, info, features, forced=units)
+        features, self.units = present_units.certified(profile.matrix_units, device, info, features, forced=units)
         choices = tuning.Tuning(features, profile.choices, {})
         self.description = described
         self.runtime = DescribedRuntime(described, info, features, probed.capabilities(device, features), choices)
@@ -29,7 +31,7 @@ class OpenCLDescribedBackend(DescribedBackend):
         super().__init__(self.runtime, lowering.BUILDERS, lowering.table())
 
     @property
-    def features(self) -> probed.OpenCLFeatures:
+    def features(self) -> KernelFeatures:
         """The device facts by which kernels and launches are chosen."""
         return self.runtime.features
 

@@ -9,12 +9,12 @@ from typing import Any
 from polyhal.backends.common.codegen.preprocessor import ActiveText
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.described.description import OfflineCompiler
 from polyhal.backends.opencl.described.local_memory import declared_local_memory
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch
 from polyhal.backends.opencl.described.offline_compilers import compile_all
-from polyhal.backends.opencl.program_texts import ProgramTexts
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.program_texts import ProgramTexts
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.core.kernels.library import ProgramBuild
 
@@ -25,7 +25,7 @@ class NotedPrograms(ProgramTexts):
     ready_when_built = True
 
     def __init__(
-        self, features: Callable[[], OpenCLFeatures], info: DeviceInfo, compiler: OfflineCompiler | None
+        self, features: Callable[[], KernelFeatures], info: DeviceInfo, compiler: OfflineCompiler | None
     ) -> None:
         """`compiler` is None if the device has no offline compiler."""
         super().__init__(features, info)

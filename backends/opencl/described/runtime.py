@@ -7,11 +7,11 @@ from typing import Any
 
 from polyhal.backends.common.launching.kernel_arguments import Bound
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
-from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.described.description import DescribedDevice, DeviceDescription
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch, argument_bytes, dynamic_local_memory
 from polyhal.backends.opencl.described.noted_programs import NotedPrograms
-from polyhal.backends.opencl.runtime import KernelRequest, Runtime
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.runtime import KernelRequest, Runtime
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.core.kernels.tuning import Tuning
 from polyhal.hal.errors import KernelBuildError, message
@@ -28,7 +28,7 @@ class DescribedRuntime(Runtime):
         self,
         description: DeviceDescription,
         info: DeviceInfo,
-        features: OpenCLFeatures,
+        features: KernelFeatures,
         capabilities: Capabilities,
         tuning: Tuning,
     ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from polyhal.backends.opencl.lowering.collective.exchange import NOTHING, VECTOR, Exchange, Geometry, build
+from polyhal.backends.opencl_c.lowering.collective.exchange import NOTHING, VECTOR, Exchange, Geometry, build
 from polyhal.hal.core.settings import env
 from polyhal.hal.layout import Ref
 

@@ -14,11 +14,11 @@ import pyopencl as cl
 from polyhal.backends.common.launching.completion import Finished
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLCopy
-from polyhal.backends.opencl.lowering.collective.exchange import NOTHING, Exchange, Geometry, Range
 from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.exchange import Exchanger
 from polyhal.backends.opencl.peers.exported_memory import ExportedMemory, open_exported_memory
 from polyhal.backends.opencl.peers.windows import open_windows
+from polyhal.backends.opencl_c.lowering.collective.exchange import NOTHING, Exchange, Geometry, Range
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import CompletionEvent

@@ -11,7 +11,9 @@ import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl.lowering.collective.exchange import (
+from polyhal.backends.opencl.peers.exchange import Exchanger
+from polyhal.backends.opencl.peers.windows import open_windows
+from polyhal.backends.opencl_c.lowering.collective.exchange import (
     MAX_PARTICIPANTS,
     NOTHING,
     VECTOR,
@@ -19,8 +21,6 @@ from polyhal.backends.opencl.lowering.collective.exchange import (
     Geometry,
     Range,
 )
-from polyhal.backends.opencl.peers.exchange import Exchanger
-from polyhal.backends.opencl.peers.windows import open_windows
 from polyhal.hal import dtypes
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.communicator import Communicator, members_of

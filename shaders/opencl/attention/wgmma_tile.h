@@ -1,6 +1,6 @@
 // The tiles of attention/mma_tile.h for Hopper's wgmma (compute capability 9.0): the four warps of a warpgroup jointly
 // multiply 64 rows, and the units read operands directly from local memory. Instructions that sm_90 lacks are written
-// as PTX comments that begin with `//sm_90a `; backends/opencl/ptx.py turns them into instructions. With TENSOR_CORES 0
+// as PTX comments that begin with `//sm_90a `; backends/opencl_c/ptx.py turns them into instructions. With TENSOR_CORES 0
 // everything is plain C (portable fallback).
 //
 // Layout in local memory: panels of 64 features, whose lines of 128 bytes begin at multiples of 1024 bytes. The 16-byte

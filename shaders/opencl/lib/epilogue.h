@@ -1,4 +1,4 @@
-// The epilogue of a matrix product: generated code (backends/opencl/lowering/support/epilogue.py) that is applied to sums
+// The epilogue of a matrix product: generated code (backends/opencl_c/lowering/support/epilogue.py) that is applied to sums
 // before they are stored, over a vector of WIDTH neighbours in a row of the result.
 //
 // EPILOGUE_PARAMETERS declares kernel parameters, each followed by a comma: the EPILOGUE_TENSORS tensors that are read,

@@ -10,7 +10,7 @@
 //   SUM_ROW(i), SUM_COLUMN   where sum i is in the block
 //   UNIT_ATTRIBUTE           attributes of kernels
 // Numbers are the bits of DTYPE, float16 or bfloat16. Tiles are aligned to 16 bytes, and so are lines. All work-items of a wave
-// must take part. The vendors' profiles (backends/opencl/profiles) list the unit of each device.
+// must take part. The vendors' profiles (backends/opencl_c/profiles) list the unit of each device.
 
 #ifndef POLYHAL_MATRIX_UNIT
 #define POLYHAL_MATRIX_UNIT

@@ -3,7 +3,7 @@
 // processes one.
 //
 // Code that depends on the number of slots and operands is generated
-// (backends/opencl/lowering/support/multi_tensor.py): SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects the
+// (backends/opencl_c/lowering/support/multi_tensor.py): SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects the
 // tensors of `chunk` and sets `size`, the slot's number of elements, and `start`, its first chunk; with MATRICES also
 // `rows` and `columns`. Kernels take `SLOT_PARAMETERS, const SlotTable slots`.
 

@@ -1,7 +1,7 @@
 // Vector registers of WIDTH elements. VEC(T) is T if WIDTH is 1. LOADV(D, p) and STOREV(D, v, p) move WIDTH consecutive
 // elements. ALIGNED promises that `p` is aligned to WIDTH elements, which some GPUs need to move them in one transaction.
 //
-// Some drivers do not inline their built-in functions (QUIRK_OPERATORS_FOR_BUILTINS, see backends/opencl/quirks.py).
+// Some drivers do not inline their built-in functions (QUIRK_OPERATORS_FOR_BUILTINS, see backends/opencl_c/quirks.py).
 // Memory-bound code therefore uses operators, packed structures and the macros defined here: SELECT, CONVERT, MAGNITUDE.
 
 #ifndef POLYHAL_VECTORS

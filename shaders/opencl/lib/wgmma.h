@@ -2,7 +2,7 @@
 // both operands in local memory, and a portable fallback in plain C for TENSOR_CORES 0.
 //
 // Inline assembly is compiled for sm_90, which lacks these instructions, so they are written as PTX comments that begin
-// with `//sm_90a `. backends/opencl/ptx.py uncomments them in the compiled program and assembles it for sm_90a.
+// with `//sm_90a `. backends/opencl_c/ptx.py uncomments them in the compiled program and assembles it for sm_90a.
 //
 // Do not include this header and lib/mma.h in one kernel: both define SUMS, SUM_ROW and SUM_COLUMN, with different
 // layouts.

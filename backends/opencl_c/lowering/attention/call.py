@@ -1,0 +1,238 @@
+"""A call of attention or of its gradient, and its kernel arguments (shaders/opencl/attention/geometry.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
+from polyhal.backends.common.problems.attention import AttentionShape, mask_kind, merge_batch_axes, refusal
+from polyhal.backends.opencl_c.lowering.support.rows import real_type
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec, broadcast_strides
+from polyhal.hal.protocol import Declined, InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
+Definitions = dict[str, str | int | bool]
+Inputs = tuple[InputSpec | None, ...]
+Args = dict[str, Argument]
+
+_FORWARD, _BACKWARD = ("q", "k", "v"), ("g", "q", "k", "v")
+_RESULTS = ("out", "dq", "dk", "dv")
+_BACKWARD_OUT, _BACKWARD_LOGSUMEXP = 5, 6
+"""Indices of the saved results among the inputs of a backward call."""
+_VECTOR = 4
+"""Contiguous features that most kernels read at once."""
+_BOUNDS = (16, 32, 64, 96, 128, 192, 256)
+"""Head sizes that programs are compiled for; others are padded to the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCall:
+    """A forward call (q, k, v, mask) or a backward call (g, q, k, v, mask, out, logsumexp).
+
+    `names` and `specs` list the operands up to the mask.
+    """
+
+    names: tuple[str, ...]
+    specs: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    """Forward: the output. Backward: the saved output, then the gradients of q, k and v. Their features are contiguous."""
+    shape: AttentionShape
+    mask: Spec | None
+    out_dtype: DType
+    causal: bool
+    scale: float
+    precision: str
+    """Precision of float32 products, see polyhal.set_float32_matmul_precision."""
+    split_at: int = 0
+    """Index of the first workspace with split operands; 0 if operands are not split."""
+
+    @property
+    def dtype(self) -> DType:
+        return self.specs[0].dtype
+
+    @property
+    def forward(self) -> bool:
+        return self.names == _FORWARD
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of the two products of a forward pass."""
+        return self.shape.count * self.shape.t * self.shape.s * (self.shape.d + self.shape.e)
+
+    @property
+    def real(self) -> str:
+        """The C type of sums."""
+        return real_type(self.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a sum."""
+        return 8 if self.real == "double" else 4
+
+    @property
+    def head_size(self) -> int:
+        """Features of a key or of a value, whichever has more."""
+        return max(self.shape.d, self.shape.e)
+
+    @property
+    def first_workspace(self) -> int:
+        """Index of the first workspace in the argument list of a launch."""
+        return 6 if self.forward else 10
+
+    @property
+    def out(self) -> int:
+        """Index of the first output; in a forward call the logsumexp is the next one."""
+        return len(self.names) + (1 if self.forward else 3)
+
+    def operand(self, name: str) -> tuple[Tensor, Spec]:
+        index = self.names.index(name)
+        return Tensor(index), self.specs[index]
+
+    def operands(self) -> Args:
+        """Return the memory of all operands and of the mask, by name."""
+        memory: Args = {
+            name: Workspace(self.split_at + i) if self.split_at else Tensor(i) for i, name in enumerate(self.names)
+        }
+        return memory if self.mask is None else memory | {"mask": Tensor(len(self.names))}
+
+    def outputs(self) -> Args:
+        """Return the memory of the results of a forward call."""
+        return {"out": Tensor(self.out), "lse": Tensor(self.out + 1)}
+
+    def saved_forward_args(self) -> Args:
+        """Return the arguments for the saved forward results among the inputs of a backward call."""
+        return {"out": Tensor(_BACKWARD_OUT), "lse": Tensor(_BACKWARD_LOGSUMEXP)}
+
+    def gradient(self, name: str) -> Tensor:
+        """Return the memory of `dq`, `dk` or `dv`."""
+        return Tensor(self.out + _RESULTS.index(name) - 1)
+
+    def batch(self) -> Args:
+        """Return the lengths of the last two of the three batch axes."""
+        return {"batch1": self.shape.batch[1], "batch2": self.shape.batch[2]}
+
+    def strides(self, name: str, parameter: str = "") -> Args:
+        """Return the STRIDES of an operand, for a parameter with its name or `parameter`."""
+        index = self.names.index(name)
+        row, column = self.specs[index].strides[-2:]
+        return stride_args(parameter or name, (*self.shape.batch_strides[index], row, column))
+
+    def result_strides(self, name: str, parameter: str = "") -> Args:
+        """Return the ROW_STRIDES of a result, for a parameter with its name or `parameter`."""
+        index = _RESULTS.index(name)
+        batch = self.shape.batch_strides[len(self.names) + index]
+        return stride_args(parameter or name, (*batch, self.results[index].strides[-2]))
+
+    def geometry(self) -> Args:
+        """Return the members of AttentionGeometry, and `scale`."""
+        s = self.shape
+        args: Args = {"t": s.t, "s": s.s, "d": s.d, "e": s.e, **self.batch(), "scale": self.scale}
+        for name in self.names:
+            args |= self.strides(name)
+        for name in _RESULTS[: len(self.results)]:
+            args |= self.result_strides(name)
+        if self.mask is not None:
+            # Batch axes are already merged, so only the last two strides are broadcast here.
+            last = broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (s.t, s.s))
+            args |= stride_args("mask", (*s.batch_strides[-1], *last))
+        return args
+
+    def definitions(self, **more: str | int | bool) -> Definitions:
+        common: Definitions = {
+            "DTYPE": self.dtype.name,
+            "REAL": self.real,
+            "CAUSAL": self.causal,
+            "MASK": mask_kind(self.mask),
+        }
+        if self.out_dtype is not self.dtype:
+            common["OUT_DTYPE"] = self.out_dtype.name
+        if self.mask is not None:
+            common["MASK_DTYPE"] = self.mask.dtype.name
+        return common | more
+
+    def aligned(self, elements: int = _VECTOR) -> bool:
+        """Return whether the features of every operand are contiguous, in whole aligned vectors of `elements`."""
+        return all(_aligned(s, batch, elements) for s, batch in zip(self.specs, self.shape.batch_strides, strict=False))
+
+    def results_aligned(self, elements: int = _VECTOR) -> bool:
+        """Return whether the features of every result form whole aligned vectors of `elements`."""
+        strides = self.shape.batch_strides[len(self.names) :]
+        return all(_aligned(s, batch, elements) for s, batch in zip(self.results, strides, strict=False))
+
+
+def stride_args(name: str, strides: Sequence[int]) -> Args:
+    """Return the arguments for three batch strides, the row stride, and for operands the column stride."""
+    axes = ("batch0", "batch1", "batch2", "row", "column")
+    return {f"{name}_{axis}": stride for axis, stride in zip(axes, strides, strict=False)}
+
+
+def _aligned(spec: Spec, batch_strides: tuple[int, ...], elements: int) -> bool:
+    return (
+        spec.aligned
+        and spec.strides[-1] == 1
+        and spec.shape[-1] % elements == 0
+        and all(n % elements == 0 for n in (spec.strides[-2], *batch_strides))
+    )
+
+
+def padded_head_size(features: int) -> int:
+    """Return the head size to compile for, from a short list, so that few programs are built."""
+    return next((n for n in _BOUNDS if features <= n), features)
+
+
+def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:
+    """Describe a call of `attention`, or decline it with the reason."""
+    if not outputs[1].is_contiguous:
+        return Declined("the logsumexp is not contiguous")
+    return _call(_FORWARD, inputs[:3], inputs[3], outputs[:1], params)
+
+
+def backward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:
+    """Describe a call of `attention_grad`, or decline it with the reason."""
+    g, q, k, v, mask, out, logsumexp = inputs
+    real = real_type(q.dtype) if q else "float"
+    if not isinstance(logsumexp, Spec) or logsumexp.dtype.name != {"double": "float64"}.get(real, "float32"):
+        return Declined("a logsumexp of an unexpected dtype")
+    if not isinstance(out, Spec) or not logsumexp.is_contiguous:
+        return Declined("the saved results are not contiguous")
+    reason = refusal((g, out), None)
+    if reason:
+        return Declined(reason)
+    return _call(_BACKWARD, (g, q, k, v), mask, (out, *outputs), params)
+
+
+def _call(
+    names: tuple[str, ...],
+    operands: Inputs,
+    mask: InputSpec | None,
+    results: tuple[Spec, ...],
+    params: Params,
+) -> AttentionCall | Declined:
+    reason = refusal(operands, mask)
+    if reason:
+        return Declined(reason)
+    if any(r.strides[-1] != 1 and r.shape[-1] > 1 for r in results):
+        return Declined("the features of a result are not contiguous")
+    specs = [o for o in operands if isinstance(o, Spec)]
+    q, _, v = specs[-3:]
+    (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
+    mask_spec = mask if isinstance(mask, Spec) else None
+    shape = merge_batch_axes([*specs, *results], mask_spec, t, s, d, e)
+    if isinstance(shape, Declined):
+        return shape
+    return AttentionCall(
+        names,
+        tuple(specs),
+        results,
+        shape,
+        mask_spec,
+        results[0].dtype,
+        bool(params["causal"]),
+        float(params["scale"]),
+        params.get("precision", "highest"),
+    )

@@ -1,0 +1,79 @@
+"""The launch that adds up the partial results of a split-K convolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.opencl_c.lowering.conv.arguments import Args, OutputIndex
+from polyhal.backends.opencl_c.lowering.support.rows import real_type
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Launch
+
+_GROUP = 64
+"""Work-items of a group; equals ITEMS of conv/split_k_reduce.cl."""
+_COLUMNS = 4
+"""Columns per work-item for at least `_MANY` results. The number of columns need not be a multiple."""
+_MANY = 1 << 19
+"""Minimum results for which work-items of several columns fill a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Partial results of shape (splits, groups, rows, columns) in workspace `index`.
+
+    They are float64 if the results are, and float32 otherwise.
+    """
+
+    index: int
+    splits: int
+    groups: int
+    rows: int
+    columns: int
+    dtype: DType
+    """Dtype of the operands, and of a bias."""
+    out: DType
+    """Dtype of the results."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.splits * self.groups * self.rows * self.columns * (8 if real_type(self.out) == "double" else 4)
+
+
+def add_up(runtime: Runtime, out: Spec, parts: int, workspace: int, target: int) -> Launch:
+    """Return a launch that adds up `parts` contiguous tensors like `out` in a workspace (see `common.problems.conv_pieces`)."""
+    output = OutputIndex((out.size, 0, out.size, 0, 1), (1, out.size), 1, (1, 1), (1, out.size))
+    return reduction(runtime, Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype), None, target, output)
+
+
+def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
+    """Return a launch that adds up partial results and the bias; `bias` and `target` are argument indices."""
+    size = p.groups * p.rows * p.columns
+    columns = _COLUMNS if size >= _MANY else 1
+    args: Args = {
+        "partial": Workspace(p.index),
+        "out": Tensor(target),
+        "size": size,
+        "rows": p.rows,
+        "columns": p.columns,
+        "splits": p.splits,
+        **output.args(),
+    }
+    if bias is not None:
+        args["bias"] = Tensor(bias)
+    return runtime.launch(
+        "conv/split_k_reduce",
+        {
+            "DTYPE": p.dtype.name,
+            "OUT_DTYPE": p.out.name,
+            "REAL": real_type(p.out),
+            "BIAS": bias is not None,
+            "COLUMNS": columns,
+        },
+        args,
+        (p.groups * p.rows * ceil_div(p.columns, columns * _GROUP) * _GROUP,),
+        (_GROUP,),
+    )

@@ -1,0 +1,229 @@
+"""Batch norm with batch statistics, with or without a fused relu, and the gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems import batch_norm
+from polyhal.backends.common.problems.batch_norm import ChannelPlanes
+from polyhal.backends.common.problems.norm import Inputs
+from polyhal.backends.opencl_c.lowering.rowwise.arguments import Args, Definitions, itemsize, optional, tensors
+from polyhal.backends.opencl_c.lowering.support.rows import real_type
+from polyhal.backends.opencl_c.lowering.support.wave import filled
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
+_SHORT_PLANE = 1024
+_SHORT_GROUP = 32
+_CPU_GROUPS, _GPU_GROUPS = 4, 16
+"""Groups per compute unit that compute statistics."""
+_MIN_ELEMENTS = 4096
+"""Minimum elements per group."""
+_MAX_ELEMENTS = 32768
+"""Maximum elements of a work-item with several channels: they stay in the second-level cache for the second pass."""
+_MAX_CHANNELS = 16
+"""Maximum channels per work-item."""
+_FORWARD = ("x", "weight", "bias", "out", "means", "variances")
+_BACKWARD = ("g", "x", "weight", "means", "variances", "dx", "dweight", "dbias")
+_BACKWARD_RELU = ("g", "x", "weight", "bias", "means", "variances", "dx", "dweight", "dbias")
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """Division of (images, channels, inner) among groups."""
+
+    planes: ChannelPlanes
+    channels_each: int
+    """Channels per work-item of a CPU: enough short planes for long contiguous reads."""
+    images_each: int
+    """Images per group of the reduction."""
+    images_applied: int
+    """Images per group of the normalization."""
+    groups: tuple[int, int]
+    """Work-items per group of the reduction and of the normalization."""
+
+    @property
+    def splits(self) -> int:
+        """Number of groups that share a channel's statistics."""
+        return ceil_div(self.planes.images, self.images_each)
+
+    def items(self, group: int, images_each: int) -> tuple[int, int]:
+        """Return the work-items of a launch per axis."""
+        channels = self.planes.channels // self.channels_each
+        return channels * group, ceil_div(self.planes.images, images_each)
+
+    @property
+    def lengths(self) -> Args:
+        return {"images": self.planes.images, "channels": self.planes.channels, "inner": self.planes.inner}
+
+
+def _divide(runtime: Runtime, planes: ChannelPlanes) -> _Division:
+    features = runtime.features
+    short = planes.inner <= _SHORT_PLANE
+    channels_each = math.gcd(planes.channels, _MAX_CHANNELS) if features.cpu and short else 1
+    groups = (1, 1)
+    if not features.cpu:
+        groups = (features.group_size, filled(features, _SHORT_GROUP) if short else features.group_size)
+    images_each = _images_each(runtime, planes, channels_each)
+    return _Division(planes, channels_each, images_each, images_each if features.cpu else 1, groups)
+
+
+def _images_each(runtime: Runtime, planes: ChannelPlanes, channels_each: int) -> int:
+    """Return the images per group of the reduction, few enough to keep the device busy."""
+    busy = (_CPU_GROUPS if runtime.features.cpu else _GPU_GROUPS) * runtime.features.compute_units
+    least = ceil_div(_MIN_ELEMENTS, planes.inner * channels_each)
+    splits = ceil_div(busy * channels_each, planes.channels)
+    each = max(ceil_div(planes.images, splits), min(least, planes.images))
+    return each if channels_each == 1 else max(1, min(each, _MAX_ELEMENTS // (planes.inner * channels_each)))
+
+
+def _definitions(runtime: Runtime, dtype: DType, division: _Division) -> Definitions:
+    real = real_type(dtype)
+    width = max(1, runtime.features.vector_width // (2 if real == "double" else 1))
+    while width > 1 and width > division.planes.inner:
+        width //= 2
+    return {"DTYPE": dtype.name, "REAL": real, "WIDTH": width, "CHANNELS_EACH": division.channels_each}
+
+
+def _strides(**operands: ChannelPlanes) -> Args:
+    """Return the strides of images and channels of each operand."""
+    args: Args = {}
+    for name, planes in operands.items():
+        args |= {f"{name}_image": planes.steps[0], f"{name}_channel": planes.steps[1]}
+    return args
+
+
+def _reduce_group(runtime: Runtime) -> int:
+    """Return the number of channels whose partial results a group of the second stage reduces."""
+    return 16 if runtime.features.cpu else 64
+
+
+def _forward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, relu: bool = False
+) -> Launch | Declined:
+    planes = batch_norm.forward(inputs)
+    if isinstance(planes, Declined):
+        return planes
+    division = _divide(runtime, planes)
+    definitions = _definitions(runtime, outputs[0].dtype, division)
+    definitions |= optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
+    memory = tensors(dict(zip(_FORWARD, (*inputs, *outputs), strict=True)))
+    split, workspace = division.splits > 1, Workspace(len(_FORWARD))
+    reducing, applying = division.groups
+    statistics: Args = {name: memory[name] for name in ("means", "variances")}
+    geometry = {**division.lengths, **_strides(x=planes)}
+    launches = [
+        runtime.launch(
+            "rowwise/batch_norm",
+            definitions | {"GROUP": reducing, "SPLIT": split},
+            {
+                "x": memory["x"],
+                **({"partial": workspace} if split else statistics),
+                **geometry,
+                "images_each": division.images_each,
+            },
+            division.items(reducing, division.images_each),
+            (reducing, 1),
+            kernel="batch_statistics",
+        )
+    ]
+    if split:
+        launches.append(
+            runtime.launch(
+                "rowwise/batch_norm",
+                definitions | {"GROUP": reducing, "SPLIT": True},
+                {
+                    "partial": workspace,
+                    **statistics,
+                    **division.lengths,
+                    "images_each": division.images_each,
+                    "splits": division.splits,
+                },
+                (planes.channels,),
+                (_reduce_group(runtime),),
+                kernel="batch_reduce_statistics",
+            )
+        )
+    launches.append(
+        runtime.launch(
+            "rowwise/batch_norm",
+            definitions | {"GROUP": applying, "RELU": relu},
+            memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
+            division.items(applying, division.images_applied),
+            (applying, 1),
+            kernel="batch_apply",
+        )
+    )
+    nbytes = 2 * division.splits * planes.channels * itemsize(str(definitions["REAL"]))
+    return LaunchSequence(launches, (nbytes,) if split else ())
+
+
+def _backward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, relu: bool = False
+) -> Launch | Declined:
+    planes = batch_norm.backward(inputs, relu=relu)
+    if isinstance(planes, Declined):
+        return planes
+    g, x = planes
+    division = _divide(runtime, x)
+    definitions = _definitions(runtime, outputs[0].dtype, division)
+    definitions |= optional("WEIGHT", inputs[2]) | optional("BIAS", inputs[3] if relu else None)
+    definitions |= {"GRADIENT_DTYPE": outputs[1].dtype.name, "RELU": relu}
+    names = _BACKWARD_RELU if relu else _BACKWARD
+    memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
+    memory |= {"partial": Workspace(len(names)), "sums": Workspace(len(names) + 1), "eps": params["eps"]}
+    reducing, applying = division.groups
+    geometry = {**division.lengths, **_strides(g=g, x=x)}
+
+    def select(*operands: str) -> Args:
+        return {name: memory[name] for name in operands if name in memory}
+
+    saved = ("weight", "bias", "means", "variances", "eps")
+    sums = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | {"GROUP": reducing},
+        select("g", "x", *(saved if relu else ("means",)), "partial")
+        | geometry
+        | {"images_each": division.images_each},
+        division.items(reducing, division.images_each),
+        (reducing, 1),
+        kernel="batch_sums",
+    )
+    reduced = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | {"GROUP": reducing},
+        select("partial", "variances", "dweight", "dbias", "sums", "eps")
+        | {"channels": x.channels, "splits": division.splits},
+        (x.channels,),
+        (_reduce_group(runtime),),
+        kernel="batch_reduce_sums",
+    )
+    apply = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | {"GROUP": applying},
+        select("g", "x", *saved, "dx", "sums") | geometry | {"images_each": division.images_applied},
+        division.items(applying, division.images_applied),
+        (applying, 1),
+        kernel="batch_input_grad",
+    )
+    nbytes = 2 * x.channels * itemsize(str(definitions["REAL"]))
+    return LaunchSequence((sums, reduced, apply), (division.splits * nbytes, nbytes))
+
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    "batch_norm": _forward,
+    "batch_norm_grad": _backward,
+    "batch_norm_relu": partial(_forward, relu=True),
+    "batch_norm_relu_grad": partial(_backward, relu=True),
+}

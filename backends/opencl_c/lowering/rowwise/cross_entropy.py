@@ -1,0 +1,143 @@
+"""Cross entropy of rows, its gradient, and mean losses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polyhal.backends.common.launching.geometry import power_of_two_at_least
+from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems import cross_entropy
+from polyhal.backends.common.problems.norm import Inputs
+from polyhal.backends.opencl_c.lowering.pointwise.elementwise import division_options
+from polyhal.backends.opencl_c.lowering.rowwise.arguments import Args, Definitions, itemsize
+from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange
+from polyhal.backends.opencl_c.lowering.support.rows import real_type, row_kernel
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
+_MAX_ROWS = 1 << 16
+"""Maximum rows of a mean; for more, one group is too slow."""
+_MAX_CLASSES = 64
+"""Maximum classes of a mean cross entropy; for more, one work-item per row is too slow."""
+_MAX_GROUP = 1024
+_MIN_GROUP = 32
+
+
+def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
+    specs = cross_entropy.forward(inputs)
+    if isinstance(specs, Declined):
+        return specs
+    logits, target = specs
+    kernel = row_kernel(runtime, (logits,), 1, cached=1)
+    if isinstance(kernel, Declined):
+        return kernel
+    smoothing = params["label_smoothing"]
+    definitions = kernel.definitions | {"INDEX_DTYPE": target.dtype.name, "SMOOTHED": smoothing != 0}
+    args: Args = {
+        **_memory("x", "target", "loss", "lse"),
+        "target_step": target.strides[0],
+        "ignored": params["ignore_index"],
+        "smoothing": smoothing,
+        **kernel.args("x"),
+    }
+    return runtime.launch("rowwise/cross_entropy", definitions, args, kernel.items, kernel.group)
+
+
+def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
+    specs = cross_entropy.backward(inputs)
+    if isinstance(specs, Declined):
+        return specs
+    g, logits, target, lse = specs
+    # Columns of the result beyond the classes are padding.
+    kernel = row_kernel(runtime, (logits, outputs[0]._replace(shape=logits.shape)), 1)
+    if isinstance(kernel, Declined):
+        return kernel
+    definitions = kernel.definitions | {
+        "INDEX_DTYPE": target.dtype.name,
+        "GRADIENT_DTYPE": g.dtype.name,
+        "PADDING": outputs[0].shape[1] - logits.shape[1],
+    }
+    args: Args = {
+        **_memory("g", "x", "target", "lse", "dx"),
+        "g_step": g.strides[0],
+        "target_step": target.strides[0],
+        "lse_step": lse.strides[0],
+        "lse_part": lse.strides[1],
+        "ignored": params["ignore_index"],
+        "smoothing": params["label_smoothing"],
+        **kernel.args("x", "dx"),
+    }
+    return runtime.launch("rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group)
+
+
+def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
+    specs = cross_entropy.forward(inputs)
+    if isinstance(specs, Declined):
+        return specs
+    losses, target = specs
+    if losses.shape[0] > _MAX_ROWS:
+        return Declined(f"{losses.shape[0]} rows; one group adds at most {_MAX_ROWS}")
+    args: Args = {
+        **_memory("losses", "target", "out", "scale"),
+        "rows": losses.shape[0],
+        "losses_step": losses.strides[0],
+        "target_step": target.strides[0],
+        "ignored": params["ignore_index"],
+    }
+    return _single_group(runtime, "mean_loss", losses, target, args)
+
+
+def _mean_with_gradient(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    specs = cross_entropy.forward(inputs)
+    if isinstance(specs, Declined):
+        return specs
+    logits, target = specs
+    rows, classes = logits.shape
+    if runtime.features.cpu or rows > _MAX_GROUP or classes > _MAX_CLASSES:
+        return Declined(f"logits {logits.shape}; one group of a GPU supports up to {_MAX_GROUP} rows of {_MAX_CLASSES}")
+    args: Args = {
+        **_memory("x", "target", "out", "dx"),
+        "rows": rows,
+        "classes": classes,
+        "x_row": logits.strides[0],
+        "x_step": logits.strides[1],
+        "target_step": target.strides[0],
+        "ignored": params["ignore_index"],
+        "smoothing": params["label_smoothing"],
+    }
+    return _single_group(runtime, "mean_cross_entropy", logits, target, args)
+
+
+def _memory(*names: str) -> Args:
+    """Return the op's inputs and outputs by kernel parameter name."""
+    return {name: Tensor(i) for i, name in enumerate(names)}
+
+
+def _single_group(runtime: Runtime, kernel: str, x: Spec, target: Spec, args: Args) -> Launch:
+    """Build a launch of one group, whose work-items take whole rows of `x`."""
+    real = real_type(x.dtype)
+    most = min(runtime.features.max_group_size, _MAX_GROUP)
+    group = 1 if runtime.features.cpu else min(most, max(_MIN_GROUP, power_of_two_at_least(x.shape[0])))
+    definitions: Definitions = {
+        "DTYPE": x.dtype.name,
+        "INDEX_DTYPE": target.dtype.name,
+        "REAL": real,
+        "GROUP": group,
+        "EXCHANGE": exchange(runtime, itemsize(real), group, group),
+    }
+    return runtime.launch(f"rowwise/{kernel}", definitions, args, (group,), (group,), options=division_options(runtime))
+
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    "cross_entropy_rows": _forward,
+    "cross_entropy_rows_grad": _backward,
+    "mean_loss": _mean,
+    "mean_cross_entropy": _mean_with_gradient,
+}
