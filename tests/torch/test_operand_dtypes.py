@@ -169,6 +169,7 @@ REFUSED: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
     "a bilinear layer": ("", lambda x, y, i: F.bilinear(x, y, x[None])),
     "probabilities": ("binary_cross_entropy", lambda x, y, i: F.binary_cross_entropy(x.abs(), y.abs())),
     "a difference of a truth": ("sub", lambda x, y, i: x - (x > 0)),
+    "targets of a gradient": ("huber_loss_backward", lambda x, y, i: F.huber_loss(x.requires_grad_(), y).backward()),
     "a hidden state": ("gru", lambda x, y, i: torch.nn.GRU(4, 4).to(x.device)(x, y[:1])),
 }
 

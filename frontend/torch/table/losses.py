@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyhal.hal.dtypes import accumulator
 from polyhal.torch.registration import aten
+from polyhal.torch.table.formulas import formula
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast, zeros
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ def reduced(losses: Tensor, reduction: int) -> Any:
     return losses if reduction == NONE else F["mean" if reduction == MEAN else "sum"](losses)
 
 
-def _shared(grad: Tensor, x: Tensor, reduction: int) -> Any:
-    """Return the gradient of each element's loss."""
-    return grad * (1 / max(x.size, 1)) if reduction == MEAN else grad
+def _share(losses: Tensor, reduction: int) -> float:
+    """Return the factor of each element's loss in the reduced loss."""
+    return 1 / max(losses.size, 1) if reduction == MEAN else 1.0
 
 
 # --- regression losses ----------------------------------------------------------------------------------------------
@@ -31,39 +32,66 @@ def _shared(grad: Tensor, x: Tensor, reduction: int) -> Any:
 
 @aten("mse_loss")
 def mse_loss(x: Tensor, y: Tensor, reduction: int = MEAN) -> Any:
-    return reduced(F["square"](x - y), reduction)
+    return reduced(_squares(x, y), reduction)
+
+
+@formula
+def _squares(x: Tensor, y: Tensor) -> Any:
+    return F["square"](x - y)
 
 
 @aten("mse_loss_backward")
 def mse_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int) -> Any:
-    return (x - y) * (grad * (2 / max(x.size, 1) if reduction == MEAN else 2.0))
+    return _square_slopes(grad, x, y, 2 * _share(x, reduction))
+
+
+@formula
+def _square_slopes(grad: Tensor, x: Tensor, y: Tensor, share: float) -> Any:
+    return (x - y) * (grad * share)
 
 
 @aten("smooth_l1_loss")
 def smooth_l1_loss(x: Tensor, y: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Any:
+    return reduced(_smooth_losses(x, y, beta), reduction)
+
+
+@formula
+def _smooth_losses(x: Tensor, y: Tensor, beta: float) -> Any:
     size = F["abs"](x - y)
-    if beta <= 0:
-        return reduced(size, reduction)
-    return reduced(F["where"](size < beta, F["square"](size) * (0.5 / beta), size - 0.5 * beta), reduction)
+    return F["where"](size < beta, F["square"](size) * (0.5 / beta), size - 0.5 * beta) if beta > 0 else size
 
 
 @aten("smooth_l1_loss_backward")
 def smooth_l1_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int, beta: float) -> Any:
+    return _smooth_slopes(grad, x, y, _share(x, reduction), beta)
+
+
+@formula
+def _smooth_slopes(grad: Tensor, x: Tensor, y: Tensor, share: float, beta: float) -> Any:
     gap = x - y
-    slope = F["sign"](gap) if beta <= 0 else F["clip"](gap * (1 / beta), -1.0, 1.0)
-    return slope * _shared(grad, gap, reduction)
+    return (F["clip"](gap * (1 / beta), -1.0, 1.0) if beta > 0 else F["sign"](gap)) * (grad * share)
 
 
 @aten("huber_loss")
 def huber_loss(x: Tensor, y: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Any:
+    losses = _huber_losses(x, y, delta)
+    return reduced(cast(losses, x.dtype) if x.is_floating_point() else losses, reduction)
+
+
+@formula
+def _huber_losses(x: Tensor, y: Tensor, delta: float) -> Any:
     size = F["abs"](x - y)
-    losses = F["where"](size < delta, F["square"](size) * 0.5, (size - 0.5 * delta) * delta)
-    return reduced(losses.to(x.dtype) if x.is_floating_point() else losses, reduction)
+    return F["where"](size < delta, F["square"](size) * 0.5, (size - 0.5 * delta) * delta)
 
 
 @aten("huber_loss_backward")
 def huber_loss_backward(grad: Tensor, x: Tensor, y: Tensor, reduction: int, delta: float) -> Any:
-    return F["clip"](x - y, -delta, delta) * _shared(grad, x, reduction)
+    return _huber_slopes(grad, x, y, _share(x, reduction), delta)
+
+
+@formula
+def _huber_slopes(grad: Tensor, x: Tensor, y: Tensor, share: float, delta: float) -> Any:
+    return F["clip"](x - y, -delta, delta) * (grad * share)
 
 
 # --- losses of probabilities and margins ----------------------------------------------------------------------------
@@ -79,29 +107,50 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reductio
 def binary_cross_entropy_backward(
     grad: Tensor, x: Tensor, target: Tensor, weight: Any = None, reduction: int = MEAN
 ) -> Any:
+    weights = () if weight is None else (weight,)
+    return _entropy_slopes(grad, x, target, _share(x, reduction), *weights)
+
+
+@formula
+def _entropy_slopes(grad: Tensor, x: Tensor, target: Tensor, share: float, weight: Any = None) -> Any:
     slope = (x - target) / F["maximum"]((1.0 - x) * x, 1e-12)
-    return (slope if weight is None else slope * weight) * _shared(grad, x, reduction)
+    return (slope if weight is None else slope * weight) * (grad * share)
 
 
 @aten("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     x: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = MEAN
 ) -> Any:
+    return reduced(_logit_losses(x, target, weight, pos_weight), reduction)
+
+
+@formula
+def _logit_losses(x: Tensor, target: Tensor, weight: Any, pos_weight: Any) -> Any:
     tail = F["softplus"](-x)
     if pos_weight is not None:
         tail = tail * ((pos_weight - 1.0) * target + 1.0)
     losses = (1.0 - target) * x + tail
-    return reduced(losses if weight is None else losses * weight, reduction)
+    return losses if weight is None else losses * weight
 
 
 @aten("soft_margin_loss")
 def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Any:
-    return reduced(F["softplus"](-target * x), reduction)
+    return reduced(_margin_losses(x, target), reduction)
+
+
+@formula
+def _margin_losses(x: Tensor, target: Tensor) -> Any:
+    return F["softplus"](-target * x)
 
 
 @aten("soft_margin_loss_backward")
 def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Any:
-    return -target * F["sigmoid"](-target * x) * _shared(grad, x, reduction)
+    return _margin_slopes(grad, x, target, _share(x, reduction))
+
+
+@formula
+def _margin_slopes(grad: Tensor, x: Tensor, target: Tensor, share: float) -> Any:
+    return -target * F["sigmoid"](-target * x) * (grad * share)
 
 
 # --- negative log likelihood ----------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def layer_norm_backward(
 @aten("_fused_rms_norm")
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> Any:
     """Return the result and the inverse root mean square."""
-    out, rstd = F["rms_norm"](x, weight, len(shape), finfo(x.dtype).eps if eps is None else eps)
+    out, rstd = F["rms_norm"](x, weight, len(shape), finfo(accumulator(x.dtype)).eps if eps is None else eps)
     return out, F["reshape"](rstd, _kept(x, len(shape)))
 
 

@@ -31,6 +31,7 @@ EQUAL: dict[str, str] = {
     "grid_sampler_3d": "input grid",
     "heaviside": "self values",
     "histogram": "self bins",
+    "huber_loss_backward": "self target",
     "index_add": "self source",
     "index_copy": "self source",
     "index_put": "self values",

@@ -13,7 +13,7 @@ from polyhal.hal.ops.pointwise.piecewise import parametric_relu
 from polyhal.hal.ops.tensor_like import TensorLike
 
 
-@composite(aten=".default")
+@composite()
 def glu(x: TensorLike, axis: int = -1) -> Any:
     """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length.
 
