@@ -25,6 +25,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "NAdam, capturable": ("NAdam", _ON_DEVICE),
     "RAdam": ("RAdam", {}),
     "RAdam, capturable": ("RAdam", _ON_DEVICE),
+    "Rprop": ("Rprop", {}),
     "Rprop, capturable": ("Rprop", {"capturable": True}),
     "ASGD, capturable": ("ASGD", {"capturable": True}),
 }

@@ -201,6 +201,20 @@ def test_tensors_filled_with_numbers_that_change() -> None:
     assert len(step.steps) == 1
 
 
+@pytest.mark.parametrize("value", [2.5, 3, torch.tensor(0.5)])
+def test_a_mask_without_axes_fills_all_of_a_tensor_or_nothing(value: Any) -> None:
+    def fill(x: torch.Tensor, flag: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y, z = x * 2, x[0, 0] * 2
+        y[flag > 0] = value
+        z[flag <= 0] = value
+        return y, z
+
+    step = polyhal.torch.jit(fill, strict=True)
+    for x, flag in zip(inputs(), (1.0, -1.0, 0.0, 2.0, -3.0), strict=False):
+        found = step(x, torch.tensor(flag, device="polyhal"))
+        assert equal([f.cpu() for f in found], fill(x.cpu(), torch.tensor(flag)))
+
+
 @pytest.mark.parametrize("make", [torch.clone, torch.detach, lambda a: a.new_ones(2)])
 def test_gradients_of_leaves_that_a_step_makes_are_those_of_the_call(make: Callable[..., torch.Tensor]) -> None:
     def step(a: torch.Tensor) -> Any:

@@ -69,6 +69,8 @@ class FunctionWatch(TorchFunctionMode):
                 watch.note_leaf(x)
         if func is torch.Tensor.backward:
             return self._backward(*args, **kwargs)
+        if func is torch.Tensor.__setitem__ and _fills_by_flag(*args):
+            func = torch.Tensor.masked_fill_
         numbers = [n for n in TREE.leaves((args, kwargs)) if type(n) is LiveNumber]
         if not numbers:
             return func(*args, **kwargs)
@@ -129,6 +131,13 @@ class FunctionWatch(TorchFunctionMode):
             out: torch.Tensor = func(*args, **kwargs)
         self._watch.note_result(out)
         return out
+
+
+def _fills_by_flag(x: torch.Tensor, mask: Any, value: Any) -> bool:
+    """Return whether `x[mask] = value` fills all of a tensor or nothing: PyTorch reads a mask without axes to find out."""
+    is_flag = isinstance(mask, torch.Tensor) and mask.dtype is torch.bool and not mask.ndim and mask.device == x.device
+    is_one = not value.ndim if isinstance(value, torch.Tensor) else isinstance(value, (bool, int, float))
+    return is_flag and is_one
 
 
 def _is_immutable(data: Any) -> bool:
