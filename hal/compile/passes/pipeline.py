@@ -18,6 +18,7 @@ from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layout
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.compile.passes.regather import regather
 from polyhal.hal.compile.passes.simplify.algebra import simplify_algebra
+from polyhal.hal.compile.passes.simplify.attention_masks import recognize_masks
 from polyhal.hal.compile.passes.simplify.canonical_views import canonicalize_views
 from polyhal.hal.compile.passes.simplify.common_subexpressions import merge_common_subexpressions
 from polyhal.hal.compile.passes.simplify.constant_folding import fold_constants
@@ -31,6 +32,7 @@ _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subex
 
 PASSES = (
     canonicalize_views,
+    recognize_masks,
     *_TIDYING,
     regather,
     match_patterns,

@@ -5,14 +5,14 @@ Constants of a single number become literals of the pointwise ops that read them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Node, Operand, Value
 from polyhal.hal.compile.ir.rewriter import GraphRewriter
+from polyhal.hal.compile.passes.simplify.known_values import KnownValues
 from polyhal.hal.core import dispatch
-from polyhal.hal.core.settings.state import settings
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OPS
@@ -22,7 +22,6 @@ from polyhal.hal.ops.traits import Trait
 if TYPE_CHECKING:
     from polyhal.hal.ops.tensor_like import Array
 
-_TRANSFER = OPS["transfer"]
 _MAX_BYTES = 1 << 22
 """Of one constant. It is held as long as the step exists, whereas a computed value shares its memory with others."""
 
@@ -46,33 +45,24 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 class _Folding:
-    """The values of a graph that are known before it runs."""
+    """The values of a graph that are known before it runs, and the operands that they become."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._foldable: set[int] = set()
-        """Outputs of nodes whose operands are all known. They are computed when somebody asks."""
-        self._arrays: dict[int, Any] = {}
-        """The values that are computed already."""
+        self._known = KnownValues(graph, _MAX_BYTES)
         self._literals: dict[int, bool | int | float | None] = {}
-        first = graph.inputs - len(graph.constants)
-        for i, constant in enumerate(graph.constants, first):
-            self._arrays[i] = dispatch.frontend.wrap(constant.device, constant.buffer, constant.ref)
-        for node in graph.nodes:
-            if self._is_foldable(node):
-                self._foldable.update(node.outputs)
 
     def covers(self, node: Node) -> bool:
         """Return whether the results of a node are known."""
-        return node.outputs[0] in self._foldable
+        return node.outputs[0] in self._known.results
 
     def values_to_hold(self) -> list[int]:
         """The known values that other nodes read as tensors or that the graph returns, in order."""
-        held = set(self._graph.live_outs & self._foldable)
+        held = set(self._graph.live_outs & self._known.results)
         for node in self._graph.nodes:
             if not self.covers(node):
                 inputs = self.with_literals(node) or node.inputs
-                held |= {x.index for x in inputs if isinstance(x, Value) and x.index in self._foldable}
+                held |= {x.index for x in inputs if isinstance(x, Value) and x.index in self._known.results}
         return sorted(held)
 
     def with_literals(self, node: Node) -> tuple[Operand, ...] | None:
@@ -91,54 +81,12 @@ class _Folding:
 
     def constant(self, v: int) -> CapturedConstant:
         """A known value in the memory of its device."""
-        array = self._array(v)
+        array = self._known.array(v)
         return CapturedConstant(
             array.buffer, Ref(array.ref.handle, self._graph.tensor(v), array.ref.offset), array.device
         )
 
     # --- inner workings ---------------------------------------------------------------------------------------------
-
-    def _is_foldable(self, node: Node) -> bool:
-        if node.replaces or node.origin is None:
-            return False
-        if Trait.UNFOLDABLE & node.op.traits and node.op is not _TRANSFER:
-            return False
-        if node.op is OPS["full"] and not self._graph.live_outs.isdisjoint(node.outputs):
-            return False  # Filling the result's memory is cheaper than copying a constant there.
-        if any(v not in self._foldable and v not in self._arrays for v in node.reads):
-            return False
-        return sum(spec.nbytes for spec in self._graph.output_specs(node)) <= _MAX_BYTES
-
-    def _array(self, v: int) -> Any:
-        """Return the array of a known value."""
-        for node in self._not_computed(v):
-            self._compute(node)
-        return self._arrays[v]
-
-    def _not_computed(self, v: int) -> list[Node]:
-        """Return the nodes that a known value depends on and that have not run, in the graph's order.
-
-        Iterative, because chains of constants may exceed Python's recursion limit.
-        """
-        found: set[int] = set()
-        pending = [v]
-        while pending:
-            x = pending.pop()
-            k = self._graph.producer_index(x)
-            if x not in self._arrays and k not in found:
-                found.add(k)
-                pending.extend(self._graph.nodes[k].reads)
-        return [self._graph.nodes[k] for k in sorted(found)]
-
-    def _compute(self, node: Node) -> None:
-        """Run a node whose operands are computed, as an eager call does."""
-        inputs: tuple[Any, ...] = tuple(self._arrays[x.index] if isinstance(x, Value) else x for x in node.inputs)
-        if node.op is _TRANSFER:
-            self._arrays[node.outputs[0]] = dispatch.EAGER.transfer(inputs[0], node.device)
-            return
-        with settings.restored(node.place.settings):
-            results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
-        self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def _literal(self, v: int) -> bool | int | float | None:
         """The number that all elements of a value are, where that is known."""
@@ -153,9 +101,9 @@ class _Folding:
         node = self._graph.producer(self._graph.root(v))
         if node is not None and node.op is OPS["full"]:
             return _as_python(np.asarray(node.bound["value"]).astype(spec.dtype.numpy), spec)
-        if spec.size > 1 or (v not in self._foldable and v not in self._arrays):
+        if spec.size > 1 or v not in self._known:
             return None
-        array = self._array(v)
+        array = self._known.array(v)
         return _as_python(array.device.download(array.ref).reshape(-1)[0], spec)
 
     def _same_result(self, node: Node, inputs: tuple[Operand, ...]) -> bool:

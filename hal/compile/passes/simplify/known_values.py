@@ -1,0 +1,77 @@
+"""Values that are equal in every run of a graph, computed on their devices while the graph is optimised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal.compile.ir.graph import Graph, Node, Value
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings.state import settings
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.traits import Trait
+
+_TRANSFER = OPS["transfer"]
+
+
+class KnownValues:
+    """The values of a graph that depend on no input. They are computed at the first use; not while a step is captured."""
+
+    def __init__(self, graph: Graph, max_bytes: int) -> None:
+        """`max_bytes` bounds the results of one node: larger ones are not known."""
+        self._graph = graph
+        self._max_bytes = max_bytes
+        self.results: set[int] = set()
+        """Outputs of nodes whose operands are all known."""
+        self._arrays: dict[int, Any] = {}
+        """The values that are computed already."""
+        first = graph.inputs - len(graph.constants)
+        for i, constant in enumerate(graph.constants, first):
+            self._arrays[i] = dispatch.frontend.wrap(constant.device, constant.buffer, constant.ref)
+        for node in graph.nodes:
+            if self._is_known(node):
+                self.results.update(node.outputs)
+
+    def __contains__(self, v: int) -> bool:
+        return v in self.results or v in self._arrays
+
+    def array(self, v: int) -> Any:
+        """Return the array of a known value."""
+        for node in self._not_computed(v):
+            self._compute(node)
+        return self._arrays[v]
+
+    def _is_known(self, node: Node) -> bool:
+        if node.replaces or node.origin is None:
+            return False
+        if Trait.UNFOLDABLE & node.op.traits and node.op is not _TRANSFER:
+            return False
+        if node.op is OPS["full"] and not self._graph.live_outs.isdisjoint(node.outputs):
+            return False  # Filling the result's memory is cheaper than copying a constant there.
+        if any(v not in self for v in node.reads):
+            return False
+        return sum(spec.nbytes for spec in self._graph.output_specs(node)) <= self._max_bytes
+
+    def _not_computed(self, v: int) -> list[Node]:
+        """Return the nodes that a known value depends on and that have not run, in the graph's order.
+
+        Iterative, because chains of constants may exceed Python's recursion limit.
+        """
+        found: set[int] = set()
+        pending = [v]
+        while pending:
+            x = pending.pop()
+            k = self._graph.producer_index(x)
+            if x not in self._arrays and k not in found:
+                found.add(k)
+                pending.extend(self._graph.nodes[k].reads)
+        return [self._graph.nodes[k] for k in sorted(found)]
+
+    def _compute(self, node: Node) -> None:
+        """Run a node whose operands are computed, as an eager call does."""
+        inputs: tuple[Any, ...] = tuple(self._arrays[x.index] if isinstance(x, Value) else x for x in node.inputs)
+        if node.op is _TRANSFER:
+            self._arrays[node.outputs[0]] = dispatch.EAGER.transfer(inputs[0], node.device)
+            return
+        with settings.restored(node.place.settings):
+            results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
+        self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
