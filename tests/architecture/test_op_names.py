@@ -13,6 +13,7 @@ MEANT = {
     "hal/compile/op_plugins.py": "finds the op that a package offers under a name",
     "hal/compile/passes/simplify/algebra.py": "identities are about single ops",
     "hal/compile/passes/simplify/attention_masks.py": "masks are joined, selected and repeated by single ops",
+    "hal/compile/passes/simplify/logit_casts.py": "moves casts, which are exact, past ops that copy elements",
     "hal/compile/passes/simplify/known_values.py": "a known value may come from another device",
     "hal/compile/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
     "hal/compile/passes/simplify/canonical_views.py": "windows and copies are single ops, which it replaces by others",

@@ -23,6 +23,7 @@ from polyhal.hal.compile.passes.simplify.canonical_views import canonicalize_vie
 from polyhal.hal.compile.passes.simplify.common_subexpressions import merge_common_subexpressions
 from polyhal.hal.compile.passes.simplify.constant_folding import fold_constants
 from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
+from polyhal.hal.compile.passes.simplify.logit_casts import remove_logit_casts
 from polyhal.hal.compile.passes.simplify.views import simplify_views
 from polyhal.hal.core.settings.log import logger
 
@@ -33,6 +34,7 @@ _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subex
 PASSES = (
     canonicalize_views,
     recognize_masks,
+    remove_logit_casts,
     *_TIDYING,
     regather,
     match_patterns,
