@@ -18,7 +18,7 @@ from polyhal.hal.ops import FUNCTIONS
 Mask = Callable[[int, int, Tensor], Tensor]
 """Makes a mask for queries and keys; the tensor is an input of the step, of bools for each key of two batches."""
 Effect = tuple[bool, bool]
-"""Whether the mask is read, and `causal`."""
+"""True if the mask is read, and the parameter `causal`."""
 UNCHANGED, NO_MASK, CAUSAL, BOTH = (True, False), (False, False), (False, True), (True, True)
 _LOWEST = float(np.finfo(np.float32).min)
 
