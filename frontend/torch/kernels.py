@@ -62,6 +62,13 @@ LIBRARIES = (_new_library("aten", "IMPL"), _new_library("_", "IMPL"))
 """Registrations of kernels by op and for every op, in effect as long as these objects live."""
 
 
+_FROM_ZERO = frozenset(
+    {
+        *("gather", "index_add", "index_copy", "index_reduce", "index_select", "nll_loss2d_forward"),
+        *("nll_loss_forward", "scatter", "scatter_add", "scatter_reduce"),
+    }
+)
+"""Ops that refuse negative indices, which other ops count from the end."""
 _OUT_FORMS = ("mode.values",)
 """Overloads with `out` whose generic PyTorch code refuses devices that it does not list."""
 
@@ -266,6 +273,20 @@ def with_host_indices(kernel: Kernel) -> Kernel:
     return call
 
 
+def with_indices_from_zero(kernel: Kernel) -> Kernel:
+    """Return the kernel of an overload that refuses negative indices, where indices are checked."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        thread = dispatch.thread
+        thread.counts_from_end = False
+        try:
+            return kernel(*args, **kwargs)
+        finally:
+            thread.counts_from_end = True
+
+    return call
+
+
 def _on_device(index: torch.Tensor) -> torch.Tensor:
     """Copy an index from the CPU to the device."""
     return tensors.wrap(tensors.upload(index))
@@ -305,6 +326,8 @@ def register() -> None:
         done.add(name)
         if _takes_indices(op):
             kernel = with_host_indices(kernel)
+        elif name.partition(".")[0].removesuffix("_") in _FROM_ZERO:
+            kernel = with_indices_from_zero(kernel)
         private.hide_from_dynamo(kernel)
         library.impl(op, kernel, _KEY)
 

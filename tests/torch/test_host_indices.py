@@ -174,3 +174,38 @@ def test_an_index_out_of_range_names_the_function_of_the_program(torch_device: s
             IndexError, match=rf"\[{op}\] index -?\d+.* is out of range; .*look at the index, at .*\.py"
         ):
             call()
+
+
+NEGATIVE: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index_copy_": lambda x, i: x.clone().index_copy_(0, i, x[:2]),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:2], "prod"),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "nll_loss": lambda x, i: F.nll_loss(x[:2].log_softmax(1), i),
+    "one_hot": lambda x, i: F.one_hot(i, 4),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None], x),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "sum"),
+    "index": lambda x, i: x[i],
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "index_put": lambda x, i: x.index_put((i,), x[0]),
+    "take": lambda x, i: x.take(i),
+    "put": lambda x, i: x.put(i, x[0, :2]),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+def test_negative_indices_are_refused_where_pytorch_refuses_them(torch_device: str, name: str) -> None:
+    def call(device: str) -> torch.Tensor | None:
+        x = torch.arange(12.0, device=device).reshape(3, 4)
+        try:
+            found: torch.Tensor = NEGATIVE[name](x, torch.tensor([0, -1], device=device))
+        except (IndexError, RuntimeError):
+            return None
+        return found.cpu()
+
+    ours, theirs = call(torch_device), call("cpu")
+    assert (ours is None) == (theirs is None)
+    if ours is not None and theirs is not None:
+        assert torch.equal(ours, theirs)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
+from polyhal.hal.ops.indexing.rows import slices_at
 from polyhal.tensor.inplace_ops import IN_PLACE
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, arange, is_tensor, pulled_back
@@ -21,7 +22,7 @@ _INDICES = (dtypes.int64, dtypes.bool_, dtypes.int32)
 @aten("index_select")
 def index_select(x: Tensor, dim: int, index: Tensor) -> Any:
     index = F["reshape"](index, (-1,))
-    return F["index_select"](x, dim, index) if x.shape else F["copy"](x)
+    return slices_at(x, index, dim, from_end=False) if x.shape else F["copy"](x)
 
 
 @aten("gather")

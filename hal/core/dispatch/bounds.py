@@ -15,6 +15,7 @@ import numpy as np
 from polyhal.hal.core.dispatch.observer import ObservedCall
 from polyhal.hal.core.dispatch.operands import scalar_dtype
 from polyhal.hal.core.dispatch.poison import POISON
+from polyhal.hal.core.execution.executor import thread
 from polyhal.hal.core.memory.host_bytes import byte_view
 from polyhal.hal.core.settings import env
 from polyhal.hal.core.settings.state import settings
@@ -70,6 +71,8 @@ def _specs(inputs: Any) -> Specs:
 
 def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where: Callable[[], str]) -> None:
     """Raise IndexError for an index outside the range; `where` returns the location of the call."""
+    if allowed.low < 0 and not thread.counts_from_end:
+        allowed = allowed._replace(low=0)
     if all(_inside(chunk, allowed) for chunk in _chunks(device, index)):
         return
     values = device.download(index)

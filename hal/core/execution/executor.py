@@ -179,6 +179,8 @@ class _ThreadState(threading.local):
     grad_enabled: bool = True
     indices_checked: bool = False
     """True if the indices that ops are called with now are known to be in range."""
+    counts_from_end: bool = True
+    """True if negative indices count from the end; False if the check of indices refuses them, as some ops of PyTorch do."""
     device: Device | str | None = None
     """Where ops without array inputs run if the call names no device; None: the default device."""
     region: CheckpointRegion | None = None

@@ -193,13 +193,17 @@ def take(x: TensorLike, index: Any, axis: int = 0) -> Any:
     return slices_at(x, index, axis)
 
 
-def slices_at(x: TensorLike, index: TensorLike, axis: int) -> Any:
-    """Return the result of `take`, for callers that only read it: the axes of `index` come first in its memory."""
+def slices_at(x: TensorLike, index: TensorLike, axis: int, *, from_end: bool = True) -> Any:
+    """Return the result of `take`, for callers that only read it: the axes of `index` come first in its memory.
+
+    Negative indices count from the end, or are out of range unless `from_end`.
+    """
     axis = normalize_axis(axis, x.ndim)
     length = x.shape[axis]
     front = moveaxis(x, axis, 0)
     rest = front.shape[1:]
-    rows = embedding(reshape(front, (length, math.prod(rest))), where(less(index, 0), index + length, index))
+    position = where(less(index, 0), index + length, index) if from_end else index
+    rows = embedding(reshape(front, (length, math.prod(rest))), position)
     out = reshape(rows, (*index.shape, *rest))
     if axis == 0:
         return out
