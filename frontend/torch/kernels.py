@@ -28,6 +28,7 @@ from polyhal.torch import (
     generators,
     interchange,
     memory,
+    precision,
     private,
     processes,
     profiler,
@@ -312,6 +313,7 @@ def register() -> None:
     interchange.install()
     profiler.install()
     determinism.install()
+    precision.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)
     private.format_on_cpu(NAME)
     # Streams and recorded steps belong to threads: the backward pass runs on the calling thread.

@@ -190,15 +190,39 @@ def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool])
 
 def call_with_deterministic_mode(follow: Callable[[bool], None]) -> None:
     """Call a function with each value to which `torch.use_deterministic_algorithms` and its relatives set the mode."""
+    _call_after("_set_deterministic_algorithms", lambda mode, **options: follow(mode))
+
+
+def matmul_precision() -> str:
+    """Return the precision of float32 products: "highest", "high" or "medium". TF32 in the flags of CUDA is "high"."""
     native: Any = torch._C
-    original = native._set_deterministic_algorithms
+    if native._get_fp32_precision_getter("cuda", "matmul") != "tf32":
+        return "highest"
+    try:
+        name = torch.get_float32_matmul_precision()
+    except RuntimeError:  # it has no name for a flag of one backend alone
+        return "high"
+    return "high" if name == "highest" else name
+
+
+def call_after_matmul_precision(follow: Callable[[], None]) -> None:
+    """Call a function after each call that may change `matmul_precision`."""
+    for name in ("_set_float32_matmul_precision", "_set_cublas_allow_tf32", "_set_fp32_precision_setter"):
+        _call_after(name, lambda *given: follow())
+
+
+def _call_after(name: str, follow: Callable[..., None]) -> None:
+    """Call a function with the arguments of each call of a native function of PyTorch, after it has returned."""
+    native: Any = torch._C
+    original = getattr(native, name)
 
     @functools.wraps(original)
-    def set_mode(mode: bool, **options: Any) -> None:
-        original(mode, **options)
-        follow(mode)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        follow(*args, **kwargs)
+        return found
 
-    native._set_deterministic_algorithms = set_mode
+    setattr(native, name, call)
 
 
 def format_on_cpu(device_type: str) -> None:
