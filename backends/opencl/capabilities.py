@@ -15,7 +15,7 @@ from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.backends.opencl.unusable import opencl_version
 from polyhal.backends.opencl_c import occupancy, quirks
 from polyhal.backends.opencl_c.capabilities import kernel_capabilities
-from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.features import STATIC_LOCAL_MEMORY, KernelFeatures
 from polyhal.backends.opencl_c.profiles.vendor_profile import VendorProfile, choose, shipped
 from polyhal.hal.capabilities import Capabilities, DeviceType
 
@@ -27,8 +27,6 @@ _SUB_SLICES = 0x4252, 0x4253
 """CL_DEVICE_NUM_SLICES_INTEL and CL_DEVICE_NUM_SUB_SLICES_PER_SLICE_INTEL of cl_intel_device_attribute_query."""
 _CACHE_LINE = 128
 """Bytes. Tensor cores are fed in whole cache lines."""
-_STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
-"""Bytes by compute capability. Source: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
 
 def profile(device: Any, kind: DeviceType) -> VendorProfile:
@@ -78,7 +76,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         # A profile cannot make local memory real where the driver reports that it is not. Loops over staged tiles
         # have few iterations.
         local_memory_is_real=as_gpu or (dedicated and vendor.local_memory_is_real is not False),
-        static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
+        static_local_memory=max(int(device.local_mem_size), STATIC_LOCAL_MEMORY.get(capability, 0)),
         compute_units=_processors(device, extensions, vendor),
         sub_device=opencl_version(device) >= (1, 2) and device.parent_device is not None,
         compute_capability=capability,

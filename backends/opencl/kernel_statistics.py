@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyopencl as cl
 
-from polyhal.backends.opencl import compiler_warnings
+from polyhal.backends.opencl_c import compiler_warnings
 
 _VERBOSE = "-cl-nv-verbose"
 _PTXAS_FIGURES = {

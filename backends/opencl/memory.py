@@ -10,17 +10,19 @@ import atexit
 import threading
 import weakref
 from collections import deque
+from functools import partial
 
 import numpy as np
 import pyopencl as cl
 
+from polyhal.backends.common.launching.pinned_ring import PinnedRing
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent, OpenCLRead, PendingReads
 from polyhal.backends.opencl.host_sharing import HostSharing
 from polyhal.backends.opencl.huge_pages import advise_huge_pages, linux_advice
 from polyhal.backends.opencl.peers.exported_memory import EXPORTED_FROM, ExportedMemory
 from polyhal.backends.opencl.queues import CommandQueue
-from polyhal.backends.opencl.staging import PinnedRing, mapped_pinned_memory, pinned_pool
+from polyhal.backends.opencl.staging import mapped_pinned_memory, pinned_pool
 from polyhal.hal.core.memory.staging_pool import StagingPool
 from polyhal.hal.errors import BackendError, OutOfMemoryError, PolyhalError, message
 from polyhal.hal.protocol import TRANSFER, CompletionEvent, Event
@@ -137,7 +139,13 @@ class OpenCLMemory:
         queue = self._runtime.queue
         try:
             if not self._unified:
-                self._pinned_ring().write(queue, array, dst, offset)
+
+                def write(staged: np.ndarray, start: int) -> cl.Event:
+                    event = cl.enqueue_copy(queue, dst, staged, dst_offset=offset + start, is_blocking=False)
+                    queue.flush()
+                    return event
+
+                self._pinned_ring().write(array, write)
             elif array.nbytes <= STAGE_LIMIT:
                 staged = array.tobytes()
                 event = cl.enqueue_copy(queue, dst, staged, dst_offset=offset, is_blocking=False)
@@ -155,7 +163,13 @@ class OpenCLMemory:
             if self._unified or array.nbytes < _SMALL_READ:
                 cl.enqueue_copy(queue, array, src, src_offset=offset, is_blocking=True)
             else:
-                self._pinned_ring().read(queue, src, offset, array)
+
+                def read(staged: np.ndarray, start: int) -> cl.Event:
+                    event = cl.enqueue_copy(queue, staged, src, src_offset=offset + start, is_blocking=False)
+                    queue.flush()
+                    return event
+
+                self._pinned_ring().read(array, read)
         except cl.Error as error:
             raise self._failed(error, f"copying {array.nbytes} bytes to the host") from error
 
@@ -207,7 +221,7 @@ class OpenCLMemory:
 
     def _pinned_ring(self) -> PinnedRing:
         if self._ring is None:
-            self._ring = PinnedRing(self._runtime)
+            self._ring = PinnedRing(partial(mapped_pinned_memory, self._runtime))
         return self._ring
 
     def _staging_pool(self) -> StagingPool[np.ndarray]:

@@ -17,9 +17,9 @@ import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import compiler_warnings, mesa_hints, struct_sizes
+from polyhal.backends.opencl import mesa_hints, struct_sizes
 from polyhal.backends.opencl.kernel_statistics import statistics
-from polyhal.backends.opencl_c import ptx
+from polyhal.backends.opencl_c import compiler_warnings, ptx
 from polyhal.backends.opencl_c.build_errors import build_error
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.program_texts import ProgramTexts

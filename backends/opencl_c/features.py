@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from polyhal.backends.opencl_c.matrix_units import MatrixUnit
 
 _AMPERE, _HOPPER = 80, 90
+STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
+"""Bytes by compute capability. Source: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import warnings
 import pyopencl as cl
 import pytest
 
-from polyhal.backends.opencl import compiler_warnings
+from polyhal.backends.opencl_c import compiler_warnings
 
 
 def test_a_thread_that_has_built_lets_the_warnings_of_others_rest() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyhal.backends.common.launching import pinned_ring
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import discovery, icd, memory, program, staging
+from polyhal.backends.opencl import discovery, icd, memory, program
 from polyhal.backends.opencl.backend import OpenCLBackend, create
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
@@ -26,7 +27,7 @@ def test_transfers_through_page_locked_chunks(device: Any, monkeypatch: pytest.M
     """As on a discrete card: transfers exceed all chunks, and the source changes immediately."""
     runtime, chunk = device.backend.runtime, 2**16
     monkeypatch.setattr(runtime, "features", replace(runtime.features, unified_memory=False))
-    monkeypatch.setattr(staging, "_CHUNK", chunk)
+    monkeypatch.setattr(pinned_ring, "_CHUNK", chunk)
     held = memory.OpenCLMemory(runtime)
     data = np.random.default_rng(0).integers(0, 255, 5 * chunk + 3, np.uint8)
     expected = data.copy()

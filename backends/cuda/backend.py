@@ -1,0 +1,213 @@
+"""`ComputeBackend` over the CUDA driver, with the kernels in OpenCL C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from polyhal.backends.common.launching.core_methods import CoreMethods
+from polyhal.backends.common.launching.table import lower
+from polyhal.backends.cuda import capabilities as probed
+from polyhal.backends.cuda import discovery
+from polyhal.backends.cuda.command_buffer import record
+from polyhal.backends.cuda.events import CudaEvent
+from polyhal.backends.cuda.memory import CudaMemory, DeviceMemory
+from polyhal.backends.cuda.peers import PeerCopies
+from polyhal.backends.cuda.runtime import DeviceRuntime
+from polyhal.backends.cuda.self_check import self_check
+from polyhal.backends.cuda.streams import Stream
+from polyhal.backends.opencl_c import lowering
+from polyhal.backends.opencl_c.capabilities import kernel_capabilities
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.user_kernel import UserKernelCompiler
+from polyhal.hal.core.kernels import tuning
+from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.core.kernels.library import KernelLibrary
+from polyhal.hal.layout import Spec
+from polyhal.hal.peer_memory import DeviceAddress
+from polyhal.hal.protocol import (
+    CommandBuffer,
+    CompletionEvent,
+    ComputeBackend,
+    Declined,
+    Event,
+    InputSpec,
+    Launch,
+    UserKernel,
+)
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
+_CUDA = 2
+"""DLPack's number for CUDA devices."""
+
+
+def create(selector: str) -> CudaBackend:
+    """Open a device by index or by part of a name, after a self-check. Raises DeviceUnavailableError."""
+    backend = CudaBackend(discovery.select(selector or "0"))
+    self_check(backend)
+    return backend
+
+
+class CudaBackend(CoreMethods):
+    """One opened CUDA device."""
+
+    def __init__(
+        self,
+        device: discovery.CudaDevice,
+        quirks: Mapping[str, bool | int] | None = None,
+        features: KernelFeatures | None = None,
+    ) -> None:
+        """`quirks` and `features` replace workarounds and probed facts, for tests and measurements."""
+        self.info = device.info
+        profile = probed.profile(device.info.type)
+        profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
+        features = features or probed.features(device.driver, device.ordinal, device.info.name, profile)
+        version = device.driver.version
+        self.capabilities = kernel_capabilities(
+            features,
+            device.info.memory,
+            {
+                "cuda": f"{version // 1000}.{version % 1000 // 10}",
+                "compute_capability": f"{features.compute_capability / 10:.1f}",
+                "compiler": device.compiler.name if device.compiler else "none, cached programs only",
+            },
+        )
+        tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
+        self.tuning = tuning.Tuning(features, profile.choices, tuned)
+        self.runtime = DeviceRuntime(
+            device.driver, device.ordinal, device.compiler, device.info, features, self.capabilities, self.tuning
+        )
+        super().__init__(self.runtime, lowering.BUILDERS)
+        self.kernels: KernelLibrary = self.runtime.programs
+        self._call_log = KernelCallLog(device.info)
+        self._memory = DeviceMemory(self.runtime)
+        self._peers = PeerCopies(self.runtime)
+        self._lowerings = lowering.table()
+        self._user_kernels = UserKernelCompiler(self.runtime, self.info.name)
+
+    @property
+    def features(self) -> KernelFeatures:
+        """The device facts by which kernels and launches are chosen."""
+        return self.runtime.features
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def memory_available(self) -> int:
+        """Return the free bytes, which other processes share."""
+        return self._memory.available()
+
+    def allocate(self, nbytes: int) -> CudaMemory:
+        """Allocate device memory. Raises OutOfMemoryError."""
+        return self._memory.allocate(nbytes)
+
+    def deallocate(self, handle: CudaMemory) -> None:
+        """Release an allocation. Raises BackendError if it was released before."""
+        self._memory.deallocate(handle)
+
+    def copy_to_device(self, src: memoryview, dst: CudaMemory, offset: int) -> None:
+        """Copy host bytes to the device."""
+        self._memory.write(src, dst, offset)
+
+    def copy_from_device(self, src: CudaMemory, offset: int, dst: memoryview) -> None:
+        """Copy device bytes to the host. Blocks."""
+        self._memory.read(src, offset, dst)
+
+    def allocate_pinned(self, nbytes: int) -> memoryview:
+        """Allocate page-locked host memory."""
+        return memoryview(self._memory.pinned(nbytes))  # type: ignore[arg-type]
+
+    def copy_to_device_async(self, src: memoryview, dst: CudaMemory, offset: int) -> Event:
+        """Copy host bytes to the device without staging."""
+        return self._memory.write_async(src, dst, offset)
+
+    def copy_from_device_async(self, src: CudaMemory, offset: int, dst: memoryview) -> CompletionEvent:
+        """Start to copy device bytes to the host."""
+        return self._memory.read_async(src, offset, dst)
+
+    def can_copy_from(self, peer: ComputeBackend) -> bool:
+        """Return whether memory of `peer` can be copied without a detour through host memory."""
+        return isinstance(peer, CudaBackend)
+
+    def copy_from_peer(
+        self, peer: ComputeBackend, src: CudaMemory, src_offset: int, dst: CudaMemory, dst_offset: int, nbytes: int
+    ) -> CompletionEvent:
+        """Start to copy from the memory of another device."""
+        assert isinstance(peer, CudaBackend)
+        return self._peers.copy(peer.runtime, src.address + src_offset, dst.address + dst_offset, nbytes)
+
+    def device_address(self, handle: CudaMemory) -> DeviceAddress:
+        """Return the CUDA address of an allocation."""
+        return DeviceAddress(_CUDA, self.runtime.ordinal, handle.address)
+
+    def allocate_addressable(self, nbytes: int) -> CudaMemory:
+        """Allocate memory: all of it has a CUDA address. Raises OutOfMemoryError."""
+        return self.allocate(nbytes)
+
+    def is_lost(self) -> bool:
+        """Return whether the driver has reported that this process's context on the device is unusable."""
+        return bool(self.runtime.errors.lost)
+
+    # --- submission -------------------------------------------------------------------------------------------------
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued."""
+        self.runtime.finish()
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
+        """Record the launches of `calls`."""
+        return record(self.runtime, calls)
+
+    def open_stream(self) -> Stream:
+        """Return a new stream."""
+        with self.runtime.calling("creating a stream"):
+            return self.runtime.streams.open()
+
+    def switch_stream(self, stream: Stream | None) -> Stream | None:
+        """Select the stream of the calling thread. Return the previous selection."""
+        return self.runtime.streams.switch(stream)
+
+    def mark(self) -> Event:
+        """Return an event after everything enqueued so far on the thread's stream."""
+        runtime = self.runtime
+        with runtime.calling("marking a point of the stream"):
+            return CudaEvent(runtime.context, runtime.errors, runtime.streams.current().mark())
+
+    def wait_for(self, event: Event) -> None:
+        """Make later work on the thread's stream wait for `event`."""
+        with self.runtime.calling("waiting for an event"):
+            self.runtime.streams.current().wait_for(event)
+
+    def start_profiling(self) -> None:
+        """Record timestamps for every later launch."""
+        self.runtime.start_profiling()
+
+    def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
+        """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
+        return self.runtime.stop_profiling()
+
+    # --- lowering ---------------------------------------------------------------------------------------------------
+
+    def lower(
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
+    ) -> Launch | Declined:
+        """Return a native kernel for `op`, or the reason for declining it. Logs calls that build programs."""
+        known = len(self.kernels.program_builds)
+        launch = lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+        if builds := self.kernels.program_builds[known:]:
+            self._call_log.add(KernelCall(op, inputs, outputs, params), [b.digest for b in builds if b.compiled])
+        return launch
+
+    def compile_kernel(
+        self,
+        kernel: UserKernel,
+        inputs: tuple[InputSpec | None, ...],
+        outputs: tuple[Spec, ...],
+        params: Params,
+        grid: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> Launch | Declined:
+        """Return a launch of a user's kernel, or the reason for declining it. Raises KernelBuildError."""
+        return self._user_kernels.compile(kernel, inputs, outputs, params, grid, group)

@@ -1,0 +1,170 @@
+"""Command buffers as CUDA graphs: recorded launches that the driver submits by one call.
+
+Each launch is a node with its own arguments. A submission updates the nodes whose arguments have changed since the last one;
+a submission that is still running keeps its arguments. Source: CUDA Driver API, section "Graph Management".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polyhal.backends.common.launching.launch_recorder import record_launches
+from polyhal.backends.common.launching.runtime_scalars import Numbers
+from polyhal.backends.cuda.driver import NULL, ffi
+from polyhal.backends.cuda.launch import BoundLaunch, converter
+from polyhal.hal.protocol import RecordedLaunch
+
+if TYPE_CHECKING:
+    from polyhal.backends.cuda.runtime import DeviceRuntime
+    from polyhal.hal.protocol import BindingSlot
+
+
+def record(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]]) -> CudaCommandBuffer:
+    """Record the launches of `calls`."""
+    return CudaCommandBuffer(runtime, *record_launches(runtime, calls))
+
+
+class _Operand(NamedTuple):
+    """An argument of a launch that follows a binding slot."""
+
+    launch: int
+    place: int
+    start: int
+    """Offset of the operand from the start of the slot's memory, in elements."""
+
+
+class _Scalar(NamedTuple):
+    """An argument of a launch that follows a number."""
+
+    launch: int
+    place: int
+    convert: Callable[[Any], int | float]
+
+
+class CudaCommandBuffer:
+    """Launches as the nodes of a graph. Implements `polyhal.hal.protocol.CommandBuffer`."""
+
+    def __init__(
+        self,
+        runtime: DeviceRuntime,
+        launches: Sequence[BoundLaunch],
+        origins: Sequence[int],
+        kept: Sequence[object] = (),
+    ) -> None:
+        """`origins` has the position of each launch's call; `kept` is referenced as long as the buffer."""
+        self._runtime = runtime
+        self._kept = kept
+        self.bound = tuple(launches)
+        self.launches = tuple(RecordedLaunch(i, b.name) for i, b in zip(origins, launches, strict=True))
+        self._operands: dict[BindingSlot, list[_Operand]] = {}
+        self._numbers: Numbers[_Scalar] = Numbers()
+        self._memory: dict[BindingSlot, Any] = {}
+        """The memory of each slot at the last submission, which must outlive it."""
+        for i, b in enumerate(launches):
+            for place, slot, start in b.slots:
+                self._operands.setdefault(slot, []).append(_Operand(i, place, start))
+            for place, live, kind in b.numbers:
+                self._numbers.follow(live, _Scalar(i, place, converter(kind)))
+        self._graph: _Graph | None = None
+
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
+        """Set the arguments that have changed, then enqueue all launches."""
+        changed = self._changed(rebound)
+        runtime = self._runtime
+        if self._graph is None:
+            changed = set(range(len(self.bound)))
+        for i in changed:
+            self.bound[i].block.write(self.bound[i].values)
+        if not self.bound:
+            return
+        stream = runtime.streams.current()
+        handle = stream.handle
+        if runtime.profile is not None:
+            self._submit_profiled()
+            if self._graph is not None:
+                self._graph.stale |= changed
+            return
+        with runtime.calling(f"submitting {len(self.bound)} recorded launches"):
+            if self._graph is None:
+                self._graph = _Graph(runtime, self.bound)
+            else:
+                self._graph.update(changed)
+            self._graph.launch(handle)
+
+    def _changed(self, rebound: Collection[BindingSlot]) -> set[int]:
+        """Set the values of arguments that have changed. Return the launches that have them."""
+        changed: set[int] = set()
+        for slot in rebound:
+            found = self._operands.get(slot)
+            if found:
+                self._memory[slot] = slot.handle
+                address = slot.handle.address
+                for operand in found:
+                    values = self.bound[operand.launch].values
+                    values[operand.place] = address
+                    values[operand.place + 1] = slot.offset + operand.start
+                    changed.add(operand.launch)
+        for value, scalars in self._numbers.changed():
+            for scalar in scalars:
+                self.bound[scalar.launch].values[scalar.place] = scalar.convert(value)
+                changed.add(scalar.launch)
+        return changed
+
+    def _submit_profiled(self) -> None:
+        """Launch the kernels one by one, with timestamps."""
+        runtime = self._runtime
+        stream = runtime.streams.current()
+        for b in self.bound:
+            with runtime.calling(f"launching {b.name}"), runtime.profiled(b.name, stream):
+                status = runtime.start(b.function, b.geometry, b.block.pointers, stream.handle)
+            if status:
+                raise runtime.launch_failed(status, b.name, b.geometry)
+
+
+class _Graph:
+    """An executable graph, one node after the other."""
+
+    def __init__(self, runtime: DeviceRuntime, launches: Sequence[BoundLaunch]) -> None:
+        """Build the graph from the launches' argument blocks. The context must be current. Raises CudaError."""
+        self._context = runtime.context
+        self._driver = driver = runtime.driver
+        self._launches = launches
+        self.stale: set[int] = set()
+        """Launches whose nodes lack their newest arguments."""
+        self._params = [_node_params(b) for b in launches]
+        self._nodes: list[Any] = []
+        self._graph = driver.value("cuGraphCreate", "CUgraph *", 0)
+        for params in self._params:
+            before = ffi.new("CUgraphNode[]", self._nodes[-1:]) if self._nodes else NULL
+            node = driver.value(
+                "cuGraphAddKernelNode_v2", "CUgraphNode *", self._graph, before, int(bool(self._nodes)), params
+            )
+            self._nodes.append(node)
+        self._executable = driver.value("cuGraphInstantiateWithFlags", "CUgraphExec *", self._graph, 0)
+
+    def update(self, launches: Collection[int]) -> None:
+        """Pass the arguments of some launches to their nodes. The context must be current. Raises CudaError."""
+        if self.stale:
+            launches = self.stale.union(launches)
+            self.stale = set()
+        for i in launches:
+            self._driver.call("cuGraphExecKernelNodeSetParams_v2", self._executable, self._nodes[i], self._params[i])
+
+    def launch(self, stream: Any) -> None:
+        """Enqueue all nodes. The context must be current. Raises CudaError."""
+        self._driver.call("cuGraphLaunch", self._executable, stream)
+
+    def __del__(self) -> None:
+        with self._context:
+            if hasattr(self, "_executable"):
+                self._driver.lib.cuGraphExecDestroy(self._executable)
+            if hasattr(self, "_graph"):
+                self._driver.lib.cuGraphDestroy(self._graph)
+
+
+def _node_params(launch: BoundLaunch) -> Any:
+    """Return the parameters of a node, which point to the launch's argument block."""
+    return ffi.new(
+        "CUDA_KERNEL_NODE_PARAMS *", [launch.function, *launch.geometry, 0, launch.block.pointers, NULL, NULL, NULL]
+    )

@@ -1,0 +1,30 @@
+"""A device's primary context, which all libraries of the process that use CUDA share."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from polyhal.backends.cuda.driver import CudaDriver, ffi
+
+
+class Context:
+    """The primary context of one device: `with context:` makes it current on the calling thread, then restores the previous."""
+
+    def __init__(self, driver: CudaDriver, device: int) -> None:
+        """Open the context, which occupies device memory. Raises CudaError."""
+        self.driver = driver
+        self.device = device
+        self.handle = driver.value("cuDevicePrimaryCtxRetain", "CUcontext *", device)
+        self._push: Any = driver.lib.cuCtxPushCurrent_v2
+        self._pop: Any = driver.lib.cuCtxPopCurrent_v2
+        self._popped = ffi.new("CUcontext *")
+
+    def __enter__(self) -> None:
+        if status := self._push(self.handle):
+            raise self.driver.error("cuCtxPushCurrent_v2", status)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pop(self._popped)

@@ -1,0 +1,254 @@
+"""Programs: PTX and machine code of kernels, compiled once, cached in memory and on disk.
+
+The disk cache holds PTX, which depends on the architecture only, and machine code, which depends on the driver's version too.
+With cached PTX a program runs on a machine that has the CUDA driver and no compiler, as under WSL 2.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.disk_cache import DiskCache
+from polyhal.backends.cuda.compiler import CompilationError, KernelCompiler
+from polyhal.backends.cuda.context import Context
+from polyhal.backends.cuda.driver import NULL, CudaError, ffi
+from polyhal.backends.cuda.errors import DriverErrors
+from polyhal.backends.cuda.ptx import for_cuda
+from polyhal.backends.opencl_c import ptx
+from polyhal.backends.opencl_c.build_errors import build_error
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.program_texts import ProgramTexts
+from polyhal.backends.opencl_c.ptx import Target
+from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.core.kernels import background_build
+from polyhal.hal.core.kernels.library import ProgramBuild
+from polyhal.hal.core.settings import env
+from polyhal.hal.core.settings.log import logger
+from polyhal.hal.errors import KernelBuildError, message
+
+_LOG = logger("kernels")
+_PTX_INPUT = 1
+"""CU_JIT_INPUT_PTX."""
+_ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
+"""CU_JIT_ERROR_LOG_BUFFER and its size."""
+_LOG_BYTES = 1 << 14
+_BLOCK, _SHARED, _PRIVATE, _REGISTERS = 0, 1, 3, 4
+"""CU_FUNC_ATTRIBUTE_... numbers."""
+
+
+class CompiledKernel:
+    """A kernel function of a program, which it keeps loaded."""
+
+    __slots__ = ("_program", "function", "largest_group", "name")
+
+    def __init__(self, program: Program, name: str) -> None:
+        """Look up the function `name`. The context must be current. Raises CudaError."""
+        driver = program.context.driver
+        self._program = program
+        self.name = name
+        self.function = driver.value("cuModuleGetFunction", "CUfunction *", program.module, name.encode())
+        self.largest_group = self.attribute(_BLOCK)
+        """Maximum threads per block, which is below the device's limit for a kernel with many registers."""
+
+    def attribute(self, attribute: int) -> int:
+        """Return an attribute of the function. The context must be current. Raises CudaError."""
+        return int(self._program.context.driver.value("cuFuncGetAttribute", "int *", attribute, self.function))
+
+    def statistics(self) -> dict[str, int]:
+        """Return figures by name, sizes in bytes."""
+        with self._program.context:
+            return {
+                "max_group_size": self.largest_group,
+                "registers": self.attribute(_REGISTERS),
+                "local_bytes": self.attribute(_SHARED),
+                "private_bytes": self.attribute(_PRIVATE),
+            }
+
+
+class Program:
+    """Loaded machine code, unloaded with this object."""
+
+    __slots__ = ("context", "errors", "module")
+
+    def __init__(self, context: Context, errors: DriverErrors, image: bytes) -> None:
+        """Load PTX that ends with a zero, or machine code. The context must be current. Raises CudaError."""
+        self.context = context
+        self.errors = errors
+        self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(image), 0, NULL, NULL)
+
+    def kernel(self, name: str) -> CompiledKernel:
+        """Return a kernel of the program. Raises KernelBuildError."""
+        try:
+            with self.context:
+                return CompiledKernel(self, name)
+        except CudaError as error:
+            raise self.errors.translate(error, f"loading the kernel {name}") from error
+
+    def __del__(self) -> None:
+        if hasattr(self, "module"):
+            with self.context:
+                self.context.driver.lib.cuModuleUnload(self.module)
+
+
+class ProgramCache(ProgramTexts):
+    """The programs of one device. Implements `polyhal.hal.core.kernels.library.KernelLibrary`."""
+
+    ready_when_built = True
+
+    def __init__(
+        self,
+        context: Context,
+        errors: DriverErrors,
+        compiler: KernelCompiler | None,
+        features: Callable[[], KernelFeatures],
+        info: DeviceInfo,
+    ) -> None:
+        """`features` returns the facts that lowering functions use, so that kernels are compiled with equal quirks."""
+        super().__init__(features, info)
+        self._context = context
+        self._errors = errors
+        self._compiler = compiler
+        self._architecture = f"sm_{features().compute_capability}"
+        self._programs: dict[tuple[Any, ...], Program] = {}
+        self._kernels: dict[tuple[Any, ...], CompiledKernel] = {}
+        self._builds: list[ProgramBuild] = []
+        on_disk = not env.no_program_cache()
+        folder = env.cache_dir() / "cuda"
+        self._ptx = DiskCache(folder / "ptx") if on_disk else None
+        self.disk = DiskCache(folder / "programs") if on_disk else None
+        """Machine code."""
+        self._background = background_build.background_builder(f"{info.backend}:{info.selector}") if on_disk else None
+
+    @property
+    def program_builds(self) -> Sequence[ProgramBuild]:
+        """Programs that this process has built or loaded so far."""
+        return self._builds
+
+    @property
+    def compilations(self) -> int:
+        """Number of programs that were compiled or assembled."""
+        return sum(b.compiled for b in self._builds)
+
+    def kernel(
+        self,
+        source: str,
+        name: str,
+        definitions: Definitions,
+        options: Sequence[str] = (),
+        target: Target | None = None,
+    ) -> CompiledKernel:
+        """Return a kernel of the file `source`, built with these definitions. Equal requests return the same object.
+
+        Raises KernelBuildError.
+        """
+        key = (source, tuple(definitions.items()), tuple(options), target, self._quirks, name)
+        with self._lock:
+            kernel = self._kernels.get(key)
+            if kernel is None:
+                program = self._programs.get(key[:-1])
+                if program is None:
+                    program = self.build(source, self.text(source, definitions), options, target)
+                    self._programs[key[:-1]] = program
+                kernel = self._kernels[key] = program.kernel(name)
+        return kernel
+
+    def statistics(self, name: str) -> list[dict[str, Any]]:
+        """Return the driver's figures for each kernel of a file that this process has built."""
+        with self._lock:
+            kernels = [(key[1], k) for key, k in self._kernels.items() if key[0] == name]
+        return [
+            {"kernel": kernel.name, "definitions": dict(definitions)} | kernel.statistics()
+            for definitions, kernel in kernels
+        ]
+
+    def reload(self) -> None:
+        """Read all files and build all programs again. Programs with unchanged text are loaded from disk."""
+        super().reload()
+        with self._lock:
+            self._programs.clear()
+            self._kernels.clear()
+
+    def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> Program:
+        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
+        flags = self.flags(options)
+        start = time.perf_counter()
+        version = importlib.metadata.version("polyhal")
+        parts = [version, self._architecture, " ".join(flags), *([str(target)] if target else []), text]
+        ptx_key, key = DiskCache.key(parts), DiskCache.key([str(self._context.driver.version), *parts])
+        program = self._load(key)
+        if program is None and self._background is not None:
+            self._background.wait_for_turn(label, DiskCache.key([*options, text]))
+            program = self._load(key)
+        compiled = program is None
+        if program is None:
+            code = self._assemble(label, self._ptx_of(ptx_key, label, text, flags, target), flags)
+            if self.disk is not None:
+                self.disk.store(key, code)
+            program = self._loaded(label, code)
+        seconds = time.perf_counter() - start
+        self._builds.append(ProgramBuild(label, key, seconds, compiled))
+        _LOG.info("%s %s in %.1f ms on %s", "compiled" if compiled else "loaded", label, 1e3 * seconds, self._name)
+        return program
+
+    def _load(self, key: str) -> Program | None:
+        """Return the program whose machine code is stored under a key; None without one, or if the driver refuses it."""
+        code = self.disk.load(key) if self.disk is not None else None
+        if self.disk is None or code is None:
+            return None
+        try:
+            with self._context:
+                return Program(self._context, self._errors, code)
+        except CudaError:
+            self.disk.discard(key)
+            return None
+
+    def _loaded(self, label: str, code: bytes) -> Program:
+        try:
+            with self._context:
+                return Program(self._context, self._errors, code)
+        except CudaError as error:
+            raise self._errors.translate(error, f"loading {label}") from error
+
+    def _ptx_of(self, key: str, label: str, text: str, flags: list[str], target: Target | None) -> bytes:
+        """Return the PTX of a program for this device, from disk or the compiler. Raises KernelBuildError."""
+        stored = self._ptx.load(key) if self._ptx is not None else None
+        if stored is not None:
+            return stored
+        if self._compiler is None:
+            problem = "this kernel is not in the program cache, and there is no compiler for it"
+            fix = "install NVIDIA's OpenCL driver, or copy the folder `cuda` of Polyhal's cache from a machine that has one"
+            raise KernelBuildError(message(label, problem, fix=fix, device=self._name))
+        try:
+            output = self._compiler.compile(text, flags)
+        except CompilationError as error:
+            raise build_error(self._sources, label, text, flags, str(error), self._name) from None
+        result = for_cuda(ptx.retarget(output, target) if target else output)
+        if self._ptx is not None:
+            self._ptx.store(key, result)
+        return result
+
+    def _assemble(self, label: str, text: bytes, flags: list[str]) -> bytes:
+        """Return the machine code of PTX. Raises KernelBuildError with the assembler's log."""
+        driver = self._context.driver
+        log = ffi.new("char[]", _LOG_BYTES)
+        names = ffi.new("int[]", [_ERROR_LOG, _ERROR_LOG_BYTES])
+        values = ffi.new("void *[]", [log, ffi.cast("void *", _LOG_BYTES)])
+        try:
+            with self._context:
+                state = driver.value("cuLinkCreate_v2", "CUlinkState *", 2, names, values)
+                try:
+                    image = ffi.from_buffer(text)
+                    driver.call("cuLinkAddData_v2", state, _PTX_INPUT, image, len(text), label.encode(), 0, NULL, NULL)
+                    code, size = ffi.new("void **"), ffi.new("size_t *")
+                    driver.call("cuLinkComplete", state, code, size)
+                    return bytes(ffi.buffer(code[0], size[0]))
+                finally:
+                    driver.lib.cuLinkDestroy(state)
+        except CudaError as error:
+            written = ffi.string(log).decode(errors="replace") or str(error)
+            source = text.decode(errors="replace")
+            raise build_error(self._sources, label, source, flags, written, self._name) from None

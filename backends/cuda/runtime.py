@@ -1,0 +1,153 @@
+"""The open device: context, streams and programs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from polyhal.backends.common.launching.kernel_arguments import Bound
+from polyhal.backends.common.launching.kernel_signature import KernelSignature
+from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
+from polyhal.backends.cuda.compiler import KernelCompiler
+from polyhal.backends.cuda.context import Context
+from polyhal.backends.cuda.driver import NULL, CudaDriver, CudaError, ffi
+from polyhal.backends.cuda.errors import DriverErrors
+from polyhal.backends.cuda.events import NativeEvent, recorded
+from polyhal.backends.cuda.launch import KernelLaunch
+from polyhal.backends.cuda.programs import ProgramCache
+from polyhal.backends.cuda.streams import Stream, Streams
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.runtime import KernelRequest, Runtime
+from polyhal.backends.opencl_c.user_kernel import MakeLaunch
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.core.kernels.tuning import Tuning
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.protocol import Launch
+
+if TYPE_CHECKING:
+    from polyhal.backends.cuda.launch import BoundLaunch
+
+
+class DeviceRuntime(Runtime):
+    """An open device with its streams."""
+
+    def __init__(
+        self,
+        driver: CudaDriver,
+        ordinal: int,
+        compiler: KernelCompiler | None,
+        info: DeviceInfo,
+        features: KernelFeatures,
+        capabilities: Capabilities,
+        tuning: Tuning,
+    ) -> None:
+        """`compiler` is None on a machine without one, where only cached programs run. Raises a typed error."""
+        super().__init__(ordinal, info, features, capabilities, tuning)
+        self.driver = driver
+        self.ordinal = ordinal
+        self.errors = DriverErrors(info.name)
+        try:
+            self.context = Context(driver, ordinal)
+            self.streams = Streams(self.context)
+        except CudaError as error:
+            raise self.errors.translate(error, "opening the device") from error
+        self.programs: ProgramCache = ProgramCache(self.context, self.errors, compiler, lambda: self.features, info)
+        self.profile: list[tuple[str, NativeEvent, NativeEvent]] | None = None
+        """Names, starts and ends of launches while profiling is on, else None."""
+        self._start: Any = driver.lib.cuLaunchKernel
+        self._profile_start: NativeEvent | None = None
+        self.recorder: LaunchRecorder[BoundLaunch] | None = None
+        """Receives launches instead of the stream while a command buffer is recorded."""
+        self.recording = threading.Lock()
+
+    def _launch(
+        self,
+        request: KernelRequest,
+        signature: KernelSignature,
+        parameters: Sequence[Bound],
+        items: tuple[int, ...],
+        group: tuple[int, ...],
+        workspace: tuple[int, ...],
+    ) -> Launch:
+        """Build the kernel and return its launch. Raises KernelBuildError."""
+        kernel = self.programs.kernel(
+            request.file, request.kernel, request.definitions, request.options, request.target
+        )
+        return KernelLaunch(self, kernel, parameters, items, group, workspace)
+
+    def build_user_kernel(
+        self, name: str, file: str, text: str, options: list[str], signature: KernelSignature
+    ) -> MakeLaunch:
+        """As `BuildsUserKernels.build_user_kernel`."""
+        kernel = self.programs.build(file, text, options).kernel(name)
+
+        def launch(parameters: Sequence[Bound], items: tuple[int, ...], group: tuple[int, ...]) -> Launch:
+            return KernelLaunch(self, kernel, parameters, items, group)
+
+        return launch
+
+    def start(self, function: Any, geometry: tuple[int, ...], pointers: Any, stream: Any) -> int:
+        """Launch a kernel: blocks and threads on three axes, and pointers to its arguments. Return the driver's status."""
+        with self.context:
+            return int(self._start(function, *geometry, 0, stream, pointers, NULL))
+
+    def launch_failed(self, status: int, name: str, geometry: tuple[int, ...]) -> PolyhalError:
+        """Return the typed error of a launch."""
+        action = f"launching {name} over {geometry[:3]} blocks of {geometry[3:]} threads"
+        return self.errors.translate(self.driver.error("cuLaunchKernel", status), action)
+
+    @contextmanager
+    def calling(self, action: str) -> Iterator[None]:
+        """Make the device current; failed calls of the driver raise their typed error, which names the action."""
+        try:
+            with self.context:
+                yield
+        except CudaError as error:
+            raise self.errors.translate(error, action) from error
+
+    def finish(self) -> None:
+        """Wait for everything enqueued. Raises the typed error of a command that failed."""
+        with self.calling("waiting for the device"):
+            self.streams.synchronize()
+
+    @contextmanager
+    def profiled(self, name: str, stream: Stream) -> Iterator[None]:
+        """Record timestamps around the commands of the block, if profiling is on. The context must be current."""
+        profile = self.profile
+        if profile is None:
+            yield
+            return
+        start = recorded(self.context, stream.handle, _TIMED)
+        yield
+        profile.append((name, start, recorded(self.context, stream.handle, _TIMED)))
+
+    def start_profiling(self) -> None:
+        """Record timestamps for every later launch, which costs some microseconds each."""
+        self.finish()
+        with self.calling("recording a timestamp"):
+            self._profile_start = recorded(self.context, self.streams.own.handle, _TIMED)
+        self.profile = []
+
+    def stop_profiling(self) -> list[tuple[str, int, int]]:
+        """Return (name, start, end) of the launches since `start_profiling`, in nanoseconds."""
+        self.finish()
+        launches, self.profile = self.profile or [], None
+        first, self._profile_start = self._profile_start, None
+        if first is None:
+            return []
+        with self.calling("reading timestamps"):
+            starts = [self._nanoseconds(first, start) for _, start, _ in launches]
+            lengths = [self._nanoseconds(start, end) for _, start, end in launches]
+        return [(name, at, at + n) for (name, _, _), at, n in zip(launches, starts, lengths, strict=True)]
+
+    def _nanoseconds(self, start: NativeEvent, end: NativeEvent) -> int:
+        """Return the time between two events, which the driver reports in milliseconds as a float."""
+        out = ffi.new("float *")
+        self.driver.call("cuEventElapsedTime", out, start.handle, end.handle)
+        return round(1e6 * float(out[0]))
+
+
+_TIMED = 0
+"""Flags of an event with a timestamp."""

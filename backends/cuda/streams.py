@@ -1,0 +1,101 @@
+"""Streams: in-order queues of a device, its own and further ones that threads select."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from polyhal.backends.cuda.context import Context
+from polyhal.backends.cuda.events import CudaEvent, Delivery, NativeEvent, recorded
+from polyhal.hal.protocol import Event
+
+_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING: the stream does not wait for the legacy default stream, which other libraries may use."""
+
+
+class Stream:
+    """One in-order queue."""
+
+    def __init__(self, context: Context) -> None:
+        """Create the stream. Raises CudaError."""
+        self._context = context
+        self._driver = context.driver
+        with context:
+            self._handle = self._driver.value("cuStreamCreate", "CUstream *", _NON_BLOCKING)
+        self._foreign: list[Event] = []
+        """Events of other backends, for which the host waits before the next command."""
+        self._lock = threading.Lock()
+        self.delivery = Delivery()
+        """Completes copies to the host."""
+
+    @property
+    def handle(self) -> Any:
+        """The driver's stream, for the next command. Waits first for events of other backends."""
+        if self._foreign:
+            with self._lock:
+                try:
+                    for event in self._foreign:
+                        event.wait()
+                finally:
+                    # Last, because another thread that finds the list empty may enqueue immediately.
+                    self._foreign = []
+        return self._handle
+
+    def mark(self) -> NativeEvent:
+        """Return an event after all commands so far. The context must be current. Raises CudaError."""
+        return recorded(self._context, self.handle)
+
+    def wait_for(self, event: Event) -> None:
+        """Make later commands wait for an event. Raises CudaError."""
+        if isinstance(event, CudaEvent):
+            with self._context:
+                self._driver.call("cuStreamWaitEvent", self._handle, event.native.handle, 0)
+            return
+        with self._lock:
+            self._foreign.append(event)
+
+    def synchronize(self) -> None:
+        """Wait for all commands. The context must be current. Raises CudaError."""
+        self._driver.call("cuStreamSynchronize", self.handle)
+
+
+class _Selected(threading.local):
+    """The stream of a thread; None for the device's own."""
+
+    stream: Stream | None = None
+
+
+class Streams:
+    """All streams of one device."""
+
+    def __init__(self, context: Context) -> None:
+        """Create the device's own stream. Raises CudaError."""
+        self._context = context
+        self._selected = _Selected()
+        self._all: list[Stream] = []
+        self.own = self.open()
+
+    def open(self) -> Stream:
+        """Return a new stream, which lives as long as the device is open. Raises CudaError."""
+        stream = Stream(self._context)
+        self._all = [*self._all, stream]
+        return stream
+
+    def current(self) -> Stream:
+        """Return the stream of the calling thread."""
+        return self._selected.stream or self.own
+
+    def switch(self, stream: Stream | None) -> Stream | None:
+        """Select the stream of the calling thread, None for the device's own. Return the previous selection."""
+        previous, self._selected.stream = self._selected.stream, stream
+        return previous
+
+    def others(self, stream: Stream) -> list[Stream]:
+        """Return all streams except one."""
+        return [s for s in self._all if s is not stream]
+
+    def synchronize(self) -> None:
+        """Wait for all commands of all streams. Raises CudaError."""
+        with self._context:
+            for stream in self._all:
+                stream.synchronize()
