@@ -12,11 +12,11 @@ from polyhal.backends.cuda import capabilities as probed
 from polyhal.backends.cuda import discovery
 from polyhal.backends.cuda.command_buffer import record
 from polyhal.backends.cuda.events import CudaEvent
-from polyhal.backends.cuda.memory import CudaMemory, DeviceMemory
-from polyhal.backends.cuda.peers import PeerCopies
-from polyhal.backends.cuda.runtime import DeviceRuntime
+from polyhal.backends.cuda.memory import CudaMemory, CudaTransfers
+from polyhal.backends.cuda.peers import CudaPeerCopies
+from polyhal.backends.cuda.runtime import CudaRuntime
 from polyhal.backends.cuda.self_check import self_check
-from polyhal.backends.cuda.streams import Stream
+from polyhal.backends.cuda.streams import CudaStream
 from polyhal.backends.opencl_c import lowering
 from polyhal.backends.opencl_c.capabilities import kernel_capabilities
 from polyhal.backends.opencl_c.features import KernelFeatures
@@ -56,7 +56,7 @@ class CudaBackend(CoreMethods):
 
     def __init__(
         self,
-        device: discovery.CudaDevice,
+        device: discovery.ListedDevice,
         quirks: Mapping[str, bool | int] | None = None,
         features: KernelFeatures | None = None,
     ) -> None:
@@ -77,14 +77,14 @@ class CudaBackend(CoreMethods):
         )
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)
-        self.runtime = DeviceRuntime(
+        self.runtime = CudaRuntime(
             device.driver, device.ordinal, device.compiler, device.info, features, self.capabilities, self.tuning
         )
         super().__init__(self.runtime, lowering.BUILDERS)
         self.kernels: KernelLibrary = self.runtime.programs
         self._call_log = KernelCallLog(device.info)
-        self._memory = DeviceMemory(self.runtime)
-        self._peers = PeerCopies(self.runtime)
+        self._memory = CudaTransfers(self.runtime)
+        self._peers = CudaPeerCopies(self.runtime)
         self._lowerings = lowering.table()
         self._user_kernels = UserKernelCompiler(self.runtime, self.info.name)
 
@@ -160,12 +160,12 @@ class CudaBackend(CoreMethods):
         """Record the launches of `calls`."""
         return record(self.runtime, calls)
 
-    def open_stream(self) -> Stream:
+    def open_stream(self) -> CudaStream:
         """Return a new stream."""
         with self.runtime.calling("creating a stream"):
             return self.runtime.streams.open()
 
-    def switch_stream(self, stream: Stream | None) -> Stream | None:
+    def switch_stream(self, stream: CudaStream | None) -> CudaStream | None:
         """Select the stream of the calling thread. Return the previous selection."""
         return self.runtime.streams.switch(stream)
 

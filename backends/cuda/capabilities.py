@@ -5,8 +5,8 @@ Kernels are compiled by NVIDIA's OpenCL compiler, so the language has its limits
 
 from __future__ import annotations
 
+from polyhal.backends.common.cuda_driver import CudaDriver
 from polyhal.backends.common.quirks import with_overrides
-from polyhal.backends.cuda.driver import CudaDriver
 from polyhal.backends.opencl_c import quirks
 from polyhal.backends.opencl_c.features import STATIC_LOCAL_MEMORY, KernelFeatures
 from polyhal.backends.opencl_c.profiles.vendor_profile import VendorProfile, choose, shipped

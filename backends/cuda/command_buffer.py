@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polyhal.backends.common.cuda_driver import NULL, ffi
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
-from polyhal.backends.cuda.driver import NULL, ffi
-from polyhal.backends.cuda.launch import BoundLaunch, converter
+from polyhal.backends.cuda.launch import CudaBoundLaunch, converter
 from polyhal.hal.protocol import RecordedLaunch
 
 if TYPE_CHECKING:
-    from polyhal.backends.cuda.runtime import DeviceRuntime
+    from polyhal.backends.cuda.runtime import CudaRuntime
     from polyhal.hal.protocol import BindingSlot
 
 
-def record(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]]) -> CudaCommandBuffer:
+def record(runtime: CudaRuntime, calls: Sequence[Callable[[], None]]) -> CudaCommandBuffer:
     """Record the launches of `calls`."""
     return CudaCommandBuffer(runtime, *record_launches(runtime, calls))
 
@@ -47,8 +47,8 @@ class CudaCommandBuffer:
 
     def __init__(
         self,
-        runtime: DeviceRuntime,
-        launches: Sequence[BoundLaunch],
+        runtime: CudaRuntime,
+        launches: Sequence[CudaBoundLaunch],
         origins: Sequence[int],
         kept: Sequence[object] = (),
     ) -> None:
@@ -125,7 +125,7 @@ class CudaCommandBuffer:
 class _Graph:
     """An executable graph, one node after the other."""
 
-    def __init__(self, runtime: DeviceRuntime, launches: Sequence[BoundLaunch]) -> None:
+    def __init__(self, runtime: CudaRuntime, launches: Sequence[CudaBoundLaunch]) -> None:
         """Build the graph from the launches' argument blocks. The context must be current. Raises CudaError."""
         self._context = runtime.context
         self._driver = driver = runtime.driver
@@ -163,7 +163,7 @@ class _Graph:
                 self._driver.lib.cuGraphDestroy(self._graph)
 
 
-def _node_params(launch: BoundLaunch) -> Any:
+def _node_params(launch: CudaBoundLaunch) -> Any:
     """Return the parameters of a node, which point to the launch's argument block."""
     return ffi.new(
         "CUDA_KERNEL_NODE_PARAMS *", [launch.function, *launch.geometry, 0, launch.block.pointers, NULL, NULL, NULL]

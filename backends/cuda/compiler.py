@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from polyhal.backends.cuda.driver import CudaDriver
+from polyhal.backends.common.cuda_driver import CudaDriver
 
 _COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR = 75, 76
 _PLATFORM = "NVIDIA CUDA"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.backends.cuda.context import Context
-from polyhal.backends.cuda.driver import ffi
+from polyhal.backends.common.cuda_context import PrimaryContext
+from polyhal.backends.common.cuda_driver import ffi
 
 
 class ConstantMemory:
@@ -15,7 +15,7 @@ class ConstantMemory:
 
     __slots__ = ("_context", "_stream", "address")
 
-    def __init__(self, context: Context, stream: Any, array: np.ndarray) -> None:
+    def __init__(self, context: PrimaryContext, stream: Any, array: np.ndarray) -> None:
         """Copy `array` to the device and wait for it. The context must be current. Raises CudaError."""
         self._context = context
         self._stream = stream

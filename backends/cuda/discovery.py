@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polyhal.backends.common.cuda_driver import LIBRARIES, CudaDriver, CudaError, cuda_driver
 from polyhal.backends.cuda.capabilities import kind
 from polyhal.backends.cuda.compiler import KernelCompiler, find_compiler
-from polyhal.backends.cuda.driver import LIBRARIES, CudaDriver, CudaError, cuda_driver
 from polyhal.hal.capabilities import DeviceInfo, UnusableDevice
 from polyhal.hal.core.settings import env
 from polyhal.hal.errors import DeviceUnavailableError, message
@@ -19,7 +19,7 @@ _NO_COMPILER = (
 
 
 @dataclass(frozen=True, slots=True)
-class CudaDevice:
+class ListedDevice:
     """A device of the driver, and the compiler for it; None where only cached programs run."""
 
     driver: CudaDriver
@@ -46,7 +46,7 @@ def probe() -> list[DeviceInfo | UnusableDevice]:
     return found
 
 
-def select(selector: str) -> CudaDevice:
+def select(selector: str) -> ListedDevice:
     """Return the device with that index, or the first device whose name contains `selector`.
 
     Raises DeviceUnavailableError with the candidates.
@@ -65,7 +65,7 @@ def select(selector: str) -> CudaDevice:
         by_name = not selector.isdigit() and (selector.lower() in info.name.lower() or selector == info.id)
         if selector == info.selector or by_name:
             compiler = _compiler(driver, ordinal)
-            return CudaDevice(driver, ordinal, info, None if isinstance(compiler, str) else compiler)
+            return ListedDevice(driver, ordinal, info, None if isinstance(compiler, str) else compiler)
     listed = ", ".join(f"{i.selector} = {i.name}" for i in infos) or "none"
     raise DeviceUnavailableError(
         message(

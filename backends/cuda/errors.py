@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from polyhal.backends.common.cuda_driver import OUT_OF_MEMORY, CudaError
 from polyhal.backends.common.lost_devices import REOPEN
-from polyhal.backends.cuda.driver import OUT_OF_MEMORY, CudaError
 from polyhal.hal.errors import BackendError, DeviceLostError, KernelBuildError, OutOfMemoryError, PolyhalError, message
 
 _REPORT = "report this with the output of `polyhal doctor`"
@@ -52,7 +52,7 @@ _CAUSES = {
 _OTHER = _Cause(BackendError, "the driver refuses the call", _UPDATE)
 
 
-class DriverErrors:
+class CudaErrors:
     """Creates the errors of one device, and remembers whether the device was lost."""
 
     def __init__(self, device: str) -> None:

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from polyhal.backends.common.cuda_context import PrimaryContext
+from polyhal.backends.common.cuda_driver import NOT_READY, CudaDriver, CudaError
 from polyhal.backends.common.launching.completion import Callback, Completion
-from polyhal.backends.cuda.context import Context
-from polyhal.backends.cuda.driver import NOT_READY, CudaDriver, CudaError
-from polyhal.backends.cuda.errors import DriverErrors
+from polyhal.backends.cuda.errors import CudaErrors
 from polyhal.hal.errors import PolyhalError
 
 _BLOCKING, _WITHOUT_TIME = 1, 2
@@ -37,7 +37,7 @@ class NativeEvent:
             self._driver.lib.cuEventDestroy_v2(self.handle)
 
 
-def recorded(context: Context, stream: Any, flags: int = _WITHOUT_TIME) -> NativeEvent:
+def recorded(context: PrimaryContext, stream: Any, flags: int = _WITHOUT_TIME) -> NativeEvent:
     """Return an event after all commands so far of a driver's stream. The context must be current. Raises CudaError."""
     event = NativeEvent(context.driver, flags)
     context.driver.call("cuEventRecord", event.handle, stream)
@@ -49,7 +49,9 @@ class CudaEvent:
 
     __slots__ = ("_context", "_errors", "_keep_alive", "native")
 
-    def __init__(self, context: Context, errors: DriverErrors, native: NativeEvent, keep_alive: object = None) -> None:
+    def __init__(
+        self, context: PrimaryContext, errors: CudaErrors, native: NativeEvent, keep_alive: object = None
+    ) -> None:
         """`keep_alive` is referenced until the event is complete."""
         self.native = native
         self._context = context
@@ -74,32 +76,32 @@ class CudaEvent:
 class CudaRead(CudaEvent):
     """A copy to the host, or from another device. Implements `polyhal.hal.protocol.CompletionEvent`."""
 
-    __slots__ = ("_completion", "_delivery", "_finish")
+    __slots__ = ("_completer", "_completion", "_finish")
 
     def __init__(
         self,
-        context: Context,
-        errors: DriverErrors,
+        context: PrimaryContext,
+        errors: CudaErrors,
         native: NativeEvent,
-        delivery: Delivery,
+        completer: ReadCompleter,
         finish: Callable[[], None] | None = None,
     ) -> None:
         """`finish` runs after the driver's copy and before the read counts as complete.
 
-        `delivery` completes the read at once if it has a `finish`, else when a callback is added.
+        `completer` completes the read at once if it has a `finish`, else when a callback is added.
         """
         super().__init__(context, errors, native)
         self._completion = Completion()
         self._finish = [finish or _nothing]
         """Callable that completes the read; popped by the one thread that does so, because `pop` is atomic."""
-        self._delivery: Delivery | None = delivery
+        self._completer: ReadCompleter | None = completer
         if finish is not None:
-            self._deliver_later()
+            self._complete_later()
 
-    def _deliver_later(self) -> None:
-        delivery, self._delivery = self._delivery, None
-        if delivery is not None:
-            delivery.add(self)
+    def _complete_later(self) -> None:
+        completer, self._completer = self._completer, None
+        if completer is not None:
+            completer.add(self)
 
     def wait(self) -> None:
         """Block until the bytes have arrived. Raises the typed error of work that failed."""
@@ -111,12 +113,12 @@ class CudaRead(CudaEvent):
         """Return whether the bytes have arrived, without blocking."""
         if self._completion.is_set():
             return True
-        return self._delivery is not None and super().is_complete()
+        return self._completer is not None and super().is_complete()
 
     def add_callback(self, callback: Callback) -> None:
         """Call `callback` when the bytes have arrived; immediately if they already have."""
         self._completion.add_callback(callback)
-        self._deliver_later()
+        self._complete_later()
 
     def deliver(self) -> None:
         """Wait for the driver's copy, then complete the read unless another thread does so."""
@@ -132,7 +134,7 @@ class CudaRead(CudaEvent):
             self._completion.set(problem)
 
 
-class Delivery:
+class ReadCompleter:
     """A thread that completes the reads of one stream in order. It starts with the first read and ends when idle."""
 
     def __init__(self) -> None:
@@ -141,7 +143,7 @@ class Delivery:
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         """Process of the thread; a forked child lacks it."""
-        _deliveries.add(self)
+        _completers.add(self)
 
     def add(self, read: CudaRead) -> None:
         """Complete a read when its copy is done."""
@@ -168,13 +170,13 @@ class Delivery:
             thread.join()
 
 
-_deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
+_completers: weakref.WeakSet[ReadCompleter] = weakref.WeakSet()
 
 
 def _drain_all() -> None:
     """Deliver pending reads before the interpreter ends, because their thread must not outlive it."""
-    for delivery in list(_deliveries):
-        delivery.drain()
+    for completer in list(_completers):
+        completer.drain()
 
 
 atexit.register(_drain_all)

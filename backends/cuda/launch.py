@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyhal.backends.common.cuda_driver import NULL, ffi
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
 from polyhal.backends.cuda.constants import ConstantMemory
-from polyhal.backends.cuda.driver import NULL, ffi
 from polyhal.backends.cuda.errors import RETUNE
 from polyhal.hal.core.dispatch.number_range import in_64_bits
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
@@ -28,8 +28,8 @@ from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.protocol import BindingSlot
 
 if TYPE_CHECKING:
-    from polyhal.backends.cuda.programs import CompiledKernel
-    from polyhal.backends.cuda.runtime import DeviceRuntime
+    from polyhal.backends.cuda.programs import CudaKernel
+    from polyhal.backends.cuda.runtime import CudaRuntime
 
 _FORMATS: dict[ScalarType, str] = {
     "int": "i4x",
@@ -79,7 +79,7 @@ class ArgumentBlock:
         self._layout.pack_into(self._buffer, 0, *values)
 
 
-class KernelLaunch:
+class CudaLaunch:
     """One launch of one kernel. Satisfies `polyhal.hal.protocol.Launch`."""
 
     __slots__ = (
@@ -102,8 +102,8 @@ class KernelLaunch:
 
     def __init__(
         self,
-        runtime: DeviceRuntime,
-        kernel: CompiledKernel,
+        runtime: CudaRuntime,
+        kernel: CudaKernel,
         parameters: Sequence[Bound],
         items: tuple[int, ...],
         group: tuple[int, ...],
@@ -207,7 +207,7 @@ class KernelLaunch:
         if status:
             raise runtime.launch_failed(status, self.name, self._geometry)
 
-    def bound(self, args: Sequence[Any]) -> BoundLaunch:
+    def bound(self, args: Sequence[Any]) -> CudaBoundLaunch:
         """Return this launch with its own argument block, whose values stay set."""
         values = self._template.copy()
         kept: list[object] = [self._kernel, self]
@@ -232,11 +232,11 @@ class KernelLaunch:
             else:
                 values[place] = converter(kind)(given)
         block = ArgumentBlock(self._layout, self._starts)
-        return BoundLaunch(self.name, self._kernel.function, self._geometry, block, values, slots, numbers, kept)
+        return CudaBoundLaunch(self.name, self._kernel.function, self._geometry, block, values, slots, numbers, kept)
 
 
 @dataclass(slots=True, eq=False)
-class BoundLaunch:
+class CudaBoundLaunch:
     """A kernel with its arguments set, and the arguments that follow memory and numbers."""
 
     name: str

@@ -1,7 +1,7 @@
 """Device memory and transfers: stream-ordered allocations, and copies through pinned memory.
 
 Writes never block on earlier kernels: the bytes are staged in pinned memory first. Reads block, or report their completion.
-Source: CUDA Driver API, sections "Stream Ordered Memory Allocator" and "API synchronization behavior".
+Source: CUDA Driver API, sections "CudaStream Ordered Memory Allocator" and "API synchronization behavior".
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.backends.common.cuda_driver import OUT_OF_MEMORY, CudaError, ffi
 from polyhal.backends.common.launching.pinned_ring import PinnedRing
-from polyhal.backends.cuda.driver import OUT_OF_MEMORY, CudaError, ffi
 from polyhal.backends.cuda.events import CudaEvent, CudaRead
-from polyhal.backends.cuda.runtime import DeviceRuntime
+from polyhal.backends.cuda.runtime import CudaRuntime
 from polyhal.hal.core.memory.staging_pool import StagingPool
 from polyhal.hal.errors import BackendError, message
 from polyhal.hal.protocol import TRANSFER, CompletionEvent, Event
@@ -35,10 +35,10 @@ class CudaMemory:
         self.nbytes = nbytes
 
 
-class DeviceMemory:
+class CudaTransfers:
     """Allocations and transfers of one device."""
 
-    def __init__(self, runtime: DeviceRuntime) -> None:
+    def __init__(self, runtime: CudaRuntime) -> None:
         self._runtime = runtime
         self._driver = runtime.driver
         self._live: dict[int, CudaMemory] = {}
@@ -145,7 +145,7 @@ class DeviceMemory:
         with self._failing(f"copying {array.nbytes} bytes to the host"):
             source = src.address + offset
             self._driver.call("cuMemcpyDtoHAsync_v2", _pointer(staged), source, array.nbytes, stream.handle)
-            return CudaRead(self._runtime.context, self._runtime.errors, stream.mark(), stream.delivery, finish)
+            return CudaRead(self._runtime.context, self._runtime.errors, stream.mark(), stream.completer, finish)
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Allocate pinned host memory. Releasing the last reference to the array releases it."""

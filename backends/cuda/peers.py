@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from polyhal.backends.cuda.events import CudaRead
-from polyhal.backends.cuda.runtime import DeviceRuntime
+from polyhal.backends.cuda.runtime import CudaRuntime
 from polyhal.hal.protocol import CompletionEvent
 
 
-class PeerCopies:
+class CudaPeerCopies:
     """Copies of one device from its peers."""
 
-    def __init__(self, runtime: DeviceRuntime) -> None:
+    def __init__(self, runtime: CudaRuntime) -> None:
         self._runtime = runtime
 
-    def copy(self, peer: DeviceRuntime, source: int, target: int, nbytes: int) -> CompletionEvent:
+    def copy(self, peer: CudaRuntime, source: int, target: int, nbytes: int) -> CompletionEvent:
         """Start a copy between addresses, after and before the work of both streams (see `SupportsPeerCopy`)."""
         own = self._runtime
         stream, sender = own.streams.current(), peer.streams.current()
@@ -37,4 +37,4 @@ class PeerCopies:
         if sender is not stream:
             with peer.calling(action):
                 peer.driver.call("cuStreamWaitEvent", sender.handle, done.handle, 0)
-        return CudaRead(own.context, own.errors, done, stream.delivery)
+        return CudaRead(own.context, own.errors, done, stream.completer)

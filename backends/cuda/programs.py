@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.cuda_context import PrimaryContext
+from polyhal.backends.common.cuda_driver import NULL, CudaError, ffi
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.cuda.compiler import CompilationError, KernelCompiler
-from polyhal.backends.cuda.context import Context
-from polyhal.backends.cuda.driver import NULL, CudaError, ffi
-from polyhal.backends.cuda.errors import DriverErrors
+from polyhal.backends.cuda.errors import CudaErrors
 from polyhal.backends.cuda.ptx import for_cuda
 from polyhal.backends.opencl_c import ptx
 from polyhal.backends.opencl_c.build_errors import build_error
@@ -40,12 +40,12 @@ _BLOCK, _SHARED, _PRIVATE, _REGISTERS = 0, 1, 3, 4
 """CU_FUNC_ATTRIBUTE_... numbers."""
 
 
-class CompiledKernel:
+class CudaKernel:
     """A kernel function of a program, which it keeps loaded."""
 
     __slots__ = ("_program", "function", "largest_group", "name")
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: CudaProgram, name: str) -> None:
         """Look up the function `name`. The context must be current. Raises CudaError."""
         driver = program.context.driver
         self._program = program
@@ -69,22 +69,22 @@ class CompiledKernel:
             }
 
 
-class Program:
+class CudaProgram:
     """Loaded machine code, unloaded with this object."""
 
     __slots__ = ("context", "errors", "module")
 
-    def __init__(self, context: Context, errors: DriverErrors, image: bytes) -> None:
+    def __init__(self, context: PrimaryContext, errors: CudaErrors, image: bytes) -> None:
         """Load PTX that ends with a zero, or machine code. The context must be current. Raises CudaError."""
         self.context = context
         self.errors = errors
         self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(image), 0, NULL, NULL)
 
-    def kernel(self, name: str) -> CompiledKernel:
+    def kernel(self, name: str) -> CudaKernel:
         """Return a kernel of the program. Raises KernelBuildError."""
         try:
             with self.context:
-                return CompiledKernel(self, name)
+                return CudaKernel(self, name)
         except CudaError as error:
             raise self.errors.translate(error, f"loading the kernel {name}") from error
 
@@ -94,15 +94,15 @@ class Program:
                 self.context.driver.lib.cuModuleUnload(self.module)
 
 
-class ProgramCache(ProgramTexts):
+class CudaPrograms(ProgramTexts):
     """The programs of one device. Implements `polyhal.hal.core.kernels.library.KernelLibrary`."""
 
     ready_when_built = True
 
     def __init__(
         self,
-        context: Context,
-        errors: DriverErrors,
+        context: PrimaryContext,
+        errors: CudaErrors,
         compiler: KernelCompiler | None,
         features: Callable[[], KernelFeatures],
         info: DeviceInfo,
@@ -113,8 +113,8 @@ class ProgramCache(ProgramTexts):
         self._errors = errors
         self._compiler = compiler
         self._architecture = f"sm_{features().compute_capability}"
-        self._programs: dict[tuple[Any, ...], Program] = {}
-        self._kernels: dict[tuple[Any, ...], CompiledKernel] = {}
+        self._programs: dict[tuple[Any, ...], CudaProgram] = {}
+        self._kernels: dict[tuple[Any, ...], CudaKernel] = {}
         self._builds: list[ProgramBuild] = []
         on_disk = not env.no_program_cache()
         folder = env.cache_dir() / "cuda"
@@ -140,7 +140,7 @@ class ProgramCache(ProgramTexts):
         definitions: Definitions,
         options: Sequence[str] = (),
         target: Target | None = None,
-    ) -> CompiledKernel:
+    ) -> CudaKernel:
         """Return a kernel of the file `source`, built with these definitions. Equal requests return the same object.
 
         Raises KernelBuildError.
@@ -172,7 +172,7 @@ class ProgramCache(ProgramTexts):
             self._programs.clear()
             self._kernels.clear()
 
-    def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> Program:
+    def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> CudaProgram:
         """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
         flags = self.flags(options)
         start = time.perf_counter()
@@ -194,22 +194,22 @@ class ProgramCache(ProgramTexts):
         _LOG.info("%s %s in %.1f ms on %s", "compiled" if compiled else "loaded", label, 1e3 * seconds, self._name)
         return program
 
-    def _load(self, key: str) -> Program | None:
+    def _load(self, key: str) -> CudaProgram | None:
         """Return the program whose machine code is stored under a key; None without one, or if the driver refuses it."""
         code = self.disk.load(key) if self.disk is not None else None
         if self.disk is None or code is None:
             return None
         try:
             with self._context:
-                return Program(self._context, self._errors, code)
+                return CudaProgram(self._context, self._errors, code)
         except CudaError:
             self.disk.discard(key)
             return None
 
-    def _loaded(self, label: str, code: bytes) -> Program:
+    def _loaded(self, label: str, code: bytes) -> CudaProgram:
         try:
             with self._context:
-                return Program(self._context, self._errors, code)
+                return CudaProgram(self._context, self._errors, code)
         except CudaError as error:
             raise self._errors.translate(error, f"loading {label}") from error
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from polyhal.backends.common.cuda_context import PrimaryContext
+from polyhal.backends.common.cuda_driver import NULL, CudaDriver, CudaError, ffi
 from polyhal.backends.common.launching.kernel_arguments import Bound
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.cuda.compiler import KernelCompiler
-from polyhal.backends.cuda.context import Context
-from polyhal.backends.cuda.driver import NULL, CudaDriver, CudaError, ffi
-from polyhal.backends.cuda.errors import DriverErrors
+from polyhal.backends.cuda.errors import CudaErrors
 from polyhal.backends.cuda.events import NativeEvent, recorded
-from polyhal.backends.cuda.launch import KernelLaunch
-from polyhal.backends.cuda.programs import ProgramCache
-from polyhal.backends.cuda.streams import Stream, Streams
+from polyhal.backends.cuda.launch import CudaLaunch
+from polyhal.backends.cuda.programs import CudaPrograms
+from polyhal.backends.cuda.streams import CudaStream, CudaStreams
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.runtime import KernelRequest, Runtime
 from polyhal.backends.opencl_c.user_kernel import MakeLaunch
@@ -27,10 +27,10 @@ from polyhal.hal.errors import PolyhalError
 from polyhal.hal.protocol import Launch
 
 if TYPE_CHECKING:
-    from polyhal.backends.cuda.launch import BoundLaunch
+    from polyhal.backends.cuda.launch import CudaBoundLaunch
 
 
-class DeviceRuntime(Runtime):
+class CudaRuntime(Runtime):
     """An open device with its streams."""
 
     def __init__(
@@ -47,18 +47,18 @@ class DeviceRuntime(Runtime):
         super().__init__(ordinal, info, features, capabilities, tuning)
         self.driver = driver
         self.ordinal = ordinal
-        self.errors = DriverErrors(info.name)
+        self.errors = CudaErrors(info.name)
         try:
-            self.context = Context(driver, ordinal)
-            self.streams = Streams(self.context)
+            self.context = PrimaryContext(driver, ordinal)
+            self.streams = CudaStreams(self.context)
         except CudaError as error:
             raise self.errors.translate(error, "opening the device") from error
-        self.programs: ProgramCache = ProgramCache(self.context, self.errors, compiler, lambda: self.features, info)
+        self.programs: CudaPrograms = CudaPrograms(self.context, self.errors, compiler, lambda: self.features, info)
         self.profile: list[tuple[str, NativeEvent, NativeEvent]] | None = None
         """Names, starts and ends of launches while profiling is on, else None."""
         self._start: Any = driver.lib.cuLaunchKernel
         self._profile_start: NativeEvent | None = None
-        self.recorder: LaunchRecorder[BoundLaunch] | None = None
+        self.recorder: LaunchRecorder[CudaBoundLaunch] | None = None
         """Receives launches instead of the stream while a command buffer is recorded."""
         self.recording = threading.Lock()
 
@@ -75,7 +75,7 @@ class DeviceRuntime(Runtime):
         kernel = self.programs.kernel(
             request.file, request.kernel, request.definitions, request.options, request.target
         )
-        return KernelLaunch(self, kernel, parameters, items, group, workspace)
+        return CudaLaunch(self, kernel, parameters, items, group, workspace)
 
     def build_user_kernel(
         self, name: str, file: str, text: str, options: list[str], signature: KernelSignature
@@ -84,7 +84,7 @@ class DeviceRuntime(Runtime):
         kernel = self.programs.build(file, text, options).kernel(name)
 
         def launch(parameters: Sequence[Bound], items: tuple[int, ...], group: tuple[int, ...]) -> Launch:
-            return KernelLaunch(self, kernel, parameters, items, group)
+            return CudaLaunch(self, kernel, parameters, items, group)
 
         return launch
 
@@ -113,7 +113,7 @@ class DeviceRuntime(Runtime):
             self.streams.synchronize()
 
     @contextmanager
-    def profiled(self, name: str, stream: Stream) -> Iterator[None]:
+    def profiled(self, name: str, stream: CudaStream) -> Iterator[None]:
         """Record timestamps around the commands of the block, if profiling is on. The context must be current."""
         profile = self.profile
         if profile is None:

@@ -1,22 +1,22 @@
-"""Streams: in-order queues of a device, its own and further ones that threads select."""
+"""CudaStreams: in-order queues of a device, its own and further ones that threads select."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-from polyhal.backends.cuda.context import Context
-from polyhal.backends.cuda.events import CudaEvent, Delivery, NativeEvent, recorded
+from polyhal.backends.common.cuda_context import PrimaryContext
+from polyhal.backends.cuda.events import CudaEvent, NativeEvent, ReadCompleter, recorded
 from polyhal.hal.protocol import Event
 
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: the stream does not wait for the legacy default stream, which other libraries may use."""
 
 
-class Stream:
+class CudaStream:
     """One in-order queue."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PrimaryContext) -> None:
         """Create the stream. Raises CudaError."""
         self._context = context
         self._driver = context.driver
@@ -25,7 +25,7 @@ class Stream:
         self._foreign: list[Event] = []
         """Events of other backends, for which the host waits before the next command."""
         self._lock = threading.Lock()
-        self.delivery = Delivery()
+        self.completer = ReadCompleter()
         """Completes copies to the host."""
 
     @property
@@ -62,35 +62,35 @@ class Stream:
 class _Selected(threading.local):
     """The stream of a thread; None for the device's own."""
 
-    stream: Stream | None = None
+    stream: CudaStream | None = None
 
 
-class Streams:
+class CudaStreams:
     """All streams of one device."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PrimaryContext) -> None:
         """Create the device's own stream. Raises CudaError."""
         self._context = context
         self._selected = _Selected()
-        self._all: list[Stream] = []
+        self._all: list[CudaStream] = []
         self.own = self.open()
 
-    def open(self) -> Stream:
+    def open(self) -> CudaStream:
         """Return a new stream, which lives as long as the device is open. Raises CudaError."""
-        stream = Stream(self._context)
+        stream = CudaStream(self._context)
         self._all = [*self._all, stream]
         return stream
 
-    def current(self) -> Stream:
+    def current(self) -> CudaStream:
         """Return the stream of the calling thread."""
         return self._selected.stream or self.own
 
-    def switch(self, stream: Stream | None) -> Stream | None:
+    def switch(self, stream: CudaStream | None) -> CudaStream | None:
         """Select the stream of the calling thread, None for the device's own. Return the previous selection."""
         previous, self._selected.stream = self._selected.stream, stream
         return previous
 
-    def others(self, stream: Stream) -> list[Stream]:
+    def others(self, stream: CudaStream) -> list[CudaStream]:
         """Return all streams except one."""
         return [s for s in self._all if s is not stream]
 

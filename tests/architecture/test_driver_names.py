@@ -28,6 +28,10 @@ ALLOWED = {
 }
 ALLOWED_TEXTS = {
     **ALLOWED,
+    **{
+        path.relative_to(ROOT).as_posix(): "drives the devices of one vendor"
+        for path in (ROOT / "backends" / "cuda").glob("*.py")
+    },
     "hal/core/plugins/software_renderers.py": "distinguishes software renderers from graphics cards, for every backend",
     "frontend/distributed/threads.py": "sets variables that drivers for processors read when they are loaded",
     "hal/system/discovery/device_list.py": "gives examples of names of devices",

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any
 
-from polyhal.backends.opencl.peers.cuda_driver import OUT_OF_MEMORY
+from polyhal.backends.common.cuda_driver import OLDEST, OUT_OF_MEMORY, ffi
 
 GRANULARITY = 1 << 16
 _INVALID = 1
@@ -41,17 +41,16 @@ class FakeCuda:
         self._keep: list[Any] = []
         self._current = threading.local()
 
-    def load(self, name: str, prototype: Any) -> Any:
-        """Return a C function that calls the method."""
-        method = getattr(self, name)
+    def __getattribute__(self, name: str) -> Any:
+        method = super().__getattribute__(name)
+        if not name.startswith("cu"):
+            return method
 
         def function(*args: Any) -> int:
             self.calls.append(name)
             return self.refused.get(name) or int(method(*args) or 0)
 
-        made = prototype(function)
-        self._keep.append(made)
-        return made
+        return function
 
     def _new(self, value: Any) -> int:
         number = next(self._numbers)
@@ -66,8 +65,19 @@ class FakeCuda:
     def cuInit(self, flags: int) -> int:
         return 0
 
-    def cuGetErrorName(self, status: int, out: Any) -> None:
-        out[0] = {_INVALID: b"CUDA_ERROR_INVALID_VALUE", OUT_OF_MEMORY: b"CUDA_ERROR_OUT_OF_MEMORY"}.get(status)
+    def cuDriverGetVersion(self, out: Any) -> None:
+        out[0] = OLDEST
+
+    def cuGetErrorName(self, status: int, out: Any) -> int:
+        name = {_INVALID: b"CUDA_ERROR_INVALID_VALUE", OUT_OF_MEMORY: b"CUDA_ERROR_OUT_OF_MEMORY"}.get(status)
+        if name is None:
+            return _INVALID
+        self._keep.append(ffi.new("char[]", name))
+        out[0] = self._keep[-1]
+        return 0
+
+    def cuGetErrorString(self, status: int, out: Any) -> int:
+        return self.cuGetErrorName(status, out)
 
     def cuDeviceGetByPCIBusId(self, out: Any, address: bytes) -> int:
         if address not in self.devices:
@@ -82,15 +92,15 @@ class FakeCuda:
         out[0] = self.peers
 
     def cuDevicePrimaryCtxRetain(self, out: Any, device: int) -> None:
-        out[0] = device + 1
+        out[0] = ffi.cast("CUcontext", device + 1)
 
-    def cuCtxPushCurrent_v2(self, context: int) -> None:
-        self._stack().append(context - 1)
+    def cuCtxPushCurrent_v2(self, context: Any) -> None:
+        self._stack().append(int(ffi.cast("intptr_t", context)) - 1)
 
     def cuCtxPopCurrent_v2(self, out: Any) -> int:
         if not self._stack():
             return _INVALID
-        out[0] = self._stack().pop() + 1
+        out[0] = ffi.cast("CUcontext", self._stack().pop() + 1)
         return 0
 
     def cuMemGetAllocationGranularity(self, out: Any, properties: Any, kind: int) -> None:
@@ -112,10 +122,10 @@ class FakeCuda:
         del self.live[handle]
         os.close(self._objects.pop(handle))
 
-    def cuMemExportToShareableHandle(self, out: int, handle: int, kind: int, flags: int) -> int:
+    def cuMemExportToShareableHandle(self, out: Any, handle: int, kind: int, flags: int) -> int:
         if kind != 1:
             return _INVALID
-        ctypes.c_int.from_address(out).value = os.dup(self._objects[handle])
+        out[0] = os.dup(self._objects[handle])
         return 0
 
     def cuMemAddressReserve(self, out: Any, size: int, alignment: int, hint: int, flags: int) -> None:
@@ -137,7 +147,7 @@ class FakeCuda:
 
     def cuMemSetAccess(self, address: int, size: int, access: Any, count: int) -> int:
         for i in range(count):
-            if access[i].access != 3:
+            if access[i].flags != 3:
                 return _INVALID
-            self._ranges[address][1].add(access[i].location.device)
+            self._ranges[address][1].add(access[i].location.id)
         return 0

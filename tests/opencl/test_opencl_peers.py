@@ -15,11 +15,11 @@ import pytest
 from fake_cuda import GRANULARITY, FakeCuda
 
 import polyhal
+from polyhal.backends.common.cuda_driver import CudaDriver, CudaError
 from polyhal.backends.opencl import discovery, raw_info
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.driver import ffi
 from polyhal.backends.opencl.peers import exported_memory, peer_copies
-from polyhal.backends.opencl.peers.cuda_driver import CudaDriver, CudaError
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
 from polyhal.backends.opencl_c.lowering.collective.exchange import Geometry
 from polyhal.hal.device import Device
@@ -82,7 +82,7 @@ def pair(found: discovery.OpenCLDevice) -> Pair:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     """Install a driver of two cards, with small size limits."""
     fake = FakeCuda(*ADDRESSES)
-    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
+    monkeypatch.setattr(exported_memory, "exporting_driver", lambda: CudaDriver(fake))
     monkeypatch.setattr(exported_memory, "EXPORTED_FROM", GRANULARITY)
     monkeypatch.setattr("polyhal.backends.opencl.memory.EXPORTED_FROM", GRANULARITY)
     monkeypatch.setattr(peer_copies, "GEOMETRY", Geometry(channels=1, group=16, slot=4096, batch=1))
@@ -140,7 +140,7 @@ def test_copies_between_contexts_keep_the_contract(pair: Pair, check: str) -> No
 
 def test_cuda_is_not_used_for_cpu_devices(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: asked.append(1))
+    monkeypatch.setattr(exported_memory, "exporting_driver", lambda: asked.append(1))
     assert pair[0].can_copy_from(pair[1]) is pair[0].features.cpu
     assert not (asked and pair[0].features.cpu)
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from test_opencl_peers import as_card
 
 import polyhal as ph
+from polyhal.backends.common.cuda_driver import CudaDriver
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.peers import exported_memory, peer_copies, window_communicator
-from polyhal.backends.opencl.peers.cuda_driver import CudaDriver
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
 from polyhal.backends.opencl.peers.window_communicator import WindowCommunicator, exchange_of
 from polyhal.backends.opencl_c.lowering.collective.exchange import Exchange, Geometry
@@ -93,7 +93,7 @@ def test_exchanges_implement_each_collective(kind: Kind, counts: list[int], data
 def small(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     """Simulate a driver of four cards, with exchanges of one work-group, which PoCL can run concurrently."""
     fake = FakeCuda(*[f"0000:0{i}:00.0" for i in range(4)])
-    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
+    monkeypatch.setattr(exported_memory, "exporting_driver", lambda: CudaDriver(fake))
     monkeypatch.setattr(MemoryImporter, "accepts", lambda self, kind: True)
     for module in (peer_copies, window_communicator):
         monkeypatch.setattr(module, "GEOMETRY", Geometry(channels=1, group=16, slot=1024, batch=1))

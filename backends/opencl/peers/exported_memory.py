@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
+from polyhal.backends.common.cuda_driver import CudaError
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
-from polyhal.backends.opencl.peers.cuda_driver import (
+from polyhal.backends.opencl.peers.exporting_device import (
     POSIX_DESCRIPTORS,
     VIRTUAL_MEMORY,
     CudaAllocation,
-    CudaDevice,
-    CudaError,
-    cuda_driver,
+    ExportingDevice,
+    device_number,
+    exporting_driver,
 )
 from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
 
@@ -40,7 +41,7 @@ class _Exported(NamedTuple):
 class ExportedMemory:
     """The exported allocations of one device."""
 
-    def __init__(self, runtime: DeviceRuntime, device: CudaDevice, importer: MemoryImporter) -> None:
+    def __init__(self, runtime: DeviceRuntime, device: ExportingDevice, importer: MemoryImporter) -> None:
         """Try one allocation. Raises CudaError and pyopencl.Error if it fails."""
         self.device = device
         self._runtime = runtime
@@ -136,13 +137,13 @@ def open_exported_memory(runtime: DeviceRuntime) -> ExportedMemory | None:
     kind, _, address = runtime.info.id.partition("/")
     if kind != "pci" or not importer.accepts(HandleType.OPAQUE):
         return None
-    driver = cuda_driver()
+    driver = exporting_driver()
     if driver is None:
         return None
     try:
-        number = driver.device(address)
+        number = device_number(driver, address)
         if not (driver.attribute(VIRTUAL_MEMORY, number) and driver.attribute(POSIX_DESCRIPTORS, number)):
             return None
-        return ExportedMemory(runtime, CudaDevice(driver, number), importer)
+        return ExportedMemory(runtime, ExportingDevice(driver, number), importer)
     except (CudaError, cl.Error):
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.opencl.peers.cuda_driver import CudaError
+from polyhal.backends.common.cuda_driver import CudaError
 from polyhal.hal.system.communicators.descriptors import all_agree, exchange_descriptors, on_one_machine
 
 if TYPE_CHECKING:

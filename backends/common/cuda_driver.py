@@ -30,6 +30,13 @@ ffi.cdef(
     typedef struct CUmemPoolHandle_st *CUmemoryPool;
     typedef struct { int type; int id; } CUmemLocation;
     typedef struct { CUmemLocation location; int flags; } CUmemAccessDesc;
+    typedef struct {
+        int type;
+        int handle_types;
+        CUmemLocation location;
+        void *windows_metadata;
+        unsigned char flags[8];
+    } CUmemAllocationProp;
 
     CUresult cuInit(unsigned int flags);
     CUresult cuDriverGetVersion(int *version);
@@ -38,6 +45,7 @@ ffi.cdef(
 
     CUresult cuDeviceGetCount(int *count);
     CUresult cuDeviceGet(CUdevice *device, int ordinal);
+    CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *address);
     CUresult cuDeviceGetName(char *name, int length, CUdevice device);
     CUresult cuDeviceGetPCIBusId(char *address, int length, CUdevice device);
     CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
@@ -58,6 +66,18 @@ ffi.cdef(
     CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
     CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t kept);
     CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count);
+    CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties, int kind);
+    CUresult cuMemCreate(
+        unsigned long long *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags);
+    CUresult cuMemRelease(unsigned long long handle);
+    CUresult cuMemExportToShareableHandle(void *shareable, unsigned long long handle, int kind, unsigned long long flags);
+    CUresult cuMemAddressReserve(
+        CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wish, unsigned long long flags);
+    CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes);
+    CUresult cuMemMap(
+        CUdeviceptr address, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags);
+    CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
+    CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count);
     CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags);
     CUresult cuMemFreeHost(void *address);
     CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t bytes, CUstream stream);
@@ -184,6 +204,10 @@ class CudaDriver:
         out = ffi.new("char[]", length)
         self.call(name, out, length, device)
         return bytes(ffi.string(out)).decode(errors="replace")
+
+    def status(self, name: str, *args: Any) -> int:
+        """Call a function and return its status."""
+        return int(getattr(self.lib, name)(*args))
 
     def attribute(self, attribute: int, device: int) -> int:
         """Return an attribute of a device."""

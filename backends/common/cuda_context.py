@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from polyhal.backends.cuda.driver import CudaDriver, ffi
+from polyhal.backends.common.cuda_driver import CudaDriver, ffi
 
 
-class Context:
+class PrimaryContext:
     """The primary context of one device: `with context:` makes it current on the calling thread, then restores the previous."""
 
     def __init__(self, driver: CudaDriver, device: int) -> None:
