@@ -58,7 +58,7 @@ def select(selector: str) -> ListedDevice:
         raise DeviceUnavailableError(message(None, str(error), fix=fix)) from error
     if driver is None:
         problem = f"there is no NVIDIA driver ({LIBRARIES[0]} was not found)"
-        fix = "for an NVIDIA GPU, install NVIDIA's driver; for another GPU use Device('gpu')"
+        fix = 'for an NVIDIA GPU, install NVIDIA\'s driver; for another GPU, did you mean "gpu"?'
         raise DeviceUnavailableError(message(None, problem, fix=fix))
     infos = [describe(driver, i) for i in range(driver.value("cuDeviceGetCount", "int *"))]
     for ordinal, info in enumerate(infos):

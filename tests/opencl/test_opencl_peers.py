@@ -207,7 +207,7 @@ def test_exporting_is_optional(cards: Pair, cuda: FakeCuda, function: str) -> No
     cuda.refused[function] = 999
     if function == "cuInit":
         with pytest.raises(CudaError, match="cuInit failed with status 999"):
-            CudaDriver(cuda.load)
+            CudaDriver(cuda)
         return
     assert first.can_copy_from(second) is first.features.cpu
     first.deallocate(first.allocate(4 * GRANULARITY))

@@ -40,7 +40,7 @@ def test_doctor_says_what_to_install(cupy_plugin: Any) -> None:
     code = """
 from polyhal.hal.system.diagnostics.doctor import examine
 for p in examine(tests=False).problems:
-    if "cuda" in p.source:
+    if "cupy" in p.source:
         print(p.reason, "|", p.fix)
 """
     done = cupy_plugin.run("-c", code)
@@ -49,7 +49,7 @@ for p in examine(tests=False).problems:
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_asking_for_the_device_fails_loudly(cupy_plugin: Any) -> None:
-    done = cupy_plugin.run("-c", "import polyhal; polyhal.Device('cuda')")
+    done = cupy_plugin.run("-c", "import polyhal; polyhal.Device('cupy')")
     assert done.returncode != 0
     assert "DeviceUnavailableError" in done.stderr
     assert "CuPy is not installed" in done.stderr

@@ -38,7 +38,7 @@ _SYNONYMS: dict[str, tuple[DeviceType, ...]] = {
 """Names of the best device of a type, on any backend; `entry_points.RESERVED` lists them too."""
 
 _FOREIGN = {"cuda": "gpu", "mps": "gpu", "rocm": "gpu", "xpu": "gpu"}
-"""Names from other frameworks, and the name to suggest."""
+"""Names from other frameworks, and the name to suggest where a backend of that name has no device."""
 
 
 class Registry:
@@ -283,14 +283,14 @@ class Registry:
 
     def _open_named(self, name: str, head: str, selector: str) -> Device:
         spec = self.backend(head)
+        hint = f'; did you mean "{_FOREIGN[head]}"?' if head in _FOREIGN else ""
         if spec is None:
-            hint = f'; did you mean "{_FOREIGN[head]}"?' if head in _FOREIGN else ""
             known = ", ".join([*sorted(n for n, s in self.backends.items() if not s.hidden), *_SYNONYMS])
             raise self._unavailable(name, f"unknown backend {head!r}; expected one of {known}{hint}")
         if not selector:
             found = self._best_first(self.probe(spec.name))
             if not found:
-                raise self._unavailable(name, "its backend found no device")
+                raise self._unavailable(name, f"its backend found no device{hint}")
             return self._create(found[0])
         match = next((c for c in self.probe(spec.name) if c.info.selector == selector), None)
         if match is not None:

@@ -32,4 +32,4 @@ def pytest_report_header() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the conformance kit check the first CUDA device unless the command line names others."""
-    config.stash[DEVICES] = ["cuda"]
+    config.stash[DEVICES] = ["cupy"]

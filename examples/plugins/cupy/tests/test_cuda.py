@@ -24,7 +24,7 @@ EPSILON = {dtypes.float32: 4e-6, dtypes.float16: 2e-3, dtypes.bfloat16: 1.6e-2, 
 
 @pytest.fixture(scope="module")
 def device() -> polyhal.Device:
-    return polyhal.Device("cuda")
+    return polyhal.Device("cupy")
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_threads_share_a_device(device: Any) -> None:
 
 def test_an_unknown_device_raises() -> None:
     with pytest.raises(DeviceUnavailableError, match="there is no CUDA device '99'"):
-        polyhal.Device("cuda:99")
+        polyhal.Device("cupy:99")
 
 
 @pytest.mark.skipif(STAND_IN, reason="only a GPU has TensorFloat-32")

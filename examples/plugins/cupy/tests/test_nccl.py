@@ -131,7 +131,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> FakeNccl:
 
 
 def communicator(library: FakeNccl, members: int) -> NcclCommunicator:
-    return NcclCommunicator([Device.opened(f"cuda:{i}", FakeCuda(i)) for i in range(members)], library)
+    return NcclCommunicator([Device.opened(f"cupy:{i}", FakeCuda(i)) for i in range(members)], library)
 
 
 def carry_out(

@@ -28,7 +28,7 @@ if COUNT < 2:
 
 @pytest.fixture(scope="module")
 def devices() -> list[polyhal.Device]:
-    return [polyhal.Device(f"cuda:{i}") for i in range(COUNT)]
+    return [polyhal.Device(f"cupy:{i}") for i in range(COUNT)]
 
 
 @pytest.mark.parametrize("check", ["order", "ranges", "released_memory", "streams", "event"])

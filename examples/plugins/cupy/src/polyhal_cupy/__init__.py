@@ -9,15 +9,14 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """Return the only backend of this distribution. On a card that OpenCL also supports, this backend is preferred."""
+    """Return the only backend of this distribution. It is preferred to OpenCL on the same card, but not to `cuda`."""
     return [
         BackendSpec(
-            name="cuda",
+            name="cupy",
             probe="polyhal_cupy.discovery:probe",
             create="polyhal_cupy.backend:create",
             api_version=2,
-            priority=60,
-            aliases=("cupy",),
+            priority=55,
             environment=("CUDA_", "CUPY_", "NVIDIA_VISIBLE_DEVICES"),
         )
     ]

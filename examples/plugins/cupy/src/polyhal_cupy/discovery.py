@@ -38,7 +38,7 @@ def describe(number: int) -> DeviceInfo:
     properties: dict[str, Any] = runtime.getDeviceProperties(number)
     driver = runtime.driverGetVersion()
     return DeviceInfo(
-        backend="cuda",
+        backend="cupy",
         name=properties["name"].decode(),
         type=DeviceType.INTEGRATED_GPU if properties["integrated"] else DeviceType.GPU,
         memory=int(properties["totalGlobalMem"]),
