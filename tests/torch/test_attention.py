@@ -13,6 +13,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import polyhal as ph
 import polyhal.torch
+from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.passes import pipeline
+from polyhal.hal.compile.passes.simplify.attention_masks import recognize_masks
 
 
 def _leaf(*shape: int) -> torch.Tensor:
@@ -65,6 +68,51 @@ def test_compiled_heads_without_a_batch(torch_on_numpy: str, mask: torch.Tensor 
     """PyTorch takes them as a batch of one, also in the shape of the logarithms."""
     heads = [x[0].detach().requires_grad_() for x in (QUERIES, KEYS, KEYS)]
     compare(F.scaled_dot_product_attention, [(*heads, mask)], torch_on_numpy)
+
+
+def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+    """Attend with a causal mask, with a window of three keys, and with padding, as transformers makes them."""
+    positions = torch.arange(q.shape[-2], device=q.device)
+    causal = (positions <= positions[:, None])[None, None]
+    window = causal & (positions > positions[:, None] - 3)
+    masks = causal.expand(2, 1, -1, -1), window, causal & padding
+    return sum(F.scaled_dot_product_attention(q * i, k, v, mask) for i, mask in enumerate(masks, 1))
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "compiled"])
+def test_causal_masks_are_recognized_forward_and_backward(
+    torch_device: str, recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[str, bool, bool]] = []
+
+    def recognize(graph: Graph) -> Graph:
+        graph = recognize_masks(graph)
+        for n in graph.nodes:
+            if n.op.family == "attention":
+                found.append((n.op.name, n.inputs[n.op.schema.inputs.index("mask")] is not None, n.bound["causal"]))
+        return graph
+
+    passes = tuple(recognize if p is recognize_masks else p for p in pipeline.PASSES)
+    monkeypatch.setattr(pipeline, "PASSES", passes)
+    padding = torch.arange(10).reshape(2, 1, 1, 5) != 6
+    leaves = [x.detach().requires_grad_() for x in (QUERIES, _leaf(2, 4, 5, 8), _leaf(2, 4, 5, 6))]
+    moved = [x.detach().to(torch_device).requires_grad_() for x in leaves]
+    there = padding.to(torch_device)
+
+    def step() -> list[torch.Tensor]:
+        out = run(*moved, there)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), moved)]
+
+    torch._dynamo.reset()
+    run = _masked if recorded else torch.compile(_masked, backend="polyhal")
+    take = polyhal.torch.jit(step, strict=True) if recorded else step
+    for _ in range(3):
+        results = take()
+    out = _masked(*leaves, padding)
+    expected = [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+    torch.testing.assert_close([x.cpu() for x in results], expected, rtol=1e-4, atol=1e-4)
+    for op in ("attention", "attention_grad"):
+        assert {(mask, causal) for name, mask, causal in found if name == op} == {(False, True), (True, True)}
 
 
 def test_second_gradients_need_the_composition(torch_device: str) -> None:

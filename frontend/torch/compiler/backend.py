@@ -11,6 +11,7 @@ from polyhal.hal.device import Device
 from polyhal.torch.compiler import private
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
+from polyhal.torch.compiler.masks import masks_of_attention
 
 MODES = ("default", "reduce-overhead")
 """Supported modes, with equal effect: a program is always replayed with planned memory, as "reduce-overhead" requests."""
@@ -50,12 +51,16 @@ def backend(
         """Compile a backward graph, or a graph without gradients."""
         return private.boxed(CompiledGraph(made, (), device, split))
 
+    def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        """Partition a joint graph. Masks are made in both graphs, because causal ones are recognized where they are made."""
+        return private.min_cut(joint, masks_of_attention(joint.graph), *args, **kwargs)
+
     compile_graph = private.dynamo_backend(
         fw_compiler=forward,
         bw_compiler=whole,
         inference_compiler=whole,
         decompositions=decompositions(),
-        partition_fn=private.min_cut,
+        partition_fn=partition,
         keep_inference_input_mutations=True,
     )
     made: Callable[..., Any] = compile_graph(graph, example_inputs)

@@ -63,11 +63,11 @@ def boxed(function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], l
     return run
 
 
-def min_cut(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+def min_cut(joint: torch.fx.GraphModule, remade: Iterable[torch.fx.Node], *args: Any, **kwargs: Any) -> Any:
     """Partition a joint graph into forward and backward graphs; cheap values are rematerialized.
 
-    Results of random ops within checkpoints are saved: to rematerialize one, PyTorch reads and sets the state of a generator,
-    which it only does on its own devices.
+    The backward graph makes the values of the nodes `remade` again. Results of random ops within checkpoints are saved: to
+    rematerialize one, PyTorch reads and sets the state of a generator, which it only does on its own devices.
     """
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch.utils.checkpoint import CheckpointPolicy
@@ -76,6 +76,8 @@ def min_cut(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         if "recompute" in node.meta and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             for kept in (node, *(user for user in node.users if user.target is operator.getitem)):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    for node in remade:
+        node.meta.setdefault("recompute", CheckpointPolicy.MUST_RECOMPUTE)
     return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
 
