@@ -239,7 +239,9 @@ class CudaPrograms(ProgramTexts):
         values = ffi.new("void *[]", [log, ffi.cast("void *", _LOG_BYTES)])
         try:
             with self._context:
-                state = driver.value("cuLinkCreate_v2", "CUlinkState *", 2, names, values)
+                created = ffi.new("CUlinkState *")
+                driver.call("cuLinkCreate_v2", 2, names, values, created)
+                state = created[0]
                 try:
                     image = ffi.from_buffer(text)
                     driver.call("cuLinkAddData_v2", state, _PTX_INPUT, image, len(text), label.encode(), 0, NULL, NULL)
