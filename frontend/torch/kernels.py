@@ -32,6 +32,7 @@ from polyhal.torch import (
     private,
     processes,
     profiler,
+    random_states,
     recurrent,
     storages,
     tensors,
@@ -308,6 +309,7 @@ def register() -> None:
     """Register the device and all kernels with PyTorch."""
     device_module.install(polyhal_autoload.name_device())
     generators.install()
+    random_states.install()
     storages.install()
     processes.install()
     interchange.install()

@@ -164,3 +164,51 @@ def test_scripted_modules_are_written_and_read(
         for a, b in zip(loaded.state_dict().values(), model.state_dict().values(), strict=True):
             assert torch.equal(a.cpu(), b.cpu())
     assert next(scripted.parameters()).device.type == torch_device
+
+
+def _dropout_run(device: str, steps: range, checkpoint: dict[str, Any] | None = None) -> tuple[list[float], Any]:
+    """Train with dropout for some steps. Returns the losses, and a checkpoint as trainers store it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.Dropout(0.5), nn.Linear(16, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    if checkpoint is not None:
+        model.load_state_dict(checkpoint["model"])
+        torch.set_rng_state(checkpoint["random"])
+    losses = []
+    for _ in steps:
+        loss = model(torch.randn(4, 3).to(device)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, _through_file({"model": model.state_dict(), "random": torch.random.get_rng_state()})
+
+
+def test_a_stored_state_of_random_numbers_restores_those_of_the_device(torch_device: str) -> None:
+    losses, _ = _dropout_run(torch_device, range(6))
+    first, checkpoint = _dropout_run(torch_device, range(3))
+    torch.rand(5, device=torch_device)
+    rest, _ = _dropout_run(torch_device, range(3, 6), checkpoint)
+    assert first + rest == losses
+
+
+def test_a_state_of_this_process_restores_the_numbers_of_the_cpu_alone(torch_device: str) -> None:
+    """As on other devices: a program may repeat the CPU's numbers while those of the device go on."""
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    before = torch.rand(3), torch.rand(3, device=torch_device).cpu()
+    torch.set_rng_state(state)
+    assert torch.equal(torch.rand(3), before[0])
+    assert not torch.equal(torch.rand(3, device=torch_device).cpu(), before[1])
+
+
+def test_states_of_random_numbers_have_pytorchs_elements(torch_device: str) -> None:
+    torch.manual_seed(1)
+    torch.rand(1, device=torch_device)
+    state = torch.get_rng_state()
+    assert torch.equal(state, torch.default_generator.get_state())
+    generator = torch.Generator()
+    generator.set_state(_through_file(state))
+    assert torch.equal(torch.rand(3, generator=generator), torch.rand(3))
+    for plain in (state.clone(), torch.default_generator.get_state()):  # of another device
+        torch.set_rng_state(_through_file(plain))

@@ -12,8 +12,8 @@ PUBLIC = (devices, memory, randomness, streams)
 
 
 def names() -> dict[str, Any]:
-    """Return all contents of `torch.polyhal`, by name."""
-    found: dict[str, Any] = {}
+    """Return all contents of `torch.polyhal`, by name. Trainers look for `random`, as in `torch.cuda`."""
+    found: dict[str, Any] = {"random": randomness}
     for file in PUBLIC:
         found |= {name: getattr(file, name) for name in file.__all__}
     return found

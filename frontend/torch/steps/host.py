@@ -130,7 +130,7 @@ class HostProgram:
             for action in self.actions:
                 action.run()
             return
-        state = torch.get_rng_state()
+        state = torch.default_generator.get_state()
         before = [(x, x.detach().clone()) for x, _ in self.written.values()]
         try:
             for action in self.actions:
@@ -166,7 +166,7 @@ def restore(tensors: Any, random_state: torch.Tensor) -> None:
     with torch.no_grad():
         for x, before in tensors:
             x.detach().copy_(before)
-    torch.set_rng_state(random_state)
+    torch.default_generator.set_state(random_state)
 
 
 def resolved(x: Any, values: list[Any]) -> Any:

@@ -248,7 +248,7 @@ class _RandomStates:
     """States of the host's random number generators."""
 
     def __init__(self) -> None:
-        self.torch = torch.get_rng_state()
+        self.torch = torch.default_generator.get_state()
         self._python = random.getstate()
         self._numpy = np.random.get_state()
 

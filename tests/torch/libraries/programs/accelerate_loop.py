@@ -51,10 +51,12 @@ def _store_and_load(accelerator: Accelerator, model: torch.nn.Module) -> None:
     before = [p.detach().clone() for p in model.parameters()]
     with tempfile.TemporaryDirectory() as folder:
         accelerator.save_state(folder)
+        masks = torch.rand(7, device=accelerator.device)
         with torch.no_grad():
             for p in model.parameters():
                 p.zero_()
         accelerator.load_state(folder)
+        assert torch.equal(torch.rand(7, device=accelerator.device), masks), "random numbers do not go on"
         accelerator.save_model(model, folder)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 

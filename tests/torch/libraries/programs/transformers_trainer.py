@@ -48,11 +48,12 @@ def _fit(
     folder: str,
     resume: str | None = None,
     kind: type[hf.Trainer] = hf.Trainer,
+    dropout: float = 0.0,
     **options: Any,
 ) -> list[torch.Tensor]:
     torch.manual_seed(0)
     sizes: Any = {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
-    model = hf.GPT2LMHeadModel(hf.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **sizes))
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=0.0, **sizes))
     losses = _Losses()
     arguments = _settings(device, folder, torch_compile=mode == "compiled", **options)
     trainer = kind(model, arguments, train_dataset=_DATA, eval_dataset=_DATA, callbacks=[losses])
@@ -86,6 +87,16 @@ def _resumed(device: str, mode: str) -> list[torch.Tensor]:
         (rest,) = _fit(device, mode, folder, str(Path(folder) / "checkpoint-4"), save_strategy="no")
         assert torch.equal(rest, whole[0][4:]), "a resumed run has other losses"
     return [*whole, rest]
+
+
+def _resumed_with_dropout(device: str, mode: str) -> list[torch.Tensor]:
+    """Masks of the device are not those of the CPU: the resumed run has to have the losses of the whole one."""
+    with tempfile.TemporaryDirectory() as folder:
+        (whole,) = _fit(device, mode, folder, dropout=0.2, save_strategy="steps", save_steps=4)
+        torch.rand(7, device=device)
+        (rest,) = _fit(device, mode, folder, str(Path(folder) / "checkpoint-4"), dropout=0.2, save_strategy="no")
+    assert torch.equal(rest, whole[4:]), "a resumed run has other losses"
+    return [torch.tensor(len(whole))]
 
 
 def _bfloat16(device: str, mode: str) -> list[torch.Tensor]:
@@ -126,6 +137,7 @@ def _named_compiler(device: str, mode: str) -> list[torch.Tensor]:
 whole_case("transformers", "Trainer", _trained, modes=("eager", "compiled"))
 whole_case("transformers", "Trainer, accumulation, checkpointing, evaluation, workers", _many_settings)
 whole_case("transformers", "Trainer, resumed", _resumed)
+whole_case("transformers", "Trainer, resumed, with dropout", _resumed_with_dropout)
 whole_case("transformers", "Trainer, bfloat16 by ACCELERATE_MIXED_PRECISION", _bfloat16)
 whole_case("transformers", "Trainer, float16 by a subclass", _float16)
 whole_case("transformers", "Trainer, torch_compile instead of a named compiler", _named_compiler)
