@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
@@ -108,7 +107,7 @@ class KernelLaunch:
                 template.append(p.data[: kernel.types[place].itemsize])
             elif isinstance(p, Table):
                 flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-                template.append(cl.Buffer(runtime.context, flags, hostbuf=np.array(p.values or (0,), np.int32)))
+                template.append(cl.Buffer(runtime.context, flags, hostbuf=p.words()))
             else:
                 template.append(cl.LocalMemory(p.nbytes))
         self._template = template

@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from polyhal.backends.common.launching.kernel_arguments import Number
 from polyhal.backends.common.launching.launch import Table, Tensor
 from polyhal.backends.wgpu.arguments import BoundArguments, Offset
@@ -196,7 +194,7 @@ class DispatchLaunch:
 
 def _upload(runtime: WGPURuntime, table: Table) -> Allocation:
     """Allocate and fill the memory of a table. The launch owns it."""
-    data = np.array(table.values or (0,), np.int32)
+    data = table.words()
     allocation = runtime.memory.allocate(data.nbytes)
     runtime.memory.write(memoryview(data.tobytes()), allocation, 0)
     return allocation

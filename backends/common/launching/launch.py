@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 ScalarType = Literal["int", "uint", "long", "ulong", "float", "double"]
@@ -46,9 +48,15 @@ class LocalMemory:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Integers of 32 bits in memory that lives as long as the launch."""
+    """Constants in memory that lives as long as the launch: integers of 32 bits, or the bytes of numbers of other types."""
 
-    values: tuple[int, ...]
+    values: tuple[int, ...] | bytes
+
+    def words(self) -> np.ndarray:
+        """Return the constants as words of 32 bits; one word if there are none."""
+        if isinstance(self.values, bytes):
+            return np.frombuffer(self.values or bytes(4), np.int32)
+        return np.array(self.values or (0,), np.int32)
 
 
 @dataclass(frozen=True, slots=True)

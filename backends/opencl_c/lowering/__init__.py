@@ -44,6 +44,7 @@ from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl_c.lowering.attention import dispatch as attention
 from polyhal.backends.opencl_c.lowering.conv import banded_matmul, banded_planes, pooling
 from polyhal.backends.opencl_c.lowering.conv import dispatch as conv
+from polyhal.backends.opencl_c.lowering.fft import dispatch as fft
 from polyhal.backends.opencl_c.lowering.gather import dispatch as gather
 from polyhal.backends.opencl_c.lowering.gather import gather as gather_rows
 from polyhal.backends.opencl_c.lowering.gather import scatter_add
@@ -58,7 +59,7 @@ from polyhal.backends.opencl_c.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
-    random, conv, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent,
+    random, conv, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent, fft,
 )  # fmt: skip
 
 BUILDERS = Builders(

@@ -33,7 +33,7 @@ from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 
-_ON_HOST = OnHost("there is no kernel of a fast Fourier transform yet; NumPy's pocketfft computes it")
+_ON_HOST = OnHost("the backend has no kernels of Fourier transforms; NumPy's pocketfft computes them")
 _DTYPES = (dtypes.float32, dtypes.float64)
 
 

@@ -1,0 +1,1 @@
+"""Discrete Fourier transforms in OpenCL; kernels in shaders/opencl/fft."""

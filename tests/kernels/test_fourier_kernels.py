@@ -1,0 +1,103 @@
+"""Fourier transforms of many lengths, layouts and axes, against NumPy in float64 within the bound of their algorithm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from native_ops import run
+
+from polyhal.backends.common.problems.fft_lengths import padded_length, radices
+from polyhal.backends.common.problems.fft_tables import chirp_spectrum
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+
+pytestmark = pytest.mark.kernels_of("fourier", "real_fourier", "half_fourier")
+
+UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
+
+
+def roundings(n: int) -> float:
+    """Bound the error of a transform of n numbers, in units of its 2-norm times the unit roundoff.
+
+    A stage of radix 2 adds 1 + 4 sqrt(2) units (Higham 2002, theorem 24.2). An odd radix r, a sum of r products in pairs with a
+    common factor, adds at most r / 2 + 4 units to each of r numbers, and sqrt(r) times as much to their norm. Bluestein's
+    algorithm consists of two transforms of a padded length and three products, with an amplification by the largest number of
+    the chirp's spectrum.
+    """
+    found = radices(n)
+    if found:
+        return sum(6.7 * math.log2(r) if r % 2 == 0 else math.sqrt(r) * (r / 2 + 4) for r in found) + 1
+    padded = padded_length(n)
+    growth = np.abs(chirp_spectrum(n, padded)).max() * padded / math.sqrt(n)
+    return (2 * roundings(padded) + 12) * float(growth)
+
+
+def compare(device: Any, op: str, arrays: list[np.ndarray], **params: Any) -> None:
+    """Compare all parts of a result at once: an error of one part may come from the other."""
+    got = np.stack(run(device, op, arrays, **params))
+    want = np.stack(OPS[op].reference(*(a.astype(np.float64) for a in arrays), **params)).reshape(got.shape)
+    shape = arrays[0].shape
+    lengths = [params["length"] if "length" in params and a == params["axes"][-1] else shape[a] for a in params["axes"]]
+    # Real transforms of even lengths are complex ones of half the length and a step like that of radix 2.
+    bound = sum(max(roundings(n), roundings(n // 2 or 1) + 8) for n in lengths) * UNIT[got.dtype.name]
+    norm = np.sqrt((want**2).sum(keepdims=True))
+    assert np.sqrt(((got - want) ** 2).sum()) <= bound * norm.item()
+    # No element is far off: the error is spread over all of them.
+    assert np.abs(got - want).max() <= bound * norm.item()
+
+
+def draw(rng: Any, *shape: int, dtype: str = "float32") -> np.ndarray:
+    return rng.uniform(-1, 1, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("n", [1, 2, 12, 16, 25, 64, 7 * 13, 11 * 9, 17, 1000, 1024, 1009, 5000, 16384])
+def test_lengths(device: Any, rng: Any, n: int) -> None:
+    x = [draw(rng, 5, n), draw(rng, 5, n)]
+    compare(device, "fourier", x, axes=(1,), inverse=False, scale=1.0)
+    compare(device, "fourier", x, axes=(1,), inverse=True, scale=1 / n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 34, 45, 128, 1018, 12000])
+def test_real_lengths(device: Any, rng: Any, n: int) -> None:
+    compare(device, "real_fourier", [draw(rng, 3, n)], axes=(1,), scale=0.5)
+    half = [draw(rng, 3, n // 2 + 1), draw(rng, 3, n // 2 + 1)]
+    compare(device, "half_fourier", half, axes=(1,), length=n, scale=0.5)
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2, 0), (0, 1, 2)], ids=str)
+def test_axes(device: Any, rng: Any, axes: tuple[int, ...]) -> None:
+    x = [draw(rng, 12, 10, 9), draw(rng, 12, 10, 9)]
+    compare(device, "fourier", x, axes=axes, inverse=True, scale=1.0)
+    compare(device, "real_fourier", x[:1], axes=axes, scale=1.0)
+    length = 2 * (x[0].shape[axes[-1]] - 1)
+    compare(device, "half_fourier", x, axes=axes, length=length, scale=1.0)
+
+
+def test_views(device: Any, rng: Any) -> None:
+    """Each part has its own layout; one is broadcast."""
+    re = draw(rng, 9, 20, 3).transpose(2, 1, 0)[:, ::-2, 1:]
+    im = np.broadcast_to(draw(rng, 10, 1), (3, 10, 8))
+    for axis in (1, 2):
+        compare(device, "fourier", [re, im], axes=(axis,), inverse=False, scale=1.0)
+        compare(device, "half_fourier", [re, im], axes=(axis,), length=2 * re.shape[axis] - 1, scale=1.0)
+    compare(device, "real_fourier", [re], axes=(2, 1), scale=1.0)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64], ids=lambda d: d.name)
+def test_doubles(device: Any, rng: Any, dtype: dtypes.DType) -> None:
+    for n in (60, 509, 8192):
+        x = [draw(rng, 2, n, dtype=dtype.name), draw(rng, 2, n, dtype=dtype.name)]
+        compare(device, "fourier", x, axes=(1,), inverse=False, scale=1.0)
+        compare(device, "real_fourier", x[:1], axes=(1,), scale=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [65536, 3**11, 1 << 20, 1000003])
+def test_long_rows(device: Any, rng: Any, n: int) -> None:
+    x = [draw(rng, 1, n), draw(rng, 1, n)]
+    compare(device, "fourier", x, axes=(1,), inverse=False, scale=1.0)
+    compare(device, "real_fourier", x[:1], axes=(1,), scale=1.0)
+    compare(device, "half_fourier", x, axes=(1,), length=2 * (n - 1), scale=1.0)
