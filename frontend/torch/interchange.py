@@ -1,11 +1,7 @@
-"""Exchange with other libraries by DLPack, and with files of TorchScript: by copies in the host's memory.
-
-PyTorch's C++ code has no memory of the device to share or to write.
-"""
+"""Exchange with other libraries by DLPack, by copies in the host's memory: PyTorch's C++ code has no memory to share."""
 
 from __future__ import annotations
 
-import copy as copies
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +9,10 @@ import torch
 import torch.utils.dlpack
 
 from polyhal.hal.errors import message
-from polyhal.torch import private
-from polyhal.torch.device import NAME, check_ordinal
+from polyhal.torch.device import NAME
 
 if TYPE_CHECKING:
-    from polyhal.torch.call_types import DeviceName, Function
+    from polyhal.torch.call_types import Function
 
 _HOST = (1, 0)
 """DLPack's name of the host's memory."""
@@ -26,14 +21,11 @@ _Torch: Any = torch
 
 
 def install() -> None:
-    """Let PyTorch's functions for DLPack and TorchScript take tensors of the device."""
+    """Let PyTorch's functions for DLPack take tensors of the device."""
     tensor = _Torch.Tensor
     tensor.__dlpack__ = _exported(tensor.__dlpack__)
     tensor.__dlpack_device__ = _placed(tensor.__dlpack_device__)
     _Torch.to_dlpack = _Torch.utils.dlpack.to_dlpack = _on_host(_Torch.utils.dlpack.to_dlpack)
-    _Torch.jit.load = _loaded(_Torch.jit.load)
-    for kind, name in private.writers_of_scripts():
-        setattr(kind, name, _saved(getattr(kind, name)))
 
 
 def _is_ours(x: torch.Tensor) -> bool:
@@ -73,30 +65,3 @@ def _on_host(original: Function) -> Function:
         return original(tensor.cpu() if _is_ours(tensor) else tensor)
 
     return to_dlpack
-
-
-def _loaded(original: Function) -> Function:
-    @functools.wraps(original)
-    def load(f: object, map_location: DeviceName | None = None, *args: object, **options: object) -> Any:
-        if map_location is None or torch.device(map_location).type != NAME:
-            return original(f, map_location, *args, **options)
-        check_ordinal(torch.device(map_location))
-        return original(f, "cpu", *args, **options).to(map_location)
-
-    return load
-
-
-def _saved(original: Function) -> Function:
-    """Return a method that writes copies on the CPU of parameters and buffers of the device."""
-
-    @functools.wraps(original)
-    def save(self: torch.jit.ScriptModule, *args: object, **options: object) -> Any:
-        if not any(map(_is_ours, (*self.parameters(), *self.buffers()))):
-            return original(self, *args, **options)
-        with torch.no_grad():
-            host = copies.deepcopy(self).cpu()
-        for copied, x in zip(host.parameters(), self.parameters(), strict=True):
-            copied.requires_grad_(x.requires_grad)
-        return original(host, *args, **options)
-
-    return save

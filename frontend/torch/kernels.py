@@ -34,6 +34,7 @@ from polyhal.torch import (
     profiler,
     random_states,
     recurrent,
+    scripts,
     storages,
     tensors,
 )
@@ -313,6 +314,7 @@ def register() -> None:
     storages.install()
     processes.install()
     interchange.install()
+    scripts.install()
     profiler.install()
     determinism.install()
     precision.install()

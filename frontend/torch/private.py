@@ -168,6 +168,32 @@ def writers_of_scripts() -> list[tuple[type, str]]:
     return [(kind, name) for kind in kinds for name in ("save", "save_to_buffer") if name in vars(kind)]
 
 
+def attributes_of_script(module: Any) -> list[str]:
+    """Return the names of a scripted module's parameters, buffers and other attributes; [] for another module."""
+    code = getattr(module, "_c", None)
+    native: Any = torch._C
+    return [] if code is None else [*native.ConcreteModuleType.from_jit_type(code._type()).get_attributes()]
+
+
+def constants_of_script(module: Any) -> list[Any]:
+    """Return the nodes of constant tensors in the code of a scripted module; [] for another module."""
+    code = getattr(module, "_c", None)
+    names = [] if code is None else code._method_names()
+    nodes = [n for name in names for n in code._get_method(name).graph.findAllNodes("prim::Constant")]
+    return [n for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"]
+
+
+def constant(node: Any) -> torch.Tensor:
+    """Return the tensor of a node of `constants_of_script`."""
+    found: torch.Tensor = node.t("value")
+    return found
+
+
+def set_constant(node: Any, value: torch.Tensor) -> None:
+    """Replace the tensor of a node of `constants_of_script`."""
+    node.t_("value", value)
+
+
 def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool]) -> None:
     """Make `GradScaler` invert scales in float32 on a device without float64, as it does for "mps"."""
     scaler: Any = torch.amp.GradScaler

@@ -166,6 +166,40 @@ def test_scripted_modules_are_written_and_read(
     assert next(scripted.parameters()).device.type == torch_device
 
 
+class _WithAttributes(nn.Module):
+    """A module with tensors that are neither parameters nor buffers."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0], device=device))
+        self.plain = torch.tensor([5.0, 6.0, 7.0], device=device)
+        self.listed = [torch.tensor([3.0, 4.0], device=device), torch.tensor([8.0])]
+        self.named = {"scale": torch.tensor([0.5], device=device)}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight + self.plain + self.listed[0].sum() * self.named["scale"]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+@pytest.mark.parametrize("way", ["script", "trace", "freeze"])
+@pytest.mark.parametrize("location", ["polyhal", "cpu"])
+def test_attributes_and_constants_of_scripts_are_written_and_read(torch_device: str, way: str, location: str) -> None:
+    model = _WithAttributes(torch_device).eval()
+    x = torch.tensor([1.0, -1.0, 0.5])
+    scripted = torch.jit.trace(model, x.to(torch_device)) if way == "trace" else torch.jit.script(model)
+    if way == "freeze":
+        scripted = torch.jit.freeze(scripted)
+    for _ in range(2):  # the first writing leaves the module as it is
+        file = io.BytesIO()
+        torch.jit.save(scripted, file)
+        file.seek(0)
+        loaded = torch.jit.load(file, map_location=location)
+        found = loaded(x.to(location))
+        assert found.device.type == location
+        assert torch.equal(found.cpu(), _WithAttributes("cpu")(x))
+        assert torch.equal(scripted(x.to(torch_device)).cpu(), found.cpu())
+
+
 def _dropout_run(device: str, steps: range, checkpoint: dict[str, Any] | None = None) -> tuple[list[float], Any]:
     """Train with dropout for some steps. Returns the losses, and a checkpoint as trainers store it."""
     torch.manual_seed(0)
