@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.backends.common.cuda_context import PrimaryContext
-from polyhal.backends.common.cuda_driver import NOT_READY, CudaDriver, CudaError
+from polyhal.backends.common.cuda_driver import NOT_READY, CudaError
 from polyhal.backends.common.launching.completion import Callback, Completion
 from polyhal.backends.cuda.errors import CudaErrors
 from polyhal.hal.errors import PolyhalError
@@ -25,21 +25,22 @@ _ACTION = "work on the device"
 class NativeEvent:
     """Owner of a driver event, which it destroys."""
 
-    __slots__ = ("__weakref__", "_driver", "handle")
+    __slots__ = ("__weakref__", "_context", "handle")
 
-    def __init__(self, driver: CudaDriver, flags: int) -> None:
-        """Create the event. A context must be current. Raises CudaError."""
-        self._driver = driver
-        self.handle = driver.value("cuEventCreate", "CUevent *", flags)
+    def __init__(self, context: PrimaryContext, flags: int) -> None:
+        """Create the event. The context must be current. Raises CudaError."""
+        self._context = context
+        self.handle = context.driver.value("cuEventCreate", "CUevent *", flags)
 
     def __del__(self) -> None:
         if hasattr(self, "handle"):
-            self._driver.lib.cuEventDestroy_v2(self.handle)
+            with self._context:
+                self._context.driver.lib.cuEventDestroy_v2(self.handle)
 
 
 def recorded(context: PrimaryContext, stream: Any, flags: int = _WITHOUT_TIME) -> NativeEvent:
     """Return an event after all commands so far of a driver's stream. The context must be current. Raises CudaError."""
-    event = NativeEvent(context.driver, flags)
+    event = NativeEvent(context, flags)
     context.driver.call("cuEventRecord", event.handle, stream)
     return event
 

@@ -162,7 +162,7 @@ class CudaLaunch:
             elif isinstance(p, Table):
                 table = np.array(p.values or (0,), np.int32)
                 with runtime.calling(f"allocating a table of {table.nbytes} bytes"):
-                    self._kept.append(ConstantMemory(runtime.context, runtime.streams.own.handle, table))
+                    self._kept.append(ConstantMemory(runtime.context, runtime.streams, table))
                 add(self._kept[-1].address, "Q")
             else:
                 problem = "the kernel has a `__local` parameter, which the CUDA driver does not support"

@@ -77,15 +77,12 @@ class CudaTransfers:
     def deallocate(self, memory: CudaMemory) -> None:
         """Release an allocation after all work enqueued so far. Raises BackendError if it was released before."""
         with self._lock:
-            if self._live.pop(memory.address, None) is not memory:
+            if self._live.get(memory.address) is not memory:  # another allocation may have the address by now
                 problem = "this memory was released before"
                 raise BackendError(message(None, problem, device=self._runtime.info.name))
-        streams = self._runtime.streams
-        stream = streams.current()
+            del self._live[memory.address]
         with self._failing(f"releasing {memory.nbytes} bytes"):
-            for other in streams.others(stream):
-                self._driver.call("cuStreamWaitEvent", stream.handle, other.mark().handle, 0)
-            self._driver.call("cuMemFreeAsync", memory.address, stream.handle)
+            self._runtime.streams.release(memory.address)
 
     def write(self, src: memoryview, dst: CudaMemory, offset: int) -> None:
         """Copy host bytes to the device. The caller may change `src` after the call returns."""

@@ -24,7 +24,7 @@ class CudaStream:
             self._handle = self._driver.value("cuStreamCreate", "CUstream *", _NON_BLOCKING)
         self._foreign: list[Event] = []
         """Events of other backends, for which the host waits before the next command."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may release memory while a thread waits
         self.completer = ReadCompleter()
         """Completes copies to the host."""
 
@@ -90,9 +90,14 @@ class CudaStreams:
         previous, self._selected.stream = self._selected.stream, stream
         return previous
 
-    def others(self, stream: CudaStream) -> list[CudaStream]:
-        """Return all streams except one."""
-        return [s for s in self._all if s is not stream]
+    def release(self, address: int) -> None:
+        """Release memory after the work of all streams so far. The context must be current. Raises CudaError."""
+        stream, driver = self.current(), self._context.driver
+        for other in self._all:
+            if other is not stream:
+                done = other.mark()  # destroyed with its last reference
+                driver.call("cuStreamWaitEvent", stream.handle, done.handle, 0)
+        driver.call("cuMemFreeAsync", address, stream.handle)
 
     def synchronize(self) -> None:
         """Wait for all commands of all streams. Raises CudaError."""
