@@ -16,6 +16,8 @@ PLATFORM = "NVIDIA CUDA"
 """Name of NVIDIA's OpenCL platform, by which profiles and workarounds are chosen."""
 _BLOCK, _SHARED_MEMORY, _WARP, _MULTIPROCESSORS, _INTEGRATED, _MAJOR, _MINOR = 1, 8, 10, 16, 18, 75, 76
 """CU_DEVICE_ATTRIBUTE_... numbers."""
+_PARAMETER_BYTES = 4096
+"""Source: CUDA C++ Programming Guide, section "Function parameters"."""
 
 
 def kind(driver: CudaDriver, device: int) -> DeviceType:
@@ -56,6 +58,7 @@ def features(driver: CudaDriver, device: int, name: str, vendor: VendorProfile) 
         local_memory=local,
         local_memory_is_real=True,
         static_local_memory=max(local, STATIC_LOCAL_MEMORY.get(capability, 0)),
+        parameter_bytes=_PARAMETER_BYTES,
         compute_units=driver.attribute(_MULTIPROCESSORS, device),
         sub_device=False,
         compute_capability=capability,

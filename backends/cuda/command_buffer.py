@@ -166,5 +166,5 @@ class _Graph:
 def _node_params(launch: CudaBoundLaunch) -> Any:
     """Return the parameters of a node, which point to the launch's argument block."""
     return ffi.new(
-        "CUDA_KERNEL_NODE_PARAMS *", [launch.function, *launch.geometry, 0, launch.block.pointers, NULL, NULL, NULL]
+        "CUDA_KERNEL_NODE_PARAMS *", [launch.function, *launch.geometry, launch.block.pointers, NULL, NULL, NULL]
     )

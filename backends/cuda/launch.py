@@ -125,7 +125,7 @@ class CudaLaunch:
         self._kernel = kernel
         padding = (1,) * (3 - len(group))
         grid = tuple(n // g for n, g in zip(items, group, strict=True))
-        self._geometry = (*grid, *padding, *group, *padding)
+        self._geometry = (*grid, *padding, *group, *padding, kernel.shared)
         template: list[Any] = []
         formats: list[str] = []
         starts: list[int] = []
@@ -242,7 +242,7 @@ class CudaBoundLaunch:
     name: str
     function: Any
     geometry: tuple[int, ...]
-    """Blocks of the grid on three axes, then threads of a block."""
+    """Blocks of the grid on three axes, threads of a block on three axes, and bytes of dynamic shared memory."""
     block: ArgumentBlock
     values: list[Any]
     slots: list[tuple[int, BindingSlot, int]]

@@ -7,6 +7,7 @@ With cached PTX a program runs on a machine that has the CUDA driver and no comp
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from polyhal.backends.common.cuda_driver import NULL, CudaError, ffi
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.cuda.compiler import CompilationError, KernelCompiler
 from polyhal.backends.cuda.errors import CudaErrors
-from polyhal.backends.cuda.ptx import for_cuda
+from polyhal.backends.cuda.ptx import CudaCode, for_cuda
 from polyhal.backends.opencl_c import ptx
 from polyhal.backends.opencl_c.build_errors import build_error
 from polyhal.backends.opencl_c.features import KernelFeatures
@@ -36,14 +37,14 @@ _PTX_INPUT = 1
 _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
 """CU_JIT_ERROR_LOG_BUFFER and its size."""
 _LOG_BYTES = 1 << 14
-_BLOCK, _SHARED, _PRIVATE, _REGISTERS = 0, 1, 3, 4
+_BLOCK, _SHARED, _PRIVATE, _REGISTERS, _MAX_DYNAMIC_SHARED = 0, 1, 3, 4, 8
 """CU_FUNC_ATTRIBUTE_... numbers."""
 
 
 class CudaKernel:
     """A kernel function of a program, which it keeps loaded."""
 
-    __slots__ = ("_program", "function", "largest_group", "name")
+    __slots__ = ("_program", "function", "largest_group", "name", "shared")
 
     def __init__(self, program: CudaProgram, name: str) -> None:
         """Look up the function `name`. The context must be current. Raises CudaError."""
@@ -53,6 +54,10 @@ class CudaKernel:
         self.function = driver.value("cuModuleGetFunction", "CUfunction *", program.module, name.encode())
         self.largest_group = self.attribute(_BLOCK)
         """Maximum threads per block, which is below the device's limit for a kernel with many registers."""
+        self.shared = program.shared.get(name, 0)
+        """Bytes of dynamic shared memory."""
+        if self.shared:
+            driver.call("cuFuncSetAttribute", self.function, _MAX_DYNAMIC_SHARED, self.shared)
 
     def attribute(self, attribute: int) -> int:
         """Return an attribute of the function. The context must be current. Raises CudaError."""
@@ -64,7 +69,7 @@ class CudaKernel:
             return {
                 "max_group_size": self.largest_group,
                 "registers": self.attribute(_REGISTERS),
-                "local_bytes": self.attribute(_SHARED),
+                "local_bytes": self.attribute(_SHARED) + self.shared,
                 "private_bytes": self.attribute(_PRIVATE),
             }
 
@@ -72,13 +77,16 @@ class CudaKernel:
 class CudaProgram:
     """Loaded machine code, unloaded with this object."""
 
-    __slots__ = ("context", "errors", "module")
+    __slots__ = ("context", "errors", "module", "shared")
 
     def __init__(self, context: PrimaryContext, errors: CudaErrors, image: bytes) -> None:
-        """Load PTX that ends with a zero, or machine code. The context must be current. Raises CudaError."""
+        """Load an image, which `_image` made. The context must be current. Raises CudaError, and ValueError for others."""
         self.context = context
         self.errors = errors
-        self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(image), 0, NULL, NULL)
+        header, _, code = image.partition(b"\n")
+        self.shared: dict[str, int] = json.loads(header)
+        """Bytes of dynamic shared memory by kernel."""
+        self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(code), 0, NULL, NULL)
 
     def kernel(self, name: str) -> CudaKernel:
         """Return a kernel of the program. Raises KernelBuildError."""
@@ -185,7 +193,8 @@ class CudaPrograms(ProgramTexts):
             program = self._load(key)
         compiled = program is None
         if program is None:
-            code = self._assemble(label, self._ptx_of(ptx_key, label, text, flags, target), flags)
+            source = for_cuda(self._ptx_of(ptx_key, label, text, flags, target))
+            code = _image(source, self._assemble(label, source.text, flags))
             if self.disk is not None:
                 self.disk.store(key, code)
             program = self._loaded(label, code)
@@ -202,7 +211,7 @@ class CudaPrograms(ProgramTexts):
         try:
             with self._context:
                 return CudaProgram(self._context, self._errors, code)
-        except CudaError:
+        except (CudaError, ValueError):
             self.disk.discard(key)
             return None
 
@@ -214,7 +223,7 @@ class CudaPrograms(ProgramTexts):
             raise self._errors.translate(error, f"loading {label}") from error
 
     def _ptx_of(self, key: str, label: str, text: str, flags: list[str], target: Target | None) -> bytes:
-        """Return the PTX of a program for this device, from disk or the compiler. Raises KernelBuildError."""
+        """Return the PTX of a program, from disk or the compiler. Raises KernelBuildError."""
         stored = self._ptx.load(key) if self._ptx is not None else None
         if stored is not None:
             return stored
@@ -226,7 +235,7 @@ class CudaPrograms(ProgramTexts):
             output = self._compiler.compile(text, flags)
         except CompilationError as error:
             raise build_error(self._sources, label, text, flags, str(error), self._name) from None
-        result = for_cuda(ptx.retarget(output, target) if target else output)
+        result = ptx.retarget(output, target) if target else output
         if self._ptx is not None:
             self._ptx.store(key, result)
         return result
@@ -254,3 +263,8 @@ class CudaPrograms(ProgramTexts):
             written = ffi.string(log).decode(errors="replace") or str(error)
             source = text.decode(errors="replace")
             raise build_error(self._sources, label, source, flags, written, self._name) from None
+
+
+def _image(source: CudaCode, code: bytes) -> bytes:
+    """Return machine code with a line in front that has the shared memory of its kernels."""
+    return json.dumps(source.shared).encode() + b"\n" + code

@@ -2,31 +2,68 @@
 
 An OpenCL launch fills special registers that a CUDA launch leaves undefined: `%envreg0` to `%envreg2` with the offset of the
 group ids, `%envreg3` to `%envreg5` with the global offset, `%envreg6` to `%envreg8` with the number of groups and `%envreg9`
-with the number of axes. Polyhal's launches have no offsets. Source: PTX ISA, section "Special registers: %envreg<32>".
+with the number of axes. Polyhal's launches have no offsets.
+
+A kernel may declare 48 KiB of shared memory for the CUDA driver and more for the OpenCL driver. Larger arrays become parts of
+dynamic shared memory, whose size is given at the launch.
+
+Source: PTX ISA, sections "Special registers: %envreg<32>" and "Kernel and Function Directives: .shared".
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
+
+from polyhal.backends.common.launching.geometry import round_up
 
 _TEXTURE_MODE = re.compile(rb"^(\.target\s[^\n]*?),\s*texmode_independent", re.MULTILINE)
 _ENVIRONMENT = re.compile(rb"%envreg(\d+)\b")
 _GROUPS = {b"6": b"%nctaid.x", b"7": b"%nctaid.y", b"8": b"%nctaid.z", b"9": b"3"}
-_ENTRY = re.compile(rb"\.entry\s+(\w+)\s*\((.*?)\)", re.DOTALL)
-_PARAMETER = re.compile(
-    rb"\.param\s+(?:\.align\s+\d+\s+)?\.(\w)(\d+)\s+(?:\.ptr[^,\[]*?\s)?\w+(?:\[(\d+)\])?", re.DOTALL
-)
+_ENTRY = re.compile(rb"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)\s*\(.*?^\}", re.DOTALL | re.MULTILINE)
+_SHARED = re.compile(rb"^[ \t]*\.shared\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\];[^\n]*\n", re.MULTILINE)
+_DYNAMIC = b"polyhal_shared"
+_ADDRESS_SIZE = re.compile(rb"^\.address_size[^\n]*\n", re.MULTILINE)
+STATIC_SHARED = 48 << 10
+"""Maximum bytes of shared memory that a kernel may declare; a launch may ask for more."""
 
 
-def for_cuda(ptx: bytes) -> bytes:
-    """Return the PTX of an OpenCL program in the form that the CUDA driver loads, with a final zero."""
+class CudaCode(NamedTuple):
+    """PTX with a final zero, and the bytes of shared memory that launches of some kernels have to request."""
+
+    text: bytes
+    shared: dict[str, int]
+
+
+def for_cuda(ptx: bytes) -> CudaCode:
+    """Return the PTX of an OpenCL program in the form that the CUDA driver loads."""
     text = _TEXTURE_MODE.sub(rb"\1", ptx.rstrip(b"\0"))
-    return _ENVIRONMENT.sub(lambda m: _GROUPS.get(m[1], b"0"), text) + b"\0"
+    text = _ENVIRONMENT.sub(lambda m: _GROUPS.get(m[1], b"0"), text)
+    shared: dict[str, int] = {}
+    alignments = [1]
+
+    def entry(found: re.Match[bytes]) -> bytes:
+        body = found[0]
+        arrays = [(int(m[1]), m[2], int(m[3])) for m in _SHARED.finditer(body)]
+        if sum(size for _, _, size in arrays) <= STATIC_SHARED:
+            return body
+        body, end = _SHARED.sub(b"", body), 0
+        for alignment, name, size in arrays:
+            start = round_up(end, alignment)
+            body = _with_address(body, name, start)
+            end = start + size
+            alignments.append(alignment)
+        shared[found[1].decode()] = end
+        return body
+
+    text = _ENTRY.sub(entry, text)
+    if shared:
+        declaration = b".extern .shared .align %d .b8 %s[];\n" % (max(alignments), _DYNAMIC)
+        text = _ADDRESS_SIZE.sub(lambda m: m[0] + declaration, text, count=1)
+    return CudaCode(text + b"\0", shared)
 
 
-def parameter_sizes(ptx: bytes) -> dict[str, tuple[int, ...]]:
-    """Return the bytes of each parameter of each kernel of a program."""
-    return {
-        m[1].decode(): tuple(int(p[2]) // 8 * int(p[3] or 1) for p in _PARAMETER.finditer(m[2]))
-        for m in _ENTRY.finditer(ptx)
-    }
+def _with_address(body: bytes, name: bytes, start: int) -> bytes:
+    """Return the body of a kernel with a place in dynamic shared memory instead of the array `name`."""
+    use = re.compile(rb"(?<![\w$])" + re.escape(name) + rb"(?![\w$])(?:\s*\+\s*(\d+))?")
+    return use.sub(lambda m: b"%s+%d" % (_DYNAMIC, start + int(m[1] or 0)), body)

@@ -44,7 +44,7 @@ class CudaRuntime(Runtime):
         tuning: Tuning,
     ) -> None:
         """`compiler` is None on a machine without one, where only cached programs run. Raises a typed error."""
-        super().__init__(ordinal, info, features, capabilities, tuning)
+        super().__init__(info, features, capabilities, tuning)
         self.driver = driver
         self.ordinal = ordinal
         self.errors = CudaErrors(info.name)
@@ -89,13 +89,13 @@ class CudaRuntime(Runtime):
         return launch
 
     def start(self, function: Any, geometry: tuple[int, ...], pointers: Any, stream: Any) -> int:
-        """Launch a kernel: blocks and threads on three axes, and pointers to its arguments. Return the driver's status."""
+        """Launch a kernel of a geometry (see `CudaBoundLaunch`) with pointers to its arguments. Return the driver's status."""
         with self.context:
-            return int(self._start(function, *geometry, 0, stream, pointers, NULL))
+            return int(self._start(function, *geometry, stream, pointers, NULL))
 
     def launch_failed(self, status: int, name: str, geometry: tuple[int, ...]) -> PolyhalError:
         """Return the typed error of a launch."""
-        action = f"launching {name} over {geometry[:3]} blocks of {geometry[3:]} threads"
+        action = f"launching {name} over {geometry[:3]} blocks of {geometry[3:6]} threads"
         return self.errors.translate(self.driver.error("cuLaunchKernel", status), action)
 
     @contextmanager

@@ -77,6 +77,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         # have few iterations.
         local_memory_is_real=as_gpu or (dedicated and vendor.local_memory_is_real is not False),
         static_local_memory=max(int(device.local_mem_size), STATIC_LOCAL_MEMORY.get(capability, 0)),
+        parameter_bytes=int(device.max_parameter_size),
         compute_units=_processors(device, extensions, vendor),
         sub_device=opencl_version(device) >= (1, 2) and device.parent_device is not None,
         compute_capability=capability,

@@ -51,7 +51,8 @@ class DeviceRuntime(Runtime):
     ) -> None:
         """`context` may contain further devices; by default the device has its own."""
         end_threads_at_exit()
-        super().__init__(device, info, features, capabilities, tuning or Tuning(features, {}, {}))
+        super().__init__(info, features, capabilities, tuning or Tuning(features, {}, {}))
+        self.device = device
         self.errors = DriverErrors(info.name, DeviceLimits.of(device))
         # Threads that wait for different sub-devices must not share the core without a worker thread.
         self._waiter = waiter_affinity(features.quirks.pin_waiting_thread and not features.sub_device)

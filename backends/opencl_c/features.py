@@ -48,6 +48,8 @@ class KernelFeatures:
     """False if local memory is ordinary cached memory: products and convolutions then read their operands in place."""
     static_local_memory: int
     """Local memory that a kernel may declare. On NVIDIA devices it exceeds `local_memory`, the limit without opt-in."""
+    parameter_bytes: int
+    """Maximum bytes of a kernel's arguments."""
     compute_units: int
     """Processors that run whole groups, each with its own local memory: work is divided among them.
 

@@ -38,11 +38,7 @@ class Runtime(ABC):
 
     programs: ProgramTexts
 
-    def __init__(
-        self, device: Any, info: DeviceInfo, features: KernelFeatures, capabilities: Capabilities, tuning: Tuning
-    ) -> None:
-        """`device` has the attributes of a pyopencl device."""
-        self.device = device
+    def __init__(self, info: DeviceInfo, features: KernelFeatures, capabilities: Capabilities, tuning: Tuning) -> None:
         self.info = info
         self.features = features
         self.capabilities = capabilities

@@ -21,7 +21,6 @@ from polyhal.hal.protocol import Launch, SimpleLaunch
 class DescribedRuntime(Runtime):
     """A device without a driver."""
 
-    device: DescribedDevice
     programs: NotedPrograms
 
     def __init__(
@@ -32,7 +31,8 @@ class DescribedRuntime(Runtime):
         capabilities: Capabilities,
         tuning: Tuning,
     ) -> None:
-        super().__init__(description.device, info, features, capabilities, tuning)
+        super().__init__(info, features, capabilities, tuning)
+        self.device: DescribedDevice = description.device
         self.programs = NotedPrograms(lambda: self.features, info, description.compiler)
 
     def _launch(

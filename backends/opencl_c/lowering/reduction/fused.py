@@ -267,7 +267,7 @@ def _emit_pointers(text: KernelText, space: _Space, wide: bool) -> None:
 
 
 def _most_tensors(runtime: Runtime) -> int:
-    return max(2, (int(runtime.device.max_parameter_size) - _OTHER_BYTES) // _BYTES_PER_TENSOR)
+    return max(2, (runtime.features.parameter_bytes - _OTHER_BYTES) // _BYTES_PER_TENSOR)
 
 
 LOWERINGS = {"fused_elementwise": lower_fused(group, _most_tensors, _reduced_group)}

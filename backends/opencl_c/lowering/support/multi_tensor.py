@@ -38,7 +38,7 @@ class Batch:
 
 def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], other: int = _OTHER_BYTES) -> int:
     """Return how many slots of `operands` fit in the device's limit for kernel parameters, minus `other` bytes."""
-    room = int(runtime.device.max_parameter_size) - max(other, _OTHER_BYTES)
+    room = runtime.features.parameter_bytes - max(other, _OTHER_BYTES)
     per_slot = len(operands) * _BYTES_PER_TENSOR + _BYTES_PER_SLOT * (2 if of_matrices(operands) else 1)
     return max(1, min(_MAX_SLOTS, room // per_slot))
 
