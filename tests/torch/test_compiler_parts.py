@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from polyhal.hal.compile.recording import Recording
 from polyhal.torch import tensors
 from polyhal.torch.compiler import private
 from polyhal.torch.compiler.calls import call_of
+from polyhal.torch.compiler.common_nodes import merge_common_nodes
 from polyhal.torch.compiler.functional import FUNCTIONAL
 from polyhal.torch.compiler.layouts import Symbols, moved_to, stored
 from polyhal.torch.kernels import overload
@@ -41,6 +43,48 @@ def test_functions_are_traced() -> None:
 
     assert private.traced(declines, {}, []) is None
     assert private.traced(lambda: NotImplemented, {}, []) is None
+
+
+def merged(function: Callable[..., Any], *args: torch.Tensor) -> dict[str, int]:
+    """Merge the common nodes of a function's graph, and return the numbers of ops. Asserts that the results stay."""
+    made = traced(function, *args)
+    wanted = function(*(x.clone() for x in args))
+    merge_common_nodes(made.graph)
+    made.graph.lint()
+    made.recompile()
+    for result, expected in zip(made(*(x.clone() for x in args)), wanted, strict=True):
+        assert torch.equal(result, expected)
+    return Counter(
+        str(n.target).removeprefix("aten.").split(".")[0] for n in made.graph.nodes if n.op == "call_function"
+    )
+
+
+def test_common_nodes_are_merged() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    assert merged(lambda x: ((x.exp() + 1) * x.exp().sum([1], True), (x.exp() + 1).neg()), x)["exp"] == 1
+    assert merged(lambda x: (x.max(1)[0] + x.max(1)[1],), x)["max"] == 1
+    assert merged(lambda x: (x.sum(0) + x.sum(1).sum(),), x)["sum"] == 3
+
+
+def test_nodes_with_other_values_or_memory_are_not_merged() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    assert merged(lambda x: (x / 0.0 + 1 / (x / -0.0),), x + 1)["div"] == 2
+    assert merged(lambda x: (x.add(1).sin(), x.add(True).cos()), x)["add"] == 2
+    assert merged(lambda x: (x.exp(), x.exp()), x)["exp"] == 2, "results of the graph have memory of their own"
+    assert merged(lambda x: (x.exp().view(-1), x.exp().neg()), x)["exp"] == 2
+
+    def writes(x: torch.Tensor) -> Any:
+        before = x.exp() + 1
+        x.copy_(before)
+        return before, x.exp() + 2
+
+    assert merged(writes, x)["exp"] == 2
+
+
+def test_random_nodes_are_not_merged() -> None:
+    made = traced(lambda x: (torch.rand_like(x) - torch.rand_like(x), torch.empty_like(x).fill_(1)), torch.ones(8))
+    merge_common_nodes(made.graph)
+    assert [str(n.target) for n in made.graph.nodes].count("aten.rand_like.default") == 2
 
 
 def test_graphs_are_split() -> None:

@@ -9,6 +9,12 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions
 
+_UNINITIALIZED = (
+    torch.ops.aten.empty.memory_format,
+    torch.ops.aten.empty_strided.default,
+    torch.ops.aten.empty_like.default,
+)
+
 
 def bind_symbol(size: torch.SymInt, value: int, values: dict[Any, Any]) -> None:
     """Store the value of a symbolic size in `values` if it is a plain symbol, not an expression."""
@@ -69,16 +75,56 @@ def min_cut(joint: torch.fx.GraphModule, remade: Iterable[torch.fx.Node], *args:
     The backward graph makes the values of the nodes `remade` again. Results of random ops within checkpoints are saved: to
     rematerialize one, PyTorch reads and sets the state of a generator, which it only does on its own devices.
     """
+    from torch._functorch import config
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch.utils.checkpoint import CheckpointPolicy
 
+    from polyhal.torch.compiler.common_nodes import merge_common_nodes
+
     for node in joint.graph.nodes:
-        if "recompute" in node.meta and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if "recompute" in node.meta and is_random(node):
             for kept in (node, *(user for user in node.users if user.target is operator.getitem)):
                 kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     for node in remade:
         node.meta.setdefault("recompute", CheckpointPolicy.MUST_RECOMPUTE)
-    return min_cut_rematerialization_partition(joint, *args, **kwargs)
+    joint.graph.eliminate_dead_code()
+    merge_common_nodes(joint.graph)
+    joint.recompile()
+    with config.patch(cse=False):
+        return min_cut_rematerialization_partition(joint, *args, **kwargs)
+
+
+def is_random(node: torch.fx.Node) -> bool:
+    """Return whether an op draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def is_uninitialized(node: torch.fx.Node) -> bool:
+    """Return whether the result of an op has arbitrary values until it is written."""
+    return node.target in _UNINITIALIZED
+
+
+def writes_memory(node: torch.fx.Node) -> bool:
+    """Return whether an op writes to an argument, or may do so because it is not an op of ATen's kind."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return isinstance(node.target, torch._ops.HigherOrderOperator)
+    return bool(schema.is_mutable)
+
+
+def has_unbacked_size(value: Any) -> bool:
+    """Return whether a value is a number that only the run of the program determines."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and bool(free_unbacked_symbols(value))
+
+
+def memory_identity(tensor: torch.Tensor) -> int:
+    """Return a number that tensors share if they share memory; 0 for a tensor without memory."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except NotImplementedError:
+        return 0
 
 
 def split_graph(graph: torch.fx.GraphModule, is_supported: Callable[[torch.fx.Node], bool]) -> torch.fx.GraphModule:
