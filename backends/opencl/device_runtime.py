@@ -128,7 +128,7 @@ class DeviceRuntime(Runtime):
         self, name: str, file: str, text: str, options: list[str], signature: KernelSignature
     ) -> MakeLaunch:
         """As `BuildsUserKernels.build_user_kernel`."""
-        program = self.programs.build(file, text, options)
+        program = self.programs.build_as_written(file, text, options)
         compiled = CompiledKernel(program, name, argument_types(signature))
         self._check_local_memory(name, compiled.cl)
 

@@ -17,9 +17,9 @@ import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import mesa_hints, struct_sizes
+from polyhal.backends.opencl import builtin_declarations, mesa_hints, struct_sizes
 from polyhal.backends.opencl.kernel_statistics import statistics
-from polyhal.backends.opencl_c import compiler_warnings, ptx
+from polyhal.backends.opencl_c import compiler_warnings, language, ptx
 from polyhal.backends.opencl_c.build_errors import build_error
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.program_texts import ProgramTexts
@@ -172,7 +172,21 @@ class ProgramCache(ProgramTexts):
         return program
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
-        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
+        """Return a kernel file's program, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
+        return self._built(label, text, options, target, self._compile_declared)
+
+    def build_as_written(self, label: str, text: str, options: Sequence[str] = ()) -> cl.Program:
+        """Return a user's program, which may use all of OpenCL C. Otherwise as `build`."""
+        return self._built(label, text, options, None, self._compile)
+
+    def _built(
+        self,
+        label: str,
+        text: str,
+        options: Sequence[str],
+        target: Target | None,
+        compiler: Callable[[str, str, list[str]], cl.Program],
+    ) -> cl.Program:
         flags = self.flags(options)
         start = time.perf_counter()
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
@@ -183,7 +197,7 @@ class ProgramCache(ProgramTexts):
             program = self._load(key, flags)
         compiled = program is None and not in_driver_cache
         if program is None:
-            program = self._compile(label, text, flags)
+            program = compiler(label, text, flags)
             if target is not None:
                 program = self._assemble(label, ptx.retarget(self._binary(program), target), flags)
             binary = self._binary(program) if self.disk is not None or self._quirks.run_loaded_binaries else b""
@@ -233,15 +247,28 @@ class ProgramCache(ProgramTexts):
             return None
 
     def _compile(self, label: str, text: str, flags: list[str]) -> cl.Program:
-        program = cl.Program(self._context, text)
         try:
-            with compiler_warnings.ignored:
-                # pyopencl's own cache would store the program a second time and ignores the driver's version. False
-                # disables it, although its annotation does not include False.
-                program.build(flags, [self._device], cache_dir=False)  # type: ignore[arg-type]
-                return program
+            return self._from_source(text, flags)
         except cl.RuntimeError as error:
             raise self._error(label, text, flags, error) from None
+
+    def _compile_declared(self, label: str, text: str, flags: list[str]) -> cl.Program:
+        """Compile without the header of built-in functions if the compiler would parse it for each program."""
+        if self._quirks.parses_all_builtins and language.BASE in flags:
+            declared = builtin_declarations.declarations(text, bool(self._language["HAVE_FP64"]))
+            try:
+                return self._from_source(declared + text, [*flags, builtin_declarations.SKIP_HEADER])
+            except cl.RuntimeError as error:
+                _LOG.info("%s needs the compiler's header on %s: %s", label, self._name, error)
+        return self._compile(label, text, flags)
+
+    def _from_source(self, text: str, flags: list[str]) -> cl.Program:
+        program = cl.Program(self._context, text)
+        with compiler_warnings.ignored:
+            # pyopencl's own cache would store the program a second time and ignores the driver's version. False disables it,
+            # although its annotation does not include False.
+            program.build(flags, [self._device], cache_dir=False)  # type: ignore[arg-type]
+        return program
 
     def _assemble(self, label: str, binary: bytes, flags: list[str]) -> cl.Program:
         """Return the program of PTX that was changed after compilation."""

@@ -15,7 +15,9 @@ ATOMICS = {"cas": 0, "ptx": 1, "ext": 2}
 _NEWER = {EXCHANGE: BY_SUBGROUPS, FLOAT_ATOMICS: ATOMICS["ext"]}
 """Definitions, and their values, that OpenCL C 1.2 cannot compile."""
 _STANDARD = "-cl-std=CL"
-_BASE_OPTIONS = (f"{_STANDARD}1.2", "-w")
+BASE = f"{_STANDARD}1.2"
+"""Option of the version in which programs are written."""
+_BASE_OPTIONS = (BASE, "-w")
 """Language version, and no warnings: some drivers print the count of warnings to stderr for each program.
 
 Errors are still reported.

@@ -48,6 +48,7 @@ def test_drivers_are_distinguished() -> None:
     assert set(active(_POCL)) == {
         "try_compiler",
         "skip_binary_cache",
+        "parses_all_builtins",
         "polynomial_exp",
         "operators_for_builtins",
         "target_clwb",
