@@ -21,7 +21,9 @@ _STACKED = 1 << 22
 _FUSED = OPS["fused_elementwise"].call
 _SQUARE: tuple[GroupStep, ...] = (("square", (0,), ()),)
 _NORMALIZED: tuple[GroupStep, ...] = (("sqrt", (1,), ()), ("maximum", (3, 2), ()), ("divide", (0, 4), ()))
-_WEIGHTED_SUM: tuple[GroupStep, ...] = (("multiply", (0, 2), ()), ("multiply", (1, 3), ()), ("add", (4, 5), ()))
+_WITH_PRODUCT = OPS["fused_matmul"].call
+_WEIGHTED_SUM: tuple[GroupStep, ...] = (("multiply", (1, 2), ()), ("multiply", (0, 3), ()), ("add", (4, 5), ()))
+_SCALED_SUM: tuple[GroupStep, ...] = (("multiply", (1, 2), ()), ("add", (3, 0), ()))
 
 
 class Muon(Optimizer):
@@ -111,6 +113,6 @@ def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int,
     (y,) = _FUSED([y, squares, eps], _NORMALIZED, (5,), None)
     for _ in range(steps):
         gram = ops.matmul(y, y.mT)
-        (polynomial,) = _FUSED([gram, ops.matmul(gram, gram), b, c], _WEIGHTED_SUM, (6,), None)
-        (y,) = _FUSED([y, ops.matmul(polynomial, y), a, 1.0], _WEIGHTED_SUM, (6,), None)
+        polynomial = _WITH_PRODUCT([gram, gram, gram], _WEIGHTED_SUM, (b, c))
+        y = _WITH_PRODUCT([polynomial, y, y], _SCALED_SUM, (a,))
     return ops.contiguous(y.mT) if tall else y

@@ -22,6 +22,7 @@ MEANT = {
     "hal/compile/passes/layout/sink_reshapes.py": "moves reshapes",
     "hal/compile/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
     "hal/compile/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
+    "hal/compile/passes/fuse/levels.py": "looks for the products that declarations of epilogues name",
     "hal/compile/passes/fuse/lists.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
     "hal/compile/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, and one on lists has positions",
 }

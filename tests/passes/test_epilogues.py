@@ -71,6 +71,45 @@ def test_the_second_product_keeps_the_part_of_its_chain_that_is_its_own() -> Non
     )
 
 
+def test_the_factor_of_a_residual_is_part_of_the_epilogue() -> None:
+    """Of a product, and of a linear layer with a residual; a scaled tensor that is read elsewhere remains."""
+    check(
+        fuse_epilogues,
+        """
+        %0: float32[4, 4]
+        %1: float32[4, 4]
+        on it
+        %2 = matmul(%0, %1, out_dtype=None): float32[4, 4]
+        %3 = multiply(%0, 0.5): float32[4, 4]
+        %4 = multiply(%2, 2.0): float32[4, 4]
+        %5 = add(%4, %3): float32[4, 4]
+        %6 = multiply(%5, 0.25): float32[4, 4]
+        %7 = fused_linear(%5, %1, None, %6, activation='none', scale=1.0): float32[4, 4]
+        return %7
+        """,
+        """
+        %0: float32[4, 4]
+        %1: float32[4, 4]
+        on it
+        %2 = fused_matmul(%0, %1, %0, steps=(('multiply', (1, 2), ()), ('multiply', (0, 3), ()), ('add', (5, 4), ())), numbers=(0.5, 2.0)): float32[4, 4]
+        %3 = permute(%1, axes=(1, 0)): float32[4, 4] strides [1, 4]
+        %4 = fused_matmul(%2, %3, %2, steps=(('multiply', (1, 2), ()), ('add', (0, 3), ())), numbers=(0.25,)): float32[4, 4]
+        return %4
+        """,  # noqa: E501
+    )
+    kept = """
+        %0: float32[4, 4]
+        %1: float32[4, 4]
+        on it
+        %2 = multiply(%0, 0.5): float32[4, 4]
+        %3 = fused_matmul(%0, %1, %2, steps=(('add', (0, 1), ()),), numbers=()): float32[4, 4]
+        return %2, %3
+        """
+    plain = "matmul(%0, %1, out_dtype=None): float32[4, 4]\n        %4 = add(%3, %2)"
+    before = kept.replace("fused_matmul(%0, %1, %2, steps=(('add', (0, 1), ()),), numbers=())", plain)
+    check(fuse_epilogues, before.replace("return %2, %3", "return %2, %4"), kept)
+
+
 def _sum_of_products(x: Any, w: Any, v: Any) -> Any:
     return x @ w + (x * 2) @ w
 

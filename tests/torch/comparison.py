@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+import polyhal
+
 
 def moved(tree: Any, device: str) -> Any:
     """Move all tensors to a device, as leaves with the originals' `requires_grad`; one that occurs twice stays one.
@@ -57,3 +59,16 @@ def agree(function: Callable[..., Any], *args: Any, device: str, rtol: float = 1
         assert a.device.type == device
         assert a.dtype == b.dtype
         torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def launches_of(function: Callable[[], Any]) -> int:
+    """Return the number of launches of a call on the default device; 0 if the device does not count them."""
+    device = polyhal.get_default_device()
+    if not device.name.startswith(("opencl", "wgpu")):
+        return 0
+    backend: Any = device.backend
+    device.synchronize()
+    backend.start_profiling()
+    function()
+    device.synchronize()
+    return len(backend.stop_profiling())

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import polyhal.torch
-from tests.torch.comparison import agree
+from tests.torch.comparison import agree, launches_of
 
 CALLS: dict[str, Callable[..., Any]] = {
     "addmm": torch.addmm,
@@ -125,3 +125,17 @@ def test_a_recorded_step_takes_another_factor_in_each_run(torch_device: str) -> 
     for factor in (0.5, 0.25, 0.75, 0.1):
         expected = torch.addmm(c.cpu(), a.cpu(), a.cpu(), beta=factor, alpha=1 + factor)
         torch.testing.assert_close(step(c, a, factor).cpu(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_recorded_product_with_factors_is_one_op(torch_device: str) -> None:
+    """Where the device has kernels with epilogues: the factor of the addend is one of the steps, and the activation, too."""
+    step = polyhal.torch.jit(
+        lambda c, a: torch.addmm(c, a, a, beta=0.5).relu() + torch.addmm(c, a, a, beta=0.7, alpha=2)
+    )
+    c, a = (torch.randn(4, 4) for _ in range(2))
+    expected = torch.addmm(c, a, a, beta=0.5).relu() + torch.addmm(c, a, a, beta=0.7, alpha=2)
+    for _ in range(3):
+        torch.testing.assert_close(step(c.to(torch_device), a.to(torch_device)).cpu(), expected, rtol=1e-5, atol=1e-5)
+    operands = c.to(torch_device), a.to(torch_device)
+    if polyhal.get_default_device().name.startswith("opencl"):
+        assert launches_of(lambda: step(*operands)) == 2

@@ -198,7 +198,8 @@ def batched(build: ProductBuilder, runtime: Any, a: Spec, b: Spec, out: Spec) ->
 def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = False) -> dict[str, LoweringFunction]:
     """Return the lowering functions of all products on one builder.
 
-    `wide` means that it supports an output dtype other than the operands', `epilogues` that it supports epilogues.
+    `wide` means that it supports any output dtype, not only those in registers of the operands' class; `epilogues` that it
+    supports epilogues.
     """
 
     def matmul(
@@ -210,7 +211,7 @@ def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = Fa
             return Declined("an operand is a number")
         if x.dtype is not y.dtype:
             return Declined(f"the operands are {x.dtype.name} and {y.dtype.name}")
-        if out.dtype is not x.dtype and not wide:
+        if register_class(out.dtype) != register_class(x.dtype) and not wide:
             return Declined(f"the operands are {x.dtype.name}, the output is {out.dtype.name}")
         return _built(build, runtime, describe(x, y, out, (0, 1, None, 2, 3)), params)
 

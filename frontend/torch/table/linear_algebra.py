@@ -28,9 +28,12 @@ def add_product(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) 
 @aten("addmv")
 def add_product_with_vector(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Any:
     """Return `beta * c + alpha * a @ b` for a vector b, rounded as `add_product`."""
-    if not _is_fused(a, b, beta, alpha):
+    if _is_fused(a, b, beta, alpha):
+        return F["linear"](b, a, F["broadcast_to"](c if beta == 1 else c * beta, a.shape[:1]))
+    if not _is_half(c, a):
         return _composed(c, a, b, beta, alpha)
-    return F["linear"](b, a, F["broadcast_to"](c if beta == 1 else c * beta, a.shape[:1]))
+    row = _composed(c, F["reshape"](b, (1, *b.shape)), F["permute"](a, (1, 0)), beta, alpha)
+    return F["reshape"](row, a.shape[:1])
 
 
 @aten("baddbmm")
@@ -54,29 +57,42 @@ def add_sum_of_products(c: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: A
 
 
 def _is_fused(a: Tensor, b: Tensor, beta: Any, alpha: Any) -> bool:
-    """Return whether one op computes the product and the sum. A factor of the product is an operand of an op of its own."""
-    return alpha == 1 and beta != 0 and a.dtype.kind == "float" and a.ndim == 2 and a.shape[1:] == b.shape[:1]
+    """Return whether a linear layer computes the product and the sum. A factor is an operand of an op of its own.
+
+    A factor of a sum in half precision takes part in its rounding.
+    """
+    one = beta == 1 if a.dtype.itemsize == 2 else beta != 0
+    return alpha == 1 and one and a.dtype.kind == "float" and a.ndim == 2 and a.shape[1:] == b.shape[:1]
+
+
+def _is_half(c: Tensor, a: Tensor) -> bool:
+    return c.dtype is a.dtype and c.dtype.kind == "float" and c.dtype.itemsize == 2
 
 
 def _composed(c: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Any:
     """Return `beta * c + alpha * a @ b`, op by op, or in half precision rounded once."""
     if c.dtype.kind not in ("float", "complex"):
         beta, alpha = int(beta), int(alpha)
-    if c.dtype is a.dtype and c.dtype.kind == "float" and c.dtype.itemsize == 2 and (alpha != 1 or beta != 0):
-        return _rounded_once(c, a, b, beta, alpha)
+    if _is_half(c, a) and (alpha != 1 or beta != 0):
+        constant = all(type(factor) in (int, float) for factor in (beta, alpha))
+        sum_ = _with_epilogue if a.ndim > 1 and b.ndim > 1 and constant else _rounded_once
+        return sum_(c, a, b, beta, alpha)
     out = F["matmul"](a, b)
     out = out if alpha == 1 else out * alpha
     return out if beta == 0 else out + (c if beta == 1 else c * beta)
 
 
 def _rounded_once(c: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Any:
-    """Return `beta * c + alpha * a @ b` of half precision, computed in float32: by one op if the factors are constants."""
-    if a.ndim < 2 or b.ndim < 2 or any(type(factor) not in (int, float) for factor in (beta, alpha)):
-        product = F["matmul"](a, b, out_dtype=dtypes.float32)
-        product = product if alpha == 1 else product * alpha
-        addend = c if beta in (0, 1) else cast(c, dtypes.float32) * beta
-        return cast(product if beta == 0 else product + addend, c.dtype)
-    addends = [] if beta == 0 else [F["broadcast_to"](c, (*a.shape[:-1], b.shape[-1]))]
+    """Return `beta * c + alpha * a @ b` of half precision, computed in float32."""
+    product = F["matmul"](a, b, out_dtype=dtypes.float32)
+    product = product if alpha == 1 else product * alpha
+    addend = c if beta in (0, 1) else cast(c, dtypes.float32) * beta
+    return cast(product if beta == 0 else product + addend, c.dtype)
+
+
+def _with_epilogue(c: Tensor, a: Tensor, b: Tensor, beta: float, alpha: float) -> Any:
+    """Return `beta * c + alpha * a @ b` as one op, whose steps scale and add before the product is stored."""
+    addends = [] if beta == 0 else [_addend(c, (*a.shape[:-1], b.shape[-1]), beta)]
     factors = [(place, float(x)) for place, x in ((0, alpha), (1, beta if addends else 1)) if x != 1]
     terms, steps, count = {0: 0, 1: 1}, [], 1 + len(addends) + len(factors)
     for number, (place, _) in enumerate(factors, 1 + len(addends)):
@@ -85,6 +101,11 @@ def _rounded_once(c: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Any
     if addends:
         steps.append(("add", (terms[0], terms[1]), ()))
     return fused_matmul((a, b, *addends), steps=tuple(steps), numbers=tuple(x for _, x in factors))
+
+
+def _addend(c: Tensor, shape: tuple[int, ...], beta: float) -> Any:
+    """Return an addend with all elements of a product, or without a factor for its columns: steps have the product's shape."""
+    return c if beta == 1 and c.shape == shape[-1:] else F["broadcast_to"](c, shape)
 
 
 @aten("linear_backward")

@@ -9,6 +9,7 @@ import time
 
 from polyhal.hal.compile.ir.graph import Graph
 from polyhal.hal.compile.passes.decompose import decompose
+from polyhal.hal.compile.passes.fuse.batch_products import batch_products
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
@@ -40,6 +41,8 @@ PASSES = (
     match_patterns,
     decompose,
     *_TIDYING,
+    batch_products,
+    simplify_views,
     propagate_layouts,
     simplify_views,
     pad_gemm,

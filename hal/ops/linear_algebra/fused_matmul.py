@@ -14,7 +14,9 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.core.dispatch import infer, scalar_dtype
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
+from polyhal.hal.ops.batching import BatchedCall, pointwise
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -29,9 +31,15 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.layout.views import permute
+from polyhal.hal.ops.linear_algebra.linear import ACTIVATIONS
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.pointwise.cast import cast
-from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
+from polyhal.hal.ops.pointwise.fused_elementwise import (
+    GroupStep,
+    call_steps,
+    fused_elementwise,
+    reference_steps,
+    values_of,
+)
 from polyhal.hal.ops.tensor_like import TensorLike
 
 
@@ -57,13 +65,28 @@ def _fused_matmul(*xs: Any, steps: Any = (), numbers: Sequence[float] | tuple[in
 
 
 def _decomposed(*xs: Any, steps: Any, numbers: Any) -> Any:
-    """Apply the ops one by one; of half precision in float32, so that results are rounded once, as by a kernel."""
-    dtype = xs[0].dtype
-    if dtype.itemsize != 2:
-        return call_steps([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
-    product = op_matmul(xs[0], xs[1], dtypes.float32)
-    operands = (cast(x, dtypes.float32) for x in xs[2:])
-    return cast(call_steps([product, *operands, *numbers], steps)[-1], dtype)
+    """Apply all steps by one op; of half precision in float32, so that results are rounded once, as by a kernel."""
+    dtype, operands = xs[0].dtype, xs[2:]
+    wide = dtypes.float32 if dtype.itemsize == 2 else dtype
+    if wide is not dtype:
+        steps = _widened(len(operands), len(numbers), steps, dtype)
+    product = op_matmul(xs[0], xs[1], wide)
+    last = len(operands) + len(numbers) + len(steps)
+    return fused_elementwise([product, *operands, *numbers], steps, (last,))[0]
+
+
+def _widened(operands: int, numbers: int, steps: Sequence[GroupStep], dtype: DType) -> tuple[GroupStep, ...]:
+    """Steps with casts of the operands to float32 before them, and of the last result to `dtype` after them."""
+    first = 1 + operands + numbers
+
+    def moved(value: int | None) -> int | None:
+        if value is None or (value > operands and value < first) or not value:
+            return value
+        return value + operands if value >= first else first + value - 1
+
+    casts: list[GroupStep] = [("cast", (i,), (dtypes.float32,)) for i in range(1, operands + 1)]
+    wide = [(name, tuple(map(moved, arguments)), params) for name, arguments, params in steps]
+    return (*casts, *wide, ("cast", (first + operands + len(steps) - 1,), (dtype,)))
 
 
 def _terms(specs: Specs, params: Params) -> int:
@@ -79,6 +102,22 @@ def _linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None) -> Any:
     """The product of `linear`, whose bias is the first addend."""
     out = op_matmul(x, permute(weight, (1, 0)))
     return out if bias is None else out + bias
+
+
+def _fused_linear(
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
+    residual: TensorLike | None,
+    *,
+    activation: str,
+    scale: float,
+) -> Any:
+    """The product of `fused_linear`, and its further steps."""
+    out = op_matmul(x, permute(weight, (1, 0)))
+    out = out if scale == 1 else out * scale
+    out = ACTIVATIONS[activation](out if bias is None else out + bias)
+    return out if residual is None else out + residual
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -100,14 +139,30 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
+def _batched(call: BatchedCall) -> Any:
+    """Batch the product; the operands of its steps broadcast to it."""
+    return pointwise(call) if any(call.batched[:2]) else NotImplemented
+
+
+def _opened(*xs: TensorLike, steps: Any, numbers: Any) -> Any:
+    """The product with its steps, which further ops of a chain follow."""
+    return call_steps([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+
+
 fused_matmul = declare(
     _fused_matmul,
     name="fused_matmul",
     family="fused",
     infer=_infer,
-    lowering=Decompose(_decomposed),
+    lowering=Decompose(_decomposed, widen=False),
     settings=("precision",),
-    fuses=EpiloguePattern("matmul", {"linear": _linear}, max_steps=8, max_operands=4),
+    batching=_batched,
+    fuses=EpiloguePattern(
+        "matmul",
+        {"linear": _linear, "fused_linear": _fused_linear, "fused_matmul": _opened},
+        max_steps=8,
+        max_operands=4,
+    ),
     autocast=Autocast.HALF,
     flops=lambda specs, outs, params: 2 * math.prod(outs[0].shape) * first_tensor(specs).shape[-1],
     public=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from polyhal.hal.ops.declare import (
     reads,
     tensor_at,
 )
+from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.matmul import as_rows, factors, inner_length, op_matmul
 from polyhal.hal.ops.pointwise import activation as activations
@@ -124,8 +126,27 @@ def _linear_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _batched_linear(call: BatchedCall) -> Any:
-    """A batch of inputs is a further axis of them; batched weights take a product of matrices."""
-    return NotImplemented if any(call.batched[1:]) else call.apply(*call.inputs)
+    """A batch of inputs is a further axis of them; batched weights take a product of batches of matrices."""
+    if not any(call.batched[1:]):
+        return call.apply(*call.inputs)
+    if not call.batched[1] or not call.rank(0):
+        return NotImplemented
+    bias = call.inputs[2]
+    out = _batched_product(call)
+    return out if bias is None else out + _beside_rows(call, bias, out)
+
+
+def _batched_product(call: BatchedCall) -> Any:
+    """The product of inputs (batch, ..., in) with weights (batch, out, in)."""
+    *lead, inner = call.shape(0)
+    rows = reshape(call.expanded(0), (call.size, math.prod(lead), inner))
+    out = op_matmul(rows, transpose(call.inputs[1]))
+    return reshape(out, (call.size, *lead, out.shape[-1]))
+
+
+def _beside_rows(call: BatchedCall, bias: Any, out: Any) -> Any:
+    """The biases of a batch, in a shape that broadcasts to its results."""
+    return reshape(bias, (call.size, *(1,) * (out.ndim - 2), out.shape[-1])) if call.batched[2] else bias
 
 
 linear = declare(
@@ -147,7 +168,7 @@ linear = declare(
 )
 
 
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "none": lambda x: x,
     "relu": activations.relu,
     "gelu": activations.gelu,
@@ -189,8 +210,8 @@ def _infer_fused_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
     residual = specs[3]
     if residual is not None and residual.shape != shape:
         raise ValueError(f"residual {residual.shape} does not fit the result; expected {shape}")
-    if params["activation"] not in _ACTIVATIONS:
-        raise ValueError(f"no activation {params['activation']!r}; expected one of {', '.join(_ACTIVATIONS)}")
+    if params["activation"] not in ACTIVATIONS:
+        raise ValueError(f"no activation {params['activation']!r}; expected one of {', '.join(ACTIVATIONS)}")
     params["scale"] = float(params["scale"])
     return [(dtype, shape)]
 
@@ -209,7 +230,7 @@ def _fused_linear_decomposed(
     else:
         out = linear(x, weight) * scale
         out = out if bias is None else out + bias
-    out = _ACTIVATIONS[activation](out)
+    out = ACTIVATIONS[activation](out)
     return out if residual is None else out + residual
 
 
@@ -265,7 +286,7 @@ def _fused_linear_samples(rng: np.random.Generator) -> list[Sample]:
         return Sample((x, weight, *added), params)
 
     return [
-        *(sample((3,), 4, 5, True, True, activation=a, scale=0.5) for a in _ACTIVATIONS),
+        *(sample((3,), 4, 5, True, True, activation=a, scale=0.5) for a in ACTIVATIONS),
         sample((), 4, 3, True, True, activation="silu"),
         sample((2, 3), 4, 7, False, True, activation="relu"),
         sample((0,), 4, 5, True, False),
@@ -274,12 +295,28 @@ def _fused_linear_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
+def _batched_fused_linear(call: BatchedCall) -> Any:
+    """As `linear`; a batch of residuals is added to that of the results."""
+    bias, residual = call.inputs[2:]
+    if not any(call.batched[1:3]):
+        return call.apply(call.expanded(0), call.inputs[1], bias, None if residual is None else call.expanded(3))
+    if not call.batched[1] or not call.rank(0):
+        return NotImplemented
+    scale = call.params["scale"]
+    out = _batched_product(call)
+    out = out if scale == 1 else out * scale
+    out = out if bias is None else out + _beside_rows(call, bias, out)
+    out = ACTIVATIONS[call.params["activation"]](out)
+    return out if residual is None else out + residual
+
+
 fused_linear = declare(
     _fused_linear,
     name="fused_linear",
     family="contraction",
     infer=_infer_fused_linear,
     lowering=Decompose(_fused_linear_decomposed),
+    batching=_batched_fused_linear,
     gradient=_fused_linear_gradient,
     samples=_fused_linear_samples,
     dtypes=dtypes.FLOATS,

@@ -8,6 +8,7 @@ step promotes its operands as the op does when it is called by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.core.dispatch import infer
 from polyhal.hal.layout import Spec, broadcast_shapes, contiguous, normalize_axes
+from polyhal.hal.ops.batching import BatchedCall, pointwise
 from polyhal.hal.ops.declare import OPS, Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
 from polyhal.hal.ops.reductions.reduction import reduced_shape
 from polyhal.hal.ops.tensor_like import TensorLike
@@ -147,6 +149,18 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
+def _batched(call: BatchedCall) -> Any:
+    """Align the axes as for a pointwise op; the axes of a reduction follow the batch."""
+    if call.params["reduction"] is None:
+        return pointwise(call)
+    name, axes, keepdims = call.params["reduction"]
+    if not isinstance(axes, tuple):
+        return NotImplemented
+    rank = max(call.rank(i) for i in range(len(call.inputs)))
+    aligned = replace(call, params={**call.params, "reduction": (name, tuple(a % rank + 1 for a in axes), keepdims)})
+    return pointwise(aligned)
+
+
 fused_elementwise = declare(
     _fused_elementwise,
     name="fused_elementwise",
@@ -154,6 +168,7 @@ fused_elementwise = declare(
     variadic_outputs=True,
     infer=_infer,
     lowering=Decompose(_decomposed),
+    batching=_batched,
     public=False,
     samples=_samples,
     dtypes=dtypes.FLOATS,

@@ -2,12 +2,14 @@
 
 The table is in `hal.ops`: an op that declares an `EpiloguePattern` takes over a root op and the chain after it. A chain goes
 through reshapes and through pointwise ops that are the only user: bias, scale, activation, residual, gradient of an activation.
+An op that scales the residual, as `beta` of `addmm` does, joins from the side.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from polyhal.hal.compile.ir.graph import Graph, Node, Operand, Value, operand_key
@@ -38,6 +40,13 @@ class _Chain:
     root: int
     steps: tuple[int, ...]
     nodes: frozenset[int]
+    sides: tuple[int, ...] = ()
+    """Pointwise nodes that scale operands of the steps."""
+
+    @property
+    def last(self) -> int:
+        """The position of the node that makes the result."""
+        return self.steps[-1] if self.steps else self.root
 
 
 class _Root(NamedTuple):
@@ -63,7 +72,8 @@ class _Search:
         """Find the chains of one fused op."""
         for k, node in enumerate(self._graph.nodes):
             if (node.op.name == epilogue.root or node.op.name in epilogue.spellings) and self._is_root(node):
-                match = next(filter(None, (self._match(op, epilogue, c) for c in self._chains(k, epilogue))), None)
+                chains = (c for chain in self._chains(k, epilogue) for c in self._with_sides(chain, epilogue))
+                match = next(filter(None, (self._match(op, epilogue, c) for c in chains)), None)
                 if match is not None:
                     self.replacements.add(match)
 
@@ -86,7 +96,7 @@ class _Search:
         steps: list[int] = []
         nodes = {k}
         own = {self._graph.nodes[k].outputs[0]}
-        chains: list[_Chain] = []
+        chains: list[_Chain] = [_Chain(k, (), frozenset(nodes))]
         while len(steps) < epilogue.max_steps:
             passed, user = self._only_user(self._graph.nodes[steps[-1] if steps else k].outputs[0])
             own |= {v for p in passed for v in self._graph.nodes[p].outputs}
@@ -97,6 +107,31 @@ class _Search:
             steps.append(user)
             chains.append(_Chain(k, tuple(steps), frozenset(nodes)))
         yield from reversed(chains)
+
+    def _with_sides(self, chain: _Chain, epilogue: EpiloguePattern) -> Iterator[_Chain]:
+        """A chain with the nodes that scale operands of its steps, if there are any, and without them."""
+        graph = self._graph
+        root = graph.nodes[chain.root]
+        spelled = self._opened(self._probe, epilogue, root).steps if root.op.name in epilogue.spellings else []
+        steps = [*spelled, *(graph.nodes[k] for k in chain.steps)]
+        reads = Counter(v for node in steps for v in node.reads if v >= 0)
+        result = graph.output_specs(root)[0]
+        made = {graph.producer_index(v) for v, count in reads.items() if self._scales(v, count, result)}
+        sides = tuple(sorted(made - chain.nodes))
+        if sides:
+            yield replace(chain, nodes=chain.nodes | set(sides), sides=sides)
+        if chain.steps:
+            yield chain
+
+    def _scales(self, v: int, count: int, result: Spec) -> bool:
+        """Return whether a cheap op with numbers makes an operand, with as many elements as the product, of one tensor."""
+        graph = self._graph
+        node, spec = graph.producer(v), graph.specs[v]
+        if node is None or graph.use_count(v) != count or not isinstance(spec, Spec) or spec.size != result.size:
+            return False
+        if Trait.POINTWISE | Trait.CHEAP not in node.op.traits or len(set(node.reads)) != 1:
+            return False
+        return spec.dtype is result.dtype and self._lies_beside(node.reads[0], spec, result)
 
     def _only_user(self, value: int) -> tuple[list[int], int | None]:
         """The reshapes behind a value, and the one node behind these that is its only reader."""
@@ -138,7 +173,7 @@ class _Search:
 
     def _match(self, op: OpDef, epilogue: EpiloguePattern, chain: _Chain) -> Match | None:
         """The match of a chain, if its nodes are free and the device has a kernel for it."""
-        last = self._graph.nodes[chain.steps[-1]]
+        last = self._graph.nodes[chain.last]
         root = self._graph.nodes[chain.root]
         if not self.replacements.allows(chain.nodes, last.outputs):
             return None
@@ -154,15 +189,16 @@ class _Search:
                 (fused,) = rewriter.add(OPS["reshape"], [fused], (spec.shape,), root.origin)
             rewriter.replace_all_uses(last.outputs[0], fused)
 
-        return Match(chain.nodes, chain.steps[-1], write)
+        return Match(chain.nodes, chain.last, write)
 
     def _call(
         self, rewriter: GraphRewriter, op: OpDef, epilogue: EpiloguePattern, chain: _Chain
     ) -> tuple[list[Operand], tuple[Any, ...]]:
         """The operands and parameters of the fused op. The views that it needs are added to the new graph."""
         root = self._graph.nodes[chain.root]
-        operands, root_params, stored, nodes = self._opened(rewriter, epilogue, root)
-        nodes += [self._graph.nodes[k] for k in sorted(chain.nodes - {chain.root})]
+        operands, root_params, stored, steps = self._opened(rewriter, epilogue, root)
+        followers = sorted(chain.nodes - {chain.root, *chain.sides})
+        nodes = [*(self._graph.nodes[k] for k in chain.sides), *steps, *(self._graph.nodes[k] for k in followers)]
         inside = {stored, *(Value(v) for n in nodes for v in n.outputs)}
         read = [x for n in nodes for x in n.inputs if x not in inside]
         tensors = list(dict.fromkeys(x for x in read if isinstance(x, Value)))
@@ -186,8 +222,9 @@ class _Search:
         # Nodes of the spelling are named by values that the graph does not have, but for the result of the whole.
         names = {v: result if v in parts.outputs else Value(~v) for n in parts.nodes for v in n.outputs}
         old: dict[int, Operand] = {**names, **dict(enumerate(root.inputs))}
-        new = {v: rewriter.operand(x) for v, x in enumerate(root.inputs)}
         k = next(i for i, n in enumerate(parts.nodes) if n.op.name == epilogue.root)
+        read = {v for n in parts.nodes[: k + 1] for v in n.reads if v < parts.inputs}
+        new = {v: rewriter.operand(root.inputs[v]) for v in sorted(read)}
         for node in parts.nodes[:k]:
             inputs = [new[x.index] if isinstance(x, Value) else x for x in node.inputs]
             new.update(zip(node.outputs, rewriter.add(node.op, inputs, node.params, root.origin), strict=True))
