@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polyhal.backends.common.cuda_driver import NULL, ffi
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
-from polyhal.backends.cuda.launch import CudaBoundLaunch, converter
+from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
+from polyhal.backends.cuda.launch import CudaBoundLaunch
 from polyhal.hal.protocol import RecordedLaunch
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class CudaCommandBuffer:
             for place, slot, start in b.slots:
                 self._operands.setdefault(slot, []).append(_Operand(i, place, start))
             for place, live, kind in b.numbers:
-                self._numbers.follow(live, _Scalar(i, place, converter(kind)))
+                self._numbers.follow(live, _Scalar(i, place, CONVERTERS[kind]))
         self._graph: _Graph | None = None
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:

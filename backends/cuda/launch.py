@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ from polyhal.backends.common.cuda_driver import NULL, ffi
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
+from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
 from polyhal.backends.cuda.constants import ConstantMemory
 from polyhal.backends.cuda.errors import RETUNE
-from polyhal.hal.core.dispatch.number_range import in_64_bits
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.protocol import BindingSlot
@@ -42,26 +42,6 @@ _FORMATS: dict[ScalarType, str] = {
 _WORD = 8
 
 
-def converter(kind: ScalarType) -> Callable[[Any], int | float]:
-    """Return the function that converts a Python number to a scalar of a kernel. Raises NumberRangeError from it."""
-    return _CONVERTERS.get(kind, int)
-
-
-def _long(value: Any) -> int:
-    return in_64_bits(int(value))
-
-
-def _single(value: Any) -> float:
-    """Return a number that can be stored as a single-precision float: infinite if it is too large."""
-    number = float(value)
-    return math.copysign(math.inf, number) if abs(number) >= _BEYOND_SINGLE else number
-
-
-_CONVERTERS: dict[ScalarType, Callable[[Any], int | float]] = {"float": _single, "double": float, "long": _long}
-_BEYOND_SINGLE = float.fromhex("0x1.ffffffp127")
-"""The smallest number that rounds to a single-precision infinity."""
-
-
 class ArgumentBlock:
     """C memory with the arguments of one launch, and the pointers to them that the driver takes."""
 
@@ -75,7 +55,7 @@ class ArgumentBlock:
         self.pointers = ffi.new("void *[]", [self._memory + start for start in starts] or [NULL])
 
     def write(self, values: Sequence[Any]) -> None:
-        """Set all arguments. Raises struct.error for a number that does not fit its type."""
+        """Set all arguments."""
         self._layout.pack_into(self._buffer, 0, *values)
 
 
@@ -156,7 +136,7 @@ class CudaLaunch:
                 numbers.append((place, p.index, p.type))
                 add(0, _FORMATS[p.type])
             elif isinstance(p, Constant):
-                add(converter(p.type)(p.value), _FORMATS[p.type])
+                add(CONVERTERS[p.type](p.value), _FORMATS[p.type])
             elif isinstance(p, Struct):
                 add(p.data, f"{round_up(len(p.data), _WORD)}s")
             elif isinstance(p, Table):
@@ -195,7 +175,7 @@ class CudaLaunch:
         for place, index in self._workspace:
             values[place] = args[index].address
         for place, index, kind in self._numbers:
-            values[place] = converter(kind)(args[index])
+            values[place] = CONVERTERS[kind](args[index])
         stream = runtime.streams.current()
         with self._lock:
             self._block.write(values)
@@ -230,7 +210,7 @@ class CudaLaunch:
             if isinstance(given, RuntimeScalar):
                 numbers.append((place, given, kind))
             else:
-                values[place] = converter(kind)(given)
+                values[place] = CONVERTERS[kind](given)
         block = ArgumentBlock(self._layout, self._starts)
         return CudaBoundLaunch(self.name, self._kernel.function, self._geometry, block, values, slots, numbers, kept)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.runtime_scalars import Numbers
+from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
 from polyhal.backends.opencl.driver import ffi, pointer
-from polyhal.backends.opencl.launch import CONVERTERS
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.launch import BoundLaunch

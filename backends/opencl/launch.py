@@ -15,9 +15,9 @@ import pyopencl as cl
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
+from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
 from polyhal.backends.opencl.error_mapping import RETUNE
 from polyhal.backends.opencl.program import CompiledKernel
-from polyhal.hal.core.dispatch.number_range import in_64_bits
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.protocol import BindingSlot
@@ -25,7 +25,7 @@ from polyhal.hal.protocol import BindingSlot
 if TYPE_CHECKING:
     from polyhal.backends.opencl.device_runtime import DeviceRuntime
 
-CONVERTERS: dict[str, Callable[[Any], Any]] = {
+_QUICK: dict[ScalarType, Callable[[Any], Any]] = {
     "int": int,
     "uint": int,
     "long": int,
@@ -33,6 +33,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "float": float,
     "double": float,
 }
+"""Conversions without the checks of `CONVERTERS`: the driver refuses an integer that does not fit."""
 
 
 def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
@@ -132,7 +133,7 @@ class KernelLaunch:
         for place, index in self._workspace:
             values[place] = args[index]
         for place, index, kind in self._numbers:
-            values[place] = CONVERTERS[kind](args[index])
+            values[place] = _QUICK[kind](args[index])
         kernel = self._kernel
         runtime = self._runtime
         queue = runtime.queues.current()
@@ -153,8 +154,7 @@ class KernelLaunch:
     def _wrapped(self, values: list[Any]) -> list[Any]:
         """Return the arguments with 64-bit integers wrapped to signed ones. Raises NumberRangeError for larger ones."""
         for place, _, kind in self._numbers:
-            if kind == "long":
-                values[place] = in_64_bits(values[place])
+            values[place] = CONVERTERS[kind](values[place])
         return values
 
     def bound(self, args: Sequence[Any]) -> BoundLaunch:
@@ -183,7 +183,7 @@ class KernelLaunch:
             if isinstance(given, RuntimeScalar):
                 numbers.append((place, given, kind))
             else:
-                values[place] = in_64_bits(int(given)) if kind == "long" else CONVERTERS[kind](given)
+                values[place] = CONVERTERS[kind](given)
         for place, (value, kind) in enumerate(zip(values, shared.types, strict=True)):
             # Rebindable memory is set before each replay and unbound until then.
             kernel.set_arg(place, kind(value) if isinstance(kind, type) else value)

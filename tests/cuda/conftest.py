@@ -43,6 +43,7 @@ def emulate(cores: Processor) -> Iterator[Any]:
 
     yield opened
     for emulation in made:
+        emulation.library.finish()
         assert emulation.library.violations == emulation.expected_violations
 
 

@@ -107,7 +107,7 @@ class DeviceFunctions:
         context = self._machine.current()
         context.finish()
         if context.lost:
-            raise Refused(context.lost, self._machine.violations[-1])
+            raise Refused(context.lost, f"{context.device.name} was lost")
 
     def cuCtxEnablePeerAccess(self, peer: Any, flags: int) -> None:
         context, other = self._machine.current(), self._machine.context(peer)

@@ -64,13 +64,17 @@ class EmulatedLibrary:
 
     @property
     def violations(self) -> list[str]:
-        """Accesses of memory that no correct program makes."""
-        return self.machine.violations
+        """Accesses of memory that no correct program makes, so far."""
+        return [*self.machine.violations, *self.machine.memory.overrun()]
 
     def lose(self, device: int = 0, status: int = ILLEGAL_ADDRESS) -> None:
         """Make all later calls that concern a device fail."""
         self.devices[device].context.lost = status
-        self.violations.append("the device was lost on request")
+
+    def finish(self) -> None:
+        """Run the pending work of all devices."""
+        for device in self.devices:
+            device.context.finish()
 
     @contextmanager
     def logged(self) -> Iterator[list[str]]:

@@ -184,8 +184,7 @@ class Machine:
         self.peers = peers
         self.handles = Handles()
         self.memory = AddressSpace()
-        self.violations: list[str] = []
-        """Wrong accesses that work of streams has made, which a card may or may not notice."""
+        self.violations = self.memory.violations
         self.devices: list[EmulatedDevice] = []
         for i in range(devices):
             facts = FACTS | {33: i + 1, 34: 0, 50: 0}

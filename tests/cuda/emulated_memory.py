@@ -21,6 +21,8 @@ _GRANULARITY = 2 << 20
 """Bytes by which a pool grows."""
 _FRESH, _RELEASED = 0xFF, 0xDD
 """Bytes of memory before it is written, a NaN in every floating-point dtype, and after its release."""
+_GUARD, _GUARDED = 0xA5, 1024
+"""Bytes before and after each block, and how many: kernels must not write there."""
 _RELEASE_THRESHOLD = 4
 """CU_MEMPOOL_ATTR_RELEASE_THRESHOLD."""
 _READ_AND_WRITE = 3
@@ -34,6 +36,7 @@ class Block:
     address: int
     size: int
     bytes: np.ndarray
+    guards: tuple[np.ndarray, np.ndarray]
     device: EmulatedDevice | None
     """Owner; None for pinned memory."""
     allocated: bool = False
@@ -48,18 +51,30 @@ class AddressSpace:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._blocks: dict[int, Block] = {}
+        self.violations: list[str] = []
+        """Wrong accesses that work of streams has made, which a card may or may not notice."""
 
     def add(self, size: int, device: EmulatedDevice | None) -> Block:
         """Return a new block, with bytes that are not zero."""
-        array = np.full(size + _ALIGNMENT, _FRESH, np.uint8)
-        start = -array.ctypes.data % _ALIGNMENT
-        block = Block(array.ctypes.data + start, size, array[start : start + size], device)
+        array = np.full(_GUARDED + _ALIGNMENT + size + _GUARDED, _FRESH, np.uint8)
+        start = _GUARDED + -(array.ctypes.data + _GUARDED) % _ALIGNMENT
+        end = start + size
+        guards = array[start - _GUARDED : start], array[end : end + _GUARDED]
+        for guard in guards:
+            guard[:] = _GUARD
+        block = Block(array.ctypes.data + start, size, array[start:end], guards, device)
         bisect.insort(self._starts, block.address)
         self._blocks[block.address] = block
         return block
 
+    def overrun(self) -> list[str]:
+        """Return a text for each block whose surroundings were overwritten."""
+        return [text for block in self._blocks.values() if (text := _overrun(block))]
+
     def remove(self, block: Block) -> None:
         """Remove a block, and overwrite it for readers that still have its address."""
+        if text := _overrun(block):
+            self.violations.append(text)
         block.bytes[:] = _RELEASED
         self._starts.remove(block.address)
         del self._blocks[block.address]
@@ -119,6 +134,15 @@ class Pool:
             self.trim(self.threshold)
 
 
+def _overrun(block: Block) -> str:
+    """Return the text about bytes around a block that were overwritten; empty if they were not."""
+    places = [np.flatnonzero(guard != _GUARD) for guard in block.guards]
+    before, after = (int(p[0]) if p.size else None for p in places)
+    if before is not None:
+        return f"a kernel wrote {_GUARDED - before} bytes before an allocation of {block.size}"
+    return f"a kernel wrote at byte {block.size + after} of an allocation of {block.size}" if after is not None else ""
+
+
 def _rounded(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
@@ -142,7 +166,7 @@ class MemoryFunctions:
             queue.finish()  # releases that precede the allocation in its stream
             if not device.pool.take(size):
                 raise Refused(OUT_OF_MEMORY, f"{nbytes} bytes, {device.pool.used} of {device.pool.capacity} in use")
-        block = self._machine.memory.add(size, device)
+        block = self._machine.memory.add(nbytes, device)
 
         def allocate() -> None:
             block.allocated = True
@@ -164,7 +188,7 @@ class MemoryFunctions:
                     ILLEGAL_ADDRESS, f"{address:#x} is released before the stream of its allocation gets there"
                 )
             self._machine.memory.remove(block)
-            device.pool.used -= block.size
+            device.pool.used -= _rounded(block.size)
 
         queue.add(release)
 

@@ -102,4 +102,4 @@ class StreamFunctions:
     def _check(self, context: EmulatedContext) -> None:
         """Raise Refused if work of a context has failed."""
         if context.lost:
-            raise Refused(context.lost, context.machine.violations[-1])
+            raise Refused(context.lost, f"{context.device.name} was lost")

@@ -16,6 +16,7 @@ from polyhal.backends.opencl.command_buffer import record_as
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal import dtypes
+from polyhal.hal.errors import NumberRangeError
 from polyhal.hal.layout import Ref, contiguous
 
 _ITEMS = 64
@@ -73,6 +74,19 @@ def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
 
 
 @pytest.mark.parametrize("wanted", [36, 40])
+def test_numbers_beyond_the_type_of_their_parameter_are_refused(device: Any) -> None:
+    runtime = device.backend.runtime
+    args: Arguments = {**_ARGUMENTS, "last": Scalar(2)}
+    launch = _launch(runtime, runtime.programs.build("f.cl", _TEXT), args)
+    out = device.empty(dtypes.float32, (_ITEMS,))
+    with pytest.raises(
+        NumberRangeError, match="2147483648 does not fit the type int; expected -2147483648 to 2147483647"
+    ):
+        launch(out, 1 << 31, 0)
+    with pytest.raises(NumberRangeError, match="-1 does not fit the type uint; expected 0 to 4294967295"):
+        launch(out, 0, -1)
+
+
 def test_a_struct_has_the_size_that_the_driver_accepts(
     wanted: int, device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
