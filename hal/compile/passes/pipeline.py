@@ -14,6 +14,7 @@ from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
+from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
@@ -50,6 +51,7 @@ PASSES = (
     simplify_views,
     sink_reshapes,
     simplify_views,
+    recompute_cheap,
     remove_dead_code,
     fuse_elementwise,
     fuse_lists,

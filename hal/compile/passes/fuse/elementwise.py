@@ -16,6 +16,7 @@ from typing import Any
 
 from polyhal.hal.compile.ir.graph import Graph, Node, Operand, Value, operand_key, postorder
 from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
+from polyhal.hal.compile.passes.fuse.recompute import late_nodes
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.ops.traits import Trait
@@ -50,6 +51,7 @@ class _Grouping:
         self._group_of: list[int] = []
         """The group of each node: a key of `_groups`."""
         self._groups: dict[int, _Group] = {}
+        self._late = late_nodes(graph)
 
     def run(self) -> Graph:
         """Form groups, then write the graph in an order in which every group follows those that it needs."""
@@ -74,6 +76,8 @@ class _Grouping:
         self._group_of.append(k)
         self._groups[k] = _Group([k], shape, set(sources))
         if fusible:
+            if k in self._late:
+                sources = [self._group_of[p] for p in producers if p in self._late]
             for source in sorted(set(sources), reverse=True):
                 self._join(self._group_of[self._groups[source].nodes[0]] if source in self._groups else source, k)
         elif sources and may_end(node):
