@@ -85,7 +85,7 @@ class _Masks:
         self._facts: dict[tuple[int, _Pairs], _Facts] = {}
         """By mask and pairs: layers share masks."""
 
-    def replaced(self, node: Node) -> tuple[list[Operand], list[Any]] | None:
+    def replaced(self, node: Node) -> tuple[list[Operand], tuple[Any, ...]] | None:
         """Return the operands and parameters of a node without its mask, or with `causal=True`; None to keep it."""
         schema = node.op.schema
         q, k = (self._graph.tensor(node.value(schema.inputs.index(name))) for name in ("q", "k"))
@@ -99,7 +99,7 @@ class _Masks:
         if leaves_mask:
             inputs[at] = None
         bound = node.bound | {"causal": causal or not facts.hides_nothing}
-        return inputs, list(bound.values())
+        return inputs, tuple(bound.values())
 
     def _of(self, mask: int, pairs: _Pairs) -> _Facts:
         key = mask, pairs
@@ -157,7 +157,8 @@ class _Masks:
         array = self._known.array(mask)
         shape = tuple(1 if stride == 0 else n for n, stride in zip(array.ref.shape, array.ref.strides, strict=True))
         once = array.ref.spec._replace(shape=shape)
-        return array.device.download(Ref(array.ref.handle, once, array.ref.offset))
+        elements: Array = array.device.download(Ref(array.ref.handle, once, array.ref.offset))
+        return elements
 
 
 def _facts(mask: Array, pairs: _Pairs) -> _Facts:
