@@ -68,7 +68,7 @@ class _Plan:
         self._graph = graph
         self._levels = _levels(graph)
         self.again: dict[int, dict[int, list[int]]] = {}
-        """By node that reads values computed again: for each of these, the nodes that compute it."""
+        """By reader: the values that are computed again for it, each with the nodes that compute it."""
         self._read: set[tuple[int, int]] = set()
         """Values and levels of the pointwise ops that read them in memory."""
         readers = [(k, v) for k, n in enumerate(graph.nodes) if _fuses(n) for v in dict.fromkeys(n.reads)]

@@ -90,7 +90,7 @@ class _Casts:
         rewriter.replace_all_uses(node.outputs[0], Value(found))
 
     def _uncast(self, value: int) -> tuple[int, list[Node]] | None:
-        """Return the tensor in half precision of which `value` is a rearranged cast, and the nodes that rearrange it."""
+        """Return the tensor in half precision that was cast to `value`, and the nodes that rearrange the cast."""
         moves: list[Node] = []
         while (node := self._graph.producer(value)) is not None:
             if node.op is OPS["cast"]:
