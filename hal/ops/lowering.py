@@ -91,6 +91,24 @@ class Decompose:
     """Half-precision inputs are cast to float32 first, and results rounded once, at the end."""
 
 
+class DeviceProgram(NamedTuple):
+    """The ops by which an op with a sequential algorithm runs on a device."""
+
+    function: Callable[..., Any]
+    """Function of the op's inputs in terms of other ops, which is traced and planned op by op. Products have full precision."""
+    refuse: Callable[[np.ndarray], None] | None = None
+    """Check of the last result of `function`, which then is not an output: each run reads it and raises the op's error."""
+    blocked: bool = False
+    """True for algorithms that divide large matrices into blocks. Processors run LAPACK instead, which does so too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnDevice:
+    """A program of other ops, if the device has kernels for all of them; devices without take the op's next strategy."""
+
+    rule: Callable[[Specs, Params], DeviceProgram | Declined]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OnHost:
     """NumPy on the host, with downloads and uploads, because no kernel would be faster: for small sequential algorithms."""
@@ -114,4 +132,4 @@ class SourceKernel:
     """Dtypes of the first tensor that the kernel is written for; empty for all."""
 
 
-Strategy = AsView | CoreMember | Regions | HostConstant | Decompose | OnHost | SourceKernel
+Strategy = AsView | CoreMember | Regions | HostConstant | Decompose | OnDevice | OnHost | SourceKernel

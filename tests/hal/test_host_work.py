@@ -23,8 +23,8 @@ from polyhal.hal.testing.kit.sample_calls import runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
 
 DECLARED = [op.name for op in OPS if op.strategy(OnHost) is not None]
-BYTES = 64 + 4 + 64
-"""Bytes copied for a 4 x 4 Cholesky factor: the matrix, an int32 status and the factor."""
+BYTES = 64 + 64
+"""Bytes copied for the exponential of a 4 x 4 matrix: the matrix and the result."""
 
 
 def fresh(device: Device) -> Device:
@@ -71,31 +71,31 @@ def test_one_warning_per_op_with_the_bytes(
 ) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
     x = matrix(other)
-    f = run(lambda x: ph.linalg.cholesky(x))
+    f = run(lambda x: ph.linalg.matrix_exp(x))
     before = HOST_WORK.counts()
-    with pytest.warns(UserWarning, match=rf"\[cholesky_factor\] runs on the host and moves {BYTES} bytes") as caught:
+    with pytest.warns(UserWarning, match=rf"\[matrix_exponential\] runs on the host and moves {BYTES} bytes") as caught:
         f(x)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
-            np.testing.assert_allclose(f(x).numpy(), 2 * np.eye(4))
-    assert HOST_WORK.since(before) == {"cholesky_factor": (4, 4 * BYTES)}
+            np.testing.assert_allclose(f(x).numpy(), np.exp(4) * np.eye(4), rtol=1e-5)
+    assert HOST_WORK.since(before) == {"matrix_exponential": (4, 4 * BYTES)}
 
 
 def test_it_can_be_forbidden_also_after_the_op_was_planned(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     x = matrix(other)
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
     with pytest.raises(
-        FallbackRefusedError, match=rf"\[cholesky_factor\] .* would run on the host and move {BYTES} bytes"
+        FallbackRefusedError, match=rf"\[matrix_exponential\] .* would run on the host and move {BYTES} bytes"
     ):
-        ph.linalg.cholesky(x)
+        ph.linalg.matrix_exp(x)
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
-    captured = ph.jit(lambda x: ph.linalg.cholesky(x + x), warm_up=False)
-    captured(x), ph.linalg.cholesky(x), ph.unique(x, dim=0)
+    captured = ph.jit(lambda x: ph.linalg.matrix_exp(x + x), warm_up=False)
+    captured(x), ph.linalg.matrix_exp(x), ph.unique(x, dim=0)
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
-    for function in (ph.linalg.cholesky, captured, lambda x: ph.unique(x, dim=0)):
+    for function in (ph.linalg.matrix_exp, captured, lambda x: ph.unique(x, dim=0)):
         with pytest.raises(FallbackRefusedError):
             function(x)
 
@@ -121,15 +121,15 @@ def test_every_op_runs_on_the_device_or_warns(other: Device, monkeypatch: pytest
             parts = planned(fresh(other), call)
         assert parts == {str(w.message).partition("]")[0].removeprefix("[") for w in caught}, call.op.name
         on_host |= parts
-    assert {"cholesky_factor", "symmetric_spectrum"} <= on_host <= set(DECLARED)
+    assert {"matrix_exponential", "eigen"} <= on_host <= set(DECLARED)
 
 
 def test_profiles_and_explanations_count_host_work(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     x = matrix(other)
     with ph.profile() as profile:
-        ph.linalg.cholesky(x)
-        ph.linalg.cholesky(x)
-    assert profile.host_work == {"cholesky_factor": (2, 2 * BYTES)}
-    assert re.search(rf"cholesky_factor +2 calls, {2 * BYTES} bytes moved", profile.table())
-    assert "on the host, moving" in str(ph.explain("cholesky_factor", other))
+        ph.linalg.matrix_exp(x)
+        ph.linalg.matrix_exp(x)
+    assert profile.host_work == {"matrix_exponential": (2, 2 * BYTES)}
+    assert re.search(rf"matrix_exponential +2 calls, {2 * BYTES} bytes moved", profile.table())
+    assert "on the host, moving" in str(ph.explain("matrix_exponential", other))

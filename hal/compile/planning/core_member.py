@@ -29,7 +29,7 @@ _WIDER: dict[str, tuple[DType, ...]] = {
 
 def core_member(planner: Planner, request: Request, strategy: CoreMember) -> Resolved | None:
     """Run the op as one call of a core member."""
-    _, inputs, outputs, params, _, resolution = request
+    _, inputs, outputs, params, _, resolution, _ = request
     device = planner.device
     call = strategy.rule(device.backend, inputs, outputs, params)
     if isinstance(call, Declined):

@@ -29,7 +29,7 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
     """Trace the decomposition and resolve its ops; None if the device does not store a dtype of its temporaries."""
     from polyhal.hal.compile.ir.trace import trace
 
-    op, inputs, outputs, params, _, resolution = request
+    op, inputs, outputs, params, _, resolution, _ = request
     graph = trace(decomposition(op, outputs), inputs, params, planner.device.stand_ins)
     storage = planner.device.capabilities.storage
     made = (graph.specs[v] for node in graph.nodes for v in node.outputs)
@@ -40,7 +40,7 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
         )
         return None
     _mark_unaligned(graph, {v for v, output in zip(graph.outputs, outputs, strict=True) if not output.aligned})
-    run = _interpreted(planner, request, graph)
+    run = interpreted(planner, request, graph)
     resolution.step, resolution.how = ResolutionStep.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
     return run, None
 
@@ -53,7 +53,7 @@ def _mark_unaligned(graph: Graph, values: set[int]) -> None:
         graph.specs[value] = graph.tensor(value)._replace(aligned=False)
 
 
-def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
+def interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
     """Return a run of all nodes in order. Nodes with equal signatures are resolved once."""
     from polyhal.hal.compile.planning.interpreter import GraphInterpreter, nodes_in_place
 
@@ -66,13 +66,15 @@ def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
             continue
         if k in in_place:
             inputs, aliases = tuple(graph.spec_of(x) for x in node.inputs), (0,)
-            run, _, part = planner.resolve(node.op, inputs, graph.output_specs(node), node.bound, aliases)
+            run, _, part = planner.resolve(
+                node.op, inputs, graph.output_specs(node), node.bound, aliases, request.on_device
+            )
             request.resolution.parts.append(part)
             runs.append(run)
             continue
         signature = graph.signature(node)
         if signature not in resolved:
-            resolved[signature] = planner.resolve_part(signature, node.bound)
+            resolved[signature] = planner.resolve_part(signature, node.bound, request.on_device)
         run, part = resolved[signature]
         request.resolution.parts.append(part)
         runs.append(run)

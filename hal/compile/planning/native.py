@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def native_kernel(planner: Planner, request: Request) -> Resolved | None:
     """Run the whole op as one kernel. Raises KernelBuildError in strict mode."""
-    op, inputs, outputs, params, _, resolution = request
+    op, inputs, outputs, params, _, resolution, _ = request
     device = planner.device
     if not device.features & Feature.LOWERING:
         resolution.skipped.append("native kernel: the backend does not lower ops")

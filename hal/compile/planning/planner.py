@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dtypes
 from polyhal.hal.compile.planning.core_member import core_member
 from polyhal.hal.compile.planning.decompose import decomposed
+from polyhal.hal.compile.planning.device_program import device_program
 from polyhal.hal.compile.planning.host import declared_on_host, empty_inputs, host_constant, host_reference
 from polyhal.hal.compile.planning.native import native_kernel
 from polyhal.hal.compile.planning.quarantine import Quarantine, load
@@ -32,7 +33,16 @@ from polyhal.hal.core.memory.pool import bucket
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
-from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, OnHost, Regions, SourceKernel, Strategy
+from polyhal.hal.ops.lowering import (
+    CoreMember,
+    Decompose,
+    HostConstant,
+    OnDevice,
+    OnHost,
+    Regions,
+    SourceKernel,
+    Strategy,
+)
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.schema import Specs, first_tensor
 from polyhal.hal.ops.traits import Trait
@@ -154,22 +164,27 @@ class Planner:
         outputs: tuple[Spec, ...],
         params: dict[str, Any],
         aliases: tuple[int, ...] = (),
+        on_device: bool = False,
     ) -> tuple[Run, Launch | None, Resolution]:
         """Resolve an op for these specs. Returns the run, its launch if it is a single launch, and the resolution record.
 
-        `aliases` has the input that each output replaces in place, or -1. Raises FallbackRefusedError.
+        `aliases` has the input that each output replaces in place, or -1. Raises FallbackRefusedError, and HostNeededError
+        if `on_device` and the op has to run on the host.
         """
         resolution = Resolution(op.name, inputs, "", outputs=outputs)
         if self.record is not None:
             self.record.append(resolution)
-        request = Request(op, inputs, outputs, params, aliases, resolution)
+        request = Request(op, inputs, outputs, params, aliases, resolution, on_device)
         resolved = self._without_elements(request) or self._try_steps(request)
         return *resolved, resolution
 
-    def resolve_part(self, signature: Signature, params: dict[str, Any]) -> tuple[Run, Resolution]:
+    def resolve_part(
+        self, signature: Signature, params: dict[str, Any], on_device: bool = False
+    ) -> tuple[Run, Resolution]:
         """Resolve a node of a decomposition, with a cache shared by all decompositions.
 
-        Nodes that run on the host are not cached, so that the policy is checked each time. Raises FallbackRefusedError.
+        Nodes that run on the host are not cached, so that the policy is checked each time. Raises FallbackRefusedError, and
+        HostNeededError if `on_device`.
         """
         parts, key = self.device.plans.parts, (signature, settings.key)
         found = parts.get(key)  # looked up once: another thread may drop the entry
@@ -177,7 +192,9 @@ class Planner:
             if self.record is not None:
                 self.record.extend(found[1])
             return found
-        run, _, resolution = self.resolve(signature.op, signature.inputs, signature.outputs, params)
+        run, _, resolution = self.resolve(
+            signature.op, signature.inputs, signature.outputs, params, on_device=on_device
+        )
         if all(r.step is not ResolutionStep.HOST for r in resolution):
             parts[key] = run, resolution
         return run, resolution
@@ -215,6 +232,8 @@ class Planner:
                 return host_constant(self, request, strategy)
             case Decompose():
                 return decomposed(self, request)
+            case OnDevice():
+                return device_program(self, request, strategy)
             case OnHost():
                 return declared_on_host(self, request, strategy)
             case SourceKernel():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def output_regions(planner: Planner, request: Request, strategy: Regions) -> Resolved:
     """Run the op as fills and copies. Regions that an in-place output already stores are left out."""
-    _, inputs, outputs, params, aliases, resolution = request
+    _, inputs, outputs, params, aliases, resolution, _ = request
     whole = View(outputs[0].shape, outputs[0].strides)
     regions = [
         r

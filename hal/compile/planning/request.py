@@ -25,6 +25,8 @@ class Request(NamedTuple):
     aliases: tuple[int, ...]
     """Input that each output replaces in place, or -1; empty if no output does."""
     resolution: Resolution
+    on_device: bool = False
+    """True for a part of a program that must not run on the host (see `OnDevice`)."""
 
     @property
     def has_empty_input(self) -> bool:

@@ -7,9 +7,22 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.declare import (
+    Autocast,
+    DeviceProgram,
+    ErrorSample,
+    OnDevice,
+    OpFunction,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    declare,
+    first_tensor,
+)
 from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
 from polyhal.hal.ops.layout.triangle import tril
+from polyhal.hal.ops.linear_algebra.decompositions.on_device import checked
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -22,6 +35,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
+
+
+_PROBLEM = "is not positive definite: its leading minor of order {} is not"
 
 
 def _failed_minor(a: np.ndarray) -> int:
@@ -51,9 +68,7 @@ def _cholesky_factor(a: Array, *, upper: bool = False, check: bool = True) -> An
             if not info[index]:
                 out[index] = np.linalg.cholesky(lower[index])
         if check:
-            raise singular(
-                "cholesky", info, "is not positive definite: its leading minor of order {} is not"
-            ) from error
+            raise singular("cholesky", info, _PROBLEM) from error
     return np.swapaxes(out, -2, -1) if upper else out, info
 
 
@@ -73,6 +88,12 @@ def _gradient(g: TensorLike, out: TensorLike, *, upper: bool) -> Any:
     return (both + t(both)) * 0.5
 
 
+def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if params["check"]:
+        return checked(lambda a: cholesky_factor(a, params["upper"], False), "cholesky", _PROBLEM)
+    return Declined("TODO")
+
+
 def _samples(rng: np.random.Generator) -> list[Sample]:
     # The reference reads one triangle, while gradients are symmetric: finite differences would not agree.
     return [
@@ -87,7 +108,7 @@ cholesky_factor: OpFunction = declare(
     family="decomposition",
     infer=_infer,
     outputs=("out", "info"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_program), LAPACK),
     gradient=_gradient,
     samples=_samples,
     errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],

@@ -10,9 +10,12 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import (
     Autocast,
+    DeviceProgram,
+    OnDevice,
     OnHost,
     OpFunction,
     Output,
+    Params,
     Sample,
     Specs,
     Tolerance,
@@ -21,6 +24,7 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.triangle import tril, triu
+from polyhal.hal.ops.linear_algebra.decompositions.on_device import checked
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -33,9 +37,13 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left, substituted
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
 
 _BLOCK = 32
 """Columns that are eliminated one by one; the rest of the matrix follows by one matrix product."""
+
+
+SINGULAR = "is singular: its pivot number {} is 0"
 
 
 def eliminated(a: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -77,7 +85,7 @@ def _lu_factors(a: Array, *, pivot: bool = True, check: bool = False) -> Any:
     """
     out, pivots, info = eliminated(np.asarray(a), pivot)
     if check and info.any():
-        raise singular("lu_factor", info, "is singular: its pivot number {} is 0")
+        raise singular("lu_factor", info, SINGULAR)
     return out, pivots, info
 
 
@@ -112,6 +120,12 @@ def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike) -> Any:
     return op_matmul(permutation_matrix(pivots, m, out.dtype), result)
 
 
+def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if params["check"]:
+        return checked(lambda a: lu_factors(a, params["pivot"], False), "lu_factor", SINGULAR)
+    return Declined("TODO")
+
+
 def _samples(rng: np.random.Generator) -> list[Sample]:
     cases = [((2, 4, 4), True), ((2, 3, 5), True), ((2, 5, 2), True), ((2, 3, 3), False), ((3, 0), True)]
     return [
@@ -126,7 +140,7 @@ lu_factors: OpFunction = declare(
     family="decomposition",
     infer=_infer,
     outputs=("out", "pivots", "info"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_program), LAPACK),
     gradient=_gradient,
     samples=_samples,
     dtypes=LAPACK_DTYPES,

@@ -9,7 +9,9 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import (
     Autocast,
+    DeviceProgram,
     ErrorSample,
+    OnDevice,
     OpFunction,
     Output,
     Sample,
@@ -18,7 +20,8 @@ from polyhal.hal.ops.declare import (
     first_tensor,
     reads,
 )
-from polyhal.hal.ops.linear_algebra.decompositions.lu import eliminated, permutation_matrix
+from polyhal.hal.ops.linear_algebra.decompositions.lu import SINGULAR, eliminated, permutation_matrix
+from polyhal.hal.ops.linear_algebra.decompositions.on_device import checked
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -31,12 +34,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import infer_system, substituted
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
-
-_SINGULAR = "is singular: its pivot number {} is 0"
-
 
 def _solved(name: str, a: np.ndarray, b: np.ndarray, check: bool) -> tuple[np.ndarray, np.ndarray]:
     """The solution, and per matrix the first zero pivot or 0; infinities and NaN for singular matrices unless `check`."""
@@ -47,7 +48,7 @@ def _solved(name: str, a: np.ndarray, b: np.ndarray, check: bool) -> tuple[np.nd
         if not info.any():
             info[...] = a.shape[-1]  # LAPACK's own elimination found a zero at the end
         if check:
-            raise singular(name, info, _SINGULAR) from error
+            raise singular(name, info, SINGULAR) from error
         moved = np.swapaxes(permutation_matrix.op.reference(pivots, rows=a.shape[-1], dtype=a.dtype), -2, -1) @ b
         return substituted(lu, substituted(lu, moved, False, True), True, False), info
 
@@ -64,6 +65,12 @@ def _infer_solve(specs: Specs, params: Params) -> list[Output]:
     return [*infer_system("solve")(specs, params), (dtypes.int32, first_tensor(specs).shape[:-2])]
 
 
+def _solve_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if params["check"]:
+        return checked(lambda a, b: solve_system(a, b, False), "solve", SINGULAR)
+    return Declined("TODO")
+
+
 @reads(b="a")
 def _solve_gradient(g: TensorLike, a: TensorLike, out: TensorLike | None, needs: tuple[bool, ...]) -> Any:
     """dB = A^-T dX and dA = -dB X^T (Giles 2008)."""
@@ -77,7 +84,7 @@ solve_system: OpFunction = declare(
     family="decomposition",
     infer=_infer_solve,
     outputs=("out", "info"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_solve_program), LAPACK),
     gradient=_solve_gradient,
     samples=lambda rng: [
         Sample((well_conditioned(rng, *a), rng.uniform(-1, 1, b)))
@@ -106,13 +113,19 @@ def _infer_inverse(specs: Specs, params: Params) -> list[Output]:
     return [(spec.dtype, spec.shape), (dtypes.int32, spec.shape[:-2])]
 
 
+def _inverse_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if params["check"]:
+        return checked(lambda a: inverse_matrix(a, False), "inv", SINGULAR)
+    return Declined("TODO")
+
+
 inverse_matrix: OpFunction = declare(
     _inverse_matrix,
     name="inverse_matrix",
     family="decomposition",
     infer=_infer_inverse,
     outputs=("out", "info"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_inverse_program), LAPACK),
     gradient=lambda g, out: -op_matmul(op_matmul(t(out), g), t(out)),
     samples=lambda rng: [Sample((well_conditioned(rng, *s),)) for s in [(2, 4, 4), (2, 3, 3), (1, 1), (0, 0)]],
     errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],
