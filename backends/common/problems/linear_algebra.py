@@ -14,6 +14,9 @@ _AXES = 3
 SMALL = 64
 """The most rows and columns of a matrix that one group of work-items keeps in local memory."""
 
+PANEL = 32
+"""The most columns of a tall panel of a large matrix that one group factors."""
+
 
 class Matrices(NamedTuple):
     """Strides of an operand: of the merged batch axes, between rows, and between columns."""

@@ -36,7 +36,9 @@ def device_program(planner: Planner, request: Request, strategy: OnDevice) -> Re
         resolution.skipped.append(f"program of ops: {program.reason}")
         return None
     if program.blocked and device.type is DeviceType.CPU:
-        resolution.skipped.append("program of ops: the device is a processor, on which LAPACK divides matrices into blocks")
+        resolution.skipped.append(
+            "program of ops: the device is a processor, on which LAPACK divides matrices into blocks"
+        )
         return None
     graph = trace(program.function, request.inputs, {}, device.stand_ins)
     status = None

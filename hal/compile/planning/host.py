@@ -50,7 +50,9 @@ def _moved_bytes(request: Request) -> int:
 def _run_reference(planner: Planner, request: Request, how: str, reason: str, declared: bool) -> Resolved:
     op, params, device, moved = request.op, request.params, planner.device, _moved_bytes(request)
     if request.on_device:
-        raise HostNeededError(f"{op.name}({request.resolution.specs}) has no kernel: {'; '.join(request.resolution.skipped)}")
+        raise HostNeededError(
+            f"{op.name}({request.resolution.specs}) has no kernel: {'; '.join(request.resolution.skipped)}"
+        )
     problem = f"{request.resolution.specs} would run on the host and move {moved} bytes: {reason}"
     check_policy(op.name, device, problem, declared)
     warn_of_host_work(op.name, device, moved, reason)

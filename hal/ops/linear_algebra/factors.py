@@ -14,7 +14,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.cholesky import cholesky_fact
 from polyhal.hal.ops.linear_algebra.decompositions.ldl import ldl_factors, ldl_solution
 from polyhal.hal.ops.linear_algebra.decompositions.lu import lu_factors, permutation_matrix
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import t
-from polyhal.hal.ops.linear_algebra.decompositions.qr import householder_factors, qr_factors
+from polyhal.hal.ops.linear_algebra.decompositions.qr import householder_factors, qr_factors, reflectors
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.linear_algebra.results import (
@@ -152,18 +152,11 @@ def geqrf(x: TensorLike) -> GeqrfResult:
     return GeqrfResult(*householder_factors(x))
 
 
-def _reflectors(name: str, A: TensorLike, tau: TensorLike) -> tuple[Any, Any]:
-    """The Householder vectors V as columns, and S of `H1 @ ... @ Hk = I - V (I + S)^-1 diag(tau) V^T`.
-
-    S is strictly upper triangular (Joffrain et al. 2006, Accumulating Householder transformations, revisited).
-    """
+def _require_reflections(name: str, A: TensorLike, tau: TensorLike) -> None:
     k = tau.shape[-1]
     if A.ndim < 2 or tau.ndim != A.ndim - 1 or k > min(A.shape[-2:]):
         problem = f"shapes {tuple(A.shape)} and {tuple(tau.shape)}"
         raise ShapeError(message(name, problem, expected="(..., m, n) and (..., k) with k <= m, n"))
-    vectors = A[..., :k]
-    vectors = tril(vectors, -1) + identity_like(vectors)
-    return vectors, triu(op_matmul(t(vectors), vectors), 1) * unsqueeze(tau, -1)
 
 
 @composite("linalg.", public=False, aten="linalg_householder_product")
@@ -172,7 +165,8 @@ def householder_product(A: TensorLike, tau: TensorLike) -> Any:
 
     A (..., m, n) has the vectors below the diagonal, as `geqrf` leaves them; tau is (..., k).
     """
-    vectors, mixed = _reflectors("householder_product", A, tau)
+    _require_reflections("householder_product", A, tau)
+    vectors, mixed = reflectors(A, tau)
     right = t(vectors[..., : A.shape[-1], :]) * unsqueeze(tau, -1)
     return identity_like(A) - op_matmul(vectors, solve_triangular_left(mixed, right, True, True))
 
@@ -188,7 +182,8 @@ def ormqr(x: TensorLike, tau: TensorLike, other: TensorLike, left: bool = True, 
     """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
     if not left:
         return t(ormqr(x, tau, t(other), True, not transpose))
-    vectors, mixed = _reflectors("ormqr", x, tau)
+    _require_reflections("ormqr", x, tau)
+    vectors, mixed = reflectors(x, tau)
     inner, scale = op_matmul(t(vectors), other), unsqueeze(tau, -1)
     if transpose:
         inner = solve_triangular_left(t(mixed), inner, False, True) * scale

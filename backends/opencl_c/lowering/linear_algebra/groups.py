@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import power_of_two_at_least
-from polyhal.backends.common.launching.launch import Argument
-from polyhal.backends.common.problems.linear_algebra import SMALL, MatrixBatch
+from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
+from polyhal.backends.common.problems.linear_algebra import PANEL, SMALL, MatrixBatch, matrix_batch
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.dtypes import DType
-from polyhal.hal.protocol import Declined
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _MIN_SIZE = 8
 _MIN_GROUP = 32
+_PANEL_GROUP = 512
 
 
 def size_class(*lengths: int) -> int:
@@ -49,6 +51,27 @@ def require_local(runtime: Runtime, nbytes: int) -> Declined | None:
     """Return the reason why a group lacks local memory; None if it suffices."""
     available = runtime.features.static_local_memory
     return Declined(f"needs {nbytes} bytes of local memory of {available}") if nbytes > available else None
+
+
+def panel_launch(
+    runtime: Runtime, file: str, a: InputSpec | None, args: Arguments, workspace: Workspace
+) -> Launch | Declined:
+    """Return the launch of a large group for each tall panel, which is copied to the workspace."""
+    assert isinstance(a, Spec)
+    if runtime.features.cpu:
+        return Declined("LAPACK factors panels of large matrices on processors")
+    batch = matrix_batch([a], a.shape[:-2])
+    if isinstance(batch, Declined):
+        return batch
+    group = min(_PANEL_GROUP, runtime.features.max_group_size)
+    return runtime.launch(
+        file,
+        {"DTYPE": a.dtype.name, "SIZE": PANEL, "GROUP": group},
+        {"a": Tensor(0), "panels": workspace, **batch_args(batch, "a"), **args},
+        (batch.count * group,),
+        (group,),
+        workspace=(a.nbytes,),
+    )
 
 
 CHECKED = Declined("its program checks the result")

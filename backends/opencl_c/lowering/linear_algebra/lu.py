@@ -1,15 +1,16 @@
-"""LU factors and determinants of batches of small matrices."""
+"""LU factors: of batches of small matrices, and of tall panels of large ones; determinants of small matrices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.launch import Arguments, Tensor
-from polyhal.backends.common.problems.linear_algebra import MatrixBatch, matrix_batch
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
+from polyhal.backends.common.problems.linear_algebra import PANEL, SMALL, MatrixBatch, matrix_batch
 from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
     CHECKED,
     batch_args,
     group_size,
+    panel_launch,
     require_local,
     require_small,
     size_class,
@@ -28,10 +29,18 @@ Inputs = tuple[InputSpec | None, ...]
 def _lu_factors(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     if params["check"]:
         return CHECKED
-    args = {"out": Tensor(1), "pivots": Tensor(2), "info": Tensor(3)}
     rows, columns = outputs[0].shape[-2:]
-    numbers = {"rows": rows, "columns": columns, "exchange": params["pivot"]}
-    return _launch(runtime, inputs[0], {**args, **numbers}, "linear_algebra_lu")
+    args: Arguments = {
+        "out": Tensor(1),
+        "pivots": Tensor(2),
+        "info": Tensor(3),
+        "rows": rows,
+        "columns": columns,
+        "exchange": params["pivot"],
+    }
+    if rows > SMALL and columns <= PANEL:
+        return panel_launch(runtime, "linear_algebra/lu_panel", inputs[0], args, Workspace(4))
+    return _launch(runtime, inputs[0], args, "linear_algebra_lu")
 
 
 def _determinant(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:

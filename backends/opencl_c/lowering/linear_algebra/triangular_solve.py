@@ -15,6 +15,7 @@ from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
     tile_bytes,
 )
 from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -32,6 +33,10 @@ def _from_the_end(operand: Matrices, columns_too: bool) -> tuple[Matrices, int]:
     return Matrices(operand.batch, -operand.row, column), operand.row + (operand.column if columns_too else 0)
 
 
+def _local_bytes(size: int, width: int, dtype: DType) -> int:
+    return tile_bytes(size, dtype) + size * (width + 1) * dtype.itemsize
+
+
 def _solve_triangular_left(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
@@ -45,13 +50,17 @@ def _solve_triangular_left(
     cpu = runtime.features.cpu
     group = 1 if cpu else min(_GROUP, runtime.features.max_group_size)
     width = _CPU_COLUMNS if cpu else min(group, power_of_two_at_least(columns))
-    nbytes = tile_bytes(size, out.dtype) + size * (width + 1) * out.dtype.itemsize
-    refusal = require_small(rows) or require_local(runtime, nbytes)
+    refusal = require_small(rows) or require_local(runtime, _local_bytes(size, 1, out.dtype))
     if refusal is not None:
         return refusal
+    while require_local(runtime, _local_bytes(size, width, out.dtype)):
+        width //= 2
     starts, out_row = (0, 0, 0), columns
     if params["upper"]:
-        (first, a_step), (second, b_step) = _from_the_end(batch.operands[0], True), _from_the_end(batch.operands[1], False)
+        (first, a_step), (second, b_step) = (
+            _from_the_end(batch.operands[0], True),
+            _from_the_end(batch.operands[1], False),
+        )
         batch, last, out_row = MatrixBatch(batch.count, batch.axes, (first, second)), rows - 1, -columns
         starts = (last * a_step, last * b_step, last * columns)
     tiles = ceil_div(columns, width)

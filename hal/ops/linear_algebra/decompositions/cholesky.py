@@ -20,8 +20,11 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
+from polyhal.hal.ops.layout.regions import concat, pad
 from polyhal.hal.ops.layout.triangle import tril
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import SMALL, first_failure, half, is_small, minus_product
 from polyhal.hal.ops.linear_algebra.decompositions.on_device import checked
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -34,9 +37,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.pointwise.logic import equal
+from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 from polyhal.hal.protocol import Declined
-
 
 _PROBLEM = "is not positive definite: its leading minor of order {} is not"
 
@@ -91,7 +95,29 @@ def _gradient(g: TensorLike, out: TensorLike, *, upper: bool) -> Any:
 def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
     if params["check"]:
         return checked(lambda a: cholesky_factor(a, params["upper"], False), "cholesky", _PROBLEM)
-    return Declined("TODO")
+    if is_small(first_tensor(specs)):
+        return Declined("the matrices are small")
+    return DeviceProgram(lambda a: _blocked_factor(a, params["upper"]), blocked=True)
+
+
+def _blocked_factor(a: TensorLike, upper: bool) -> Any:
+    """Return the factor, 0 where a matrix is not positive definite."""
+    out, info = _in_blocks(t(a) if upper else a)
+    out = where(equal(unsqueeze(unsqueeze(info, -1), -1), 0), out, 0.0)
+    return t(out) if upper else out, info
+
+
+def _in_blocks(a: TensorLike) -> tuple[Any, Any]:
+    """Return the lower factor of matrices in two blocks of rows, and the first minor that fails, or 0."""
+    n = a.shape[-1]
+    if is_small(a):
+        return cholesky_factor(a, False, False)
+    middle = half(n, SMALL)
+    first, failed = _in_blocks(a[..., :middle, :middle])
+    below = t(solve_triangular_left(first, t(a[..., middle:, :middle]), False))
+    last, later = _in_blocks(minus_product(a[..., middle:, middle:], below, t(below)))
+    above = pad(first, (*((0, 0),) * (a.ndim - 1), (0, n - middle)))
+    return concat([above, concat([below, last], -1)], -2), first_failure(failed, later, middle)
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:

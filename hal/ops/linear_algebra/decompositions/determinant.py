@@ -6,9 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
-from polyhal.hal.ops.layout.diagonal import identity_like
+from polyhal.hal import dtypes
+from polyhal.hal.ops.declare import (
+    Autocast,
+    DeviceProgram,
+    ErrorSample,
+    OnDevice,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    declare,
+    first_tensor,
+)
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.diagonal import diagonal_view, identity_like
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import is_small
+from polyhal.hal.ops.linear_algebra.decompositions.lu import lu_factors
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -19,7 +34,11 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
+from polyhal.hal.ops.pointwise.exponential import log
+from polyhal.hal.ops.pointwise.logic import equal
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.sums import prod, sum_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 if TYPE_CHECKING:
@@ -47,6 +66,29 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((well_conditioned(rng, *s) / 2,)) for s in [(2, 4, 4), (2, 3, 3), (1, 1), (0, 0)]]
 
 
+def _signed_pivots(a: TensorLike) -> tuple[Any, Any]:
+    """The pivots of LU factors, and for each -1 if its step exchanged rows, or 1."""
+    lu, places, _ = lu_factors(a, True, False)
+    kept = equal(places, arange(1, a.shape[-1] + 1, 1, dtypes.int32))
+    return diagonal_view(lu, 0, -2, -1), where(kept, 1.0, -1.0)
+
+
+def _determinant_program(specs: Specs, params: Params) -> DeviceProgram:
+    def program(a: TensorLike) -> Any:
+        pivots, signs = _signed_pivots(a)
+        return prod(pivots * signs, -1)
+
+    return DeviceProgram(program, blocked=not is_small(first_tensor(specs)))
+
+
+def _log_program(specs: Specs, params: Params) -> DeviceProgram:
+    def program(a: TensorLike) -> Any:
+        pivots, signs = _signed_pivots(a)
+        return prod(sign(pivots) * signs, -1), sum_(log(abs_(pivots)), -1)
+
+    return DeviceProgram(program, blocked=not is_small(first_tensor(specs)))
+
+
 def _determinant(a: Array) -> Any:
     """Determinants of square matrices."""
     return np.linalg.det(np.asarray(a))
@@ -57,7 +99,7 @@ determinant: OpFunction = declare(
     name="determinant",
     family="decomposition",
     infer=_infer,
-    lowering=LAPACK,
+    lowering=(OnDevice(_determinant_program), LAPACK),
     gradient=lambda g, a: _per_matrix(g) * cofactors(a),
     samples=_samples,
     errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],
@@ -171,7 +213,7 @@ log_determinant: OpFunction = declare(
     family="decomposition",
     infer=lambda specs, params: _infer(specs, params) * 2,
     outputs=("sign", "logabsdet"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_log_program), LAPACK),
     gradient=_log_gradient,
     samples=_samples,
     errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Autocast,
     DeviceProgram,
+    ErrorSample,
     OnDevice,
     OnHost,
     OpFunction,
@@ -22,8 +24,19 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.layout.axes import unsqueeze
+from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.triangle import tril, triu
+from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import (
+    PANEL,
+    first_failure,
+    half,
+    is_small,
+    minus_product,
+    rows_in_order,
+)
 from polyhal.hal.ops.linear_algebra.decompositions.on_device import checked
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -36,6 +49,8 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left, substituted
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.pointwise.cast import cast
+from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 from polyhal.hal.protocol import Declined
 
@@ -123,7 +138,35 @@ def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike) -> Any:
 def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
     if params["check"]:
         return checked(lambda a: lu_factors(a, params["pivot"], False), "lu_factor", SINGULAR)
-    return Declined("TODO")
+    spec = first_tensor(specs)
+    if is_small(spec) or _is_panel(spec):
+        return Declined("the matrices are small, or tall panels")
+    return DeviceProgram(lambda a: _in_blocks(a, params["pivot"]), blocked=True)
+
+
+def _is_panel(a: Spec | TensorLike) -> bool:
+    return a.shape[-1] <= PANEL
+
+
+def _in_blocks(a: TensorLike, pivot: bool) -> tuple[Any, Any, Any]:
+    """Factor the left columns, apply their steps to the others, and factor the rest of these."""
+    m, n = a.shape[-2:]
+    if is_small(a) or _is_panel(a):
+        return lu_factors(a, pivot, False)
+    middle = half(n, PANEL) if n <= m else min(m, n)
+    if n > m and m > PANEL:
+        middle = half(m, PANEL)
+    left, pivots, info = _in_blocks(a[..., :middle], pivot)
+    right = rows_in_order(a[..., middle:], row_order(pivots, m)) if pivot else a[..., middle:]
+    top = solve_triangular_left(left[..., :middle, :], right[..., :middle, :], False, True)
+    if middle == m:
+        return concat([left, top], -1), pivots, info
+    low = left[..., middle:, :]
+    rest, later_pivots, later_info = _in_blocks(minus_product(right[..., middle:, :], low, top), pivot)
+    if pivot:
+        low = rows_in_order(low, row_order(later_pivots, m - middle))
+    out = concat([concat([left[..., :middle, :], top], -1), concat([low, rest], -1)], -2)
+    return out, concat([pivots, later_pivots + middle], -1), first_failure(info, later_info, middle)
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -150,17 +193,58 @@ lu_factors: OpFunction = declare(
 )
 
 
-def _permutation_matrix(pivots: Array, *, rows: int, dtype: Any) -> Any:
-    """The matrix P (..., rows, rows) of `a = P @ L @ U` that pivots (..., k), numbered from 1, represent."""
+def _row_order(pivots: Array, *, rows: int) -> Any:
+    """The row in each place (..., rows) after the exchanges of rows that pivots (..., k), numbered from 1, represent."""
     pivots = np.asarray(pivots)
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
-    order = np.broadcast_to(np.arange(rows), (flat.shape[0], rows)).copy()
+    order = np.broadcast_to(np.arange(rows, dtype=np.int32), (flat.shape[0], rows)).copy()
     every = np.arange(flat.shape[0])
     for j in range(flat.shape[-1]):
         other = flat[:, j] - 1
         order[every, other], order[:, j] = order[:, j].copy(), order[every, other].copy()
-    matrix = np.eye(rows, dtype=dtypes.as_dtype(dtype).numpy)[order]
-    return np.swapaxes(matrix, -2, -1).reshape(*pivots.shape[:-1], rows, rows)
+    return order.reshape(*pivots.shape[:-1], rows)
+
+
+def _infer_order(specs: Specs, params: Params) -> list[Output]:
+    spec = first_tensor(specs)
+    if not spec.dtype.is_integral or spec.ndim < 1:
+        raise ValueError(f"pivots {spec}; expected integers (..., k)")
+    return [(dtypes.int32, (*spec.shape[:-1], params["rows"]))]
+
+
+_EXCHANGES = OnHost("a sequence of exchanges of rows, each of which depends on the one before")
+
+row_order: OpFunction = declare(
+    _row_order,
+    name="row_order",
+    family="decomposition",
+    infer=_infer_order,
+    lowering=_EXCHANGES,
+    samples=lambda rng: [
+        Sample((np.array([2, 3, 3], np.int32),), {"rows": 4}),
+        Sample((np.array([[1, 2], [2, 2]], np.int32),), {"rows": 2}),
+        Sample((np.array([[3, 300, 3]], np.int32),), {"rows": 300}),
+        Sample((np.zeros((2, 0), np.int32),), {"rows": 2}),
+    ],
+    errors=[ErrorSample((np.zeros(2),), {"rows": 2}, ValueError, "expected integers")],
+    public=False,
+)
+
+
+def _permutation_matrix(pivots: Array, *, rows: int, dtype: Any) -> Any:
+    """The matrix P (..., rows, rows) of `a = P @ L @ U` that pivots (..., k), numbered from 1, represent."""
+    matrix = np.eye(rows, dtype=dtypes.as_dtype(dtype).numpy)[_row_order(pivots, rows=rows)]
+    return np.swapaxes(matrix, -2, -1)
+
+
+def _permutation_program(specs: Specs, params: Params) -> DeviceProgram:
+    rows = params["rows"]
+
+    def program(pivots: TensorLike) -> Any:
+        order = unsqueeze(row_order(pivots, rows), -2)
+        return cast(equal(order, reshape(arange(0, rows, 1, dtypes.int32), (rows, 1))), dtype=params["dtype"])
+
+    return DeviceProgram(program)
 
 
 def _infer_permutation(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -176,7 +260,7 @@ permutation_matrix: OpFunction = declare(
     name="permutation_matrix",
     family="decomposition",
     infer=_infer_permutation,
-    lowering=OnHost("a sequence of exchanges of rows, each of which depends on the one before"),
+    lowering=(OnDevice(_permutation_program), _EXCHANGES),
     samples=lambda rng: [
         Sample((np.array([2, 3, 3], np.int32),), {"rows": 4, "dtype": dtypes.float32}),
         Sample((np.array([[1, 2], [2, 2]], np.int32),), {"rows": 2, "dtype": dtypes.float32}),

@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
-from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
+from polyhal.hal.ops.declare import (
+    Autocast,
+    DeviceProgram,
+    ErrorSample,
+    OnDevice,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    declare,
+    first_tensor,
+)
+from polyhal.hal.ops.layout.axes import unsqueeze
+from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal, identity_like
 from polyhal.hal.ops.layout.regions import concat
-from polyhal.hal.ops.layout.triangle import tril
+from polyhal.hal.ops.layout.triangle import tril, triu
+from polyhal.hal.ops.layout.views import broadcast_to
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import PANEL, half, is_small, minus_product
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -22,6 +36,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -66,6 +81,35 @@ def _qr_gradient(g_q: TensorLike | None, g_r: TensorLike | None, q: TensorLike, 
     return left if rest is None else concat([left, rest], -1)
 
 
+def _qr_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    a, mode = first_tensor(specs), params["mode"]
+    if is_small(a):
+        return Declined("the matrices are small")
+    return DeviceProgram(lambda a: _factors_of_reflections(a, mode), blocked=True)
+
+
+def _factors_of_reflections(a: TensorLike, mode: str) -> tuple[Any, Any]:
+    packed, tau = householder_factors(a)
+    m, k = a.shape[-2], tau.shape[-1]
+    if mode == "r":
+        return packed[..., :0, :0], triu(packed[..., :k, :])
+    kept = m if mode == "complete" else k
+    vectors, mixed = reflectors(packed, tau)
+    right = t(vectors[..., :kept, :]) * unsqueeze(tau, -1)
+    one = identity_like(broadcast_to(vectors[..., :1], (*vectors.shape[:-1], kept)))
+    return minus_product(one, vectors, solve_triangular_left(mixed, right, True, True)), triu(packed[..., :kept, :])
+
+
+def reflectors(packed: TensorLike, tau: TensorLike) -> tuple[Any, Any]:
+    """The Householder vectors V as columns, and S of `H1 @ ... @ Hk = I - V (I + S)^-1 diag(tau) V^T`.
+
+    S is strictly upper triangular (Joffrain et al. 2006, Accumulating Householder transformations, revisited).
+    """
+    vectors = packed[..., : tau.shape[-1]]
+    vectors = tril(vectors, -1) + identity_like(vectors)
+    return vectors, triu(op_matmul(t(vectors), vectors), 1) * unsqueeze(tau, -1)
+
+
 def _qr_samples(rng: np.random.Generator) -> list[Sample]:
     def sample(shape: tuple[int, ...], mode: str, differentiable: bool = True) -> Sample:
         return Sample((well_conditioned(rng, *shape),), {"mode": mode}, differentiable=differentiable)
@@ -86,7 +130,7 @@ qr_factors: OpFunction = declare(
     family="decomposition",
     infer=_infer_qr,
     outputs=("q", "r"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_qr_program), LAPACK),
     gradient=_qr_gradient,
     samples=_qr_samples,
     errors=[ErrorSample((np.eye(2),), {"mode": "full"}, ValueError, "expected 'reduced', 'complete' or 'r'")],
@@ -112,13 +156,37 @@ def _infer_householder(specs: Specs, params: Params) -> list[Output]:
     return [(spec.dtype, spec.shape), (spec.dtype, (*spec.shape[:-2], min(spec.shape[-2:])))]
 
 
+def _householder_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    a = first_tensor(specs)
+    if is_small(a) or a.shape[-1] <= PANEL:
+        return Declined("the matrices are small, or tall panels")
+    return DeviceProgram(_in_blocks, blocked=True)
+
+
+def _in_blocks(a: TensorLike) -> tuple[Any, Any]:
+    """Reflect the left columns, apply their reflections to the others, and reflect the rest of these."""
+    m, n = a.shape[-2:]
+    if is_small(a) or n <= PANEL:
+        return householder_factors(a)
+    middle = half(min(m, n), PANEL) if min(m, n) > PANEL else min(m, n)
+    left, tau = _in_blocks(a[..., :middle])
+    vectors, mixed = reflectors(left, tau)
+    right = a[..., middle:]
+    inner = solve_triangular_left(t(mixed), op_matmul(t(vectors), right), False, True) * unsqueeze(tau, -1)
+    right = minus_product(right, vectors, inner)
+    if middle == m:
+        return concat([left, right], -1), tau
+    rest, later = _in_blocks(right[..., middle:, :])
+    return concat([left, concat([right[..., :middle, :], rest], -2)], -1), concat([tau, later], -1)
+
+
 householder_factors: OpFunction = declare(
     _householder_factors,
     name="householder_factors",
     family="decomposition",
     infer=_infer_householder,
     outputs=("out", "tau"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_householder_program), LAPACK),
     samples=lambda rng: [Sample((well_conditioned(rng, *s),)) for s in [(2, 4, 3), (2, 3, 4), (0, 2)]],
     dtypes=LAPACK_DTYPES,
     tolerance=LAPACK_ERROR,

@@ -20,7 +20,15 @@ from polyhal.hal.ops.declare import (
     first_tensor,
     reads,
 )
-from polyhal.hal.ops.linear_algebra.decompositions.lu import SINGULAR, eliminated, permutation_matrix
+from polyhal.hal.ops.layout.diagonal import identity_like
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import is_small, rows_in_order
+from polyhal.hal.ops.linear_algebra.decompositions.lu import (
+    SINGULAR,
+    eliminated,
+    lu_factors,
+    permutation_matrix,
+    row_order,
+)
 from polyhal.hal.ops.linear_algebra.decompositions.on_device import checked
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -31,13 +39,13 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     t,
     well_conditioned,
 )
-from polyhal.hal.ops.linear_algebra.decompositions.triangular import infer_system, substituted
+from polyhal.hal.ops.linear_algebra.decompositions.triangular import infer_system, solve_triangular_left, substituted
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
-from polyhal.hal.protocol import Declined
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
+
 
 def _solved(name: str, a: np.ndarray, b: np.ndarray, check: bool) -> tuple[np.ndarray, np.ndarray]:
     """The solution, and per matrix the first zero pivot or 0; infinities and NaN for singular matrices unless `check`."""
@@ -65,10 +73,16 @@ def _infer_solve(specs: Specs, params: Params) -> list[Output]:
     return [*infer_system("solve")(specs, params), (dtypes.int32, first_tensor(specs).shape[:-2])]
 
 
-def _solve_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+def _solve_program(specs: Specs, params: Params) -> DeviceProgram:
     if params["check"]:
         return checked(lambda a, b: solve_system(a, b, False), "solve", SINGULAR)
-    return Declined("TODO")
+    return DeviceProgram(_solve_by_factors, blocked=not is_small(first_tensor(specs)))
+
+
+def _solve_by_factors(a: TensorLike, b: TensorLike) -> tuple[Any, Any]:
+    lu, pivots, info = lu_factors(a, True, False)
+    right = rows_in_order(b, row_order(pivots, a.shape[-1]))
+    return solve_triangular_left(lu, solve_triangular_left(lu, right, False, True), True), info
 
 
 @reads(b="a")
@@ -113,10 +127,10 @@ def _infer_inverse(specs: Specs, params: Params) -> list[Output]:
     return [(spec.dtype, spec.shape), (dtypes.int32, spec.shape[:-2])]
 
 
-def _inverse_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+def _inverse_program(specs: Specs, params: Params) -> DeviceProgram:
     if params["check"]:
         return checked(lambda a: inverse_matrix(a, False), "inv", SINGULAR)
-    return Declined("TODO")
+    return DeviceProgram(lambda a: _solve_by_factors(a, identity_like(a)), blocked=not is_small(first_tensor(specs)))
 
 
 inverse_matrix: OpFunction = declare(

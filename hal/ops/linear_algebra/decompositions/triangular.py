@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal.layout import broadcast_shapes
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, reads, tensor_at
+from polyhal.hal.ops.declare import (
+    Autocast,
+    DeviceProgram,
+    ErrorSample,
+    OnDevice,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    declare,
+    reads,
+    tensor_at,
+)
+from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.triangle import tril, triu
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import SMALL, half, is_small, minus_product
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -19,6 +33,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -77,6 +92,26 @@ def _gradient(
     return (triu if upper else tril)(da, (1 if upper else -1) if unitriangular else 0), db
 
 
+def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    a = tensor_at(specs, 0)
+    if is_small(a):
+        return Declined("the matrices are small")
+    return DeviceProgram(lambda a, b: _in_blocks(a, b, params["upper"], params["unitriangular"]), blocked=True)
+
+
+def _in_blocks(a: TensorLike, b: TensorLike, upper: bool, unitriangular: bool) -> Any:
+    """Solve for one part of the rows, then for the others with that solution eliminated."""
+    n = a.shape[-1]
+    if is_small(a):
+        return solve_triangular_left(a, b, upper, unitriangular)
+    middle = half(n, SMALL)
+    first, second = (slice(middle, n), slice(middle)) if upper else (slice(middle), slice(middle, n))
+    x = _in_blocks(a[..., first, first], b[..., first, :], upper, unitriangular)
+    rest = minus_product(b[..., second, :], a[..., second, first], x)
+    y = _in_blocks(a[..., second, second], rest, upper, unitriangular)
+    return concat([y, x] if upper else [x, y], -2)
+
+
 def _samples(rng: np.random.Generator) -> list[Sample]:
     def sample(batch: tuple[int, ...], n: int, right: tuple[int, ...], upper: bool, unit: bool) -> Sample:
         a = rng.uniform(-0.5, 0.5, (*batch, n, n)) + 2 * np.eye(n)
@@ -96,7 +131,7 @@ solve_triangular_left: OpFunction = declare(
     name="solve_triangular_left",
     family="decomposition",
     infer=infer_system("solve_triangular"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_program), LAPACK),
     gradient=_gradient,
     samples=_samples,
     errors=[
