@@ -283,6 +283,18 @@ def _launches(step: Mapping[str, Any]) -> str:
     return f"{step['launches']:,}: {step['ms'][0]:.1f} ms"
 
 
+def linalg_table(result: dict[str, Any]) -> list[str]:
+    """Return milliseconds of each function by each device and framework."""
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row["seconds"]))
+    lines = [f"| function | {' | '.join(names)} |", "|---|" + "---:|" * len(names)]
+    for row in result["rows"]:
+        cells = (f"{row['seconds'][n][0] * 1e3:,.2f} ms" if n in row["seconds"] else "" for n in names)
+        lines.append(
+            f"| {row['function']} of {' x '.join(map(str, row['shape']))}, {row['dtype']} | {' | '.join(cells)} |"
+        )
+    return lines
+
+
 def peak_table(result: dict[str, Any]) -> list[str]:
     """Return bandwidth of copies, and the rate of multiply-adds."""
     lines = ["| device | copies | multiply-adds |", "|---|---:|---:|"]

@@ -13,7 +13,7 @@ typedef struct {
     uint rows, columns;
 } QrPanelGeometry;
 
-// The sum or maximum of the values of all work-items, or of those of each team.
+// The sum or maximum of the values of all work-items.
 #define REDUCE_GROUP(value, COMBINE)                                                              \
     {                                                                                             \
         SYNC;                                                                                     \

@@ -149,7 +149,7 @@ def _is_panel(a: Spec | TensorLike) -> bool:
 
 
 def _in_blocks(a: TensorLike, pivot: bool) -> tuple[Any, Any, Any]:
-    """Factor the left columns, apply their steps to the others, and factor the rest of these."""
+    """Factor the left columns, apply their steps to the right ones, and factor the rows below."""
     m, n = a.shape[-2:]
     if is_small(a) or _is_panel(a):
         return lu_factors(a, pivot, False)

@@ -164,7 +164,7 @@ def _householder_program(specs: Specs, params: Params) -> DeviceProgram | Declin
 
 
 def _in_blocks(a: TensorLike) -> tuple[Any, Any]:
-    """Reflect the left columns, apply their reflections to the others, and reflect the rest of these."""
+    """Reflect the left columns, apply their reflections to the right ones, and reflect the rows below."""
     m, n = a.shape[-2:]
     if is_small(a) or n <= PANEL:
         return householder_factors(a)
