@@ -11,7 +11,7 @@ typedef struct {
     uint out_row, out_column;
 } CholeskyGeometry;
 
-__kernel void linear_algebra_cholesky(OPERAND(a), RESULT(DTYPE, out), RESULT(int32, info),
+__kernel NO_AUTOVEC void linear_algebra_cholesky(OPERAND(a), RESULT(DTYPE, out), RESULT(int32, info),
                                       const CholeskyGeometry geometry) {
     __local REAL tile[TILE_ELEMENTS];
     const ulong matrix = get_group_id(0);

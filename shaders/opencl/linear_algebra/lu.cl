@@ -9,7 +9,7 @@ typedef struct {
     uint rows, columns, exchange;
 } LuGeometry;
 
-__kernel void linear_algebra_lu(OPERAND(a), RESULT(DTYPE, out), RESULT(int32, pivots), RESULT(int32, info),
+__kernel NO_AUTOVEC void linear_algebra_lu(OPERAND(a), RESULT(DTYPE, out), RESULT(int32, pivots), RESULT(int32, info),
                                 const LuGeometry geometry) {
     __local REAL tile[TILE_ELEMENTS];
     __local uint chosen[SIZE];
@@ -46,13 +46,13 @@ typedef struct {
         END                                                                                                            \
     }
 
-__kernel void lu_determinant(OPERAND(a), RESULT(DTYPE, out), const DeterminantGeometry geometry) {
+__kernel NO_AUTOVEC void lu_determinant(OPERAND(a), RESULT(DTYPE, out), const DeterminantGeometry geometry) {
     DETERMINANT(product *= pivot;, STORE(DTYPE, failed ? (REAL)0 : product, out, out_offset + matrix);)
 }
 
-__kernel void lu_log_determinant(OPERAND(a), RESULT(DTYPE, sign), RESULT(DTYPE, logabsdet),
+__kernel NO_AUTOVEC void lu_log_determinant(OPERAND(a), RESULT(DTYPE, sign), RESULT(DTYPE, logabsdet),
                                  const DeterminantGeometry geometry) {
-    DETERMINANT(if (pivot < 0) product = -product; if (pivot != pivot) product = pivot; total += log(fabs(pivot));,
+    DETERMINANT(if (pivot < 0) product = -product; total += log(fabs(pivot));,
                 STORE(DTYPE, failed ? (REAL)0 : product, sign, sign_offset + matrix);
                 STORE(DTYPE, failed ? -(REAL)INFINITY : total, logabsdet, logabsdet_offset + matrix);)
 }

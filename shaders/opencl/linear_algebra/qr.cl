@@ -22,7 +22,7 @@ typedef struct {
     uint rows, columns, kept;
 } QrGeometry;
 
-__kernel void linear_algebra_qr(OPERAND(a), RESULT(DTYPE, out), RESULT(DTYPE, tau), const HouseholderGeometry geometry) {
+__kernel NO_AUTOVEC void linear_algebra_qr(OPERAND(a), RESULT(DTYPE, out), RESULT(DTYPE, tau), const HouseholderGeometry geometry) {
     __local REAL tile[TILE_ELEMENTS], scales[SIZE];
     const ulong matrix = get_group_id(0);
     const uint rows = geometry.rows, columns = geometry.columns, steps = min(rows, columns);
@@ -32,7 +32,7 @@ __kernel void linear_algebra_qr(OPERAND(a), RESULT(DTYPE, out), RESULT(DTYPE, ta
     FOR_OWN(j, 0, steps) STORE(DTYPE, scales[j], tau, tau_offset + matrix * steps + j);
 }
 
-__kernel void qr_factors(OPERAND(a),
+__kernel NO_AUTOVEC void qr_factors(OPERAND(a),
 #if WITH_Q
                          RESULT(DTYPE, q),
 #endif

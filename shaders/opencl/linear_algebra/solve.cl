@@ -25,7 +25,7 @@ typedef struct {
     uint rows, columns;  // of the right sides
 } SolveGeometry;
 
-__kernel void linear_algebra_solve(OPERAND(a),
+__kernel NO_AUTOVEC void linear_algebra_solve(OPERAND(a),
 #if !INVERSE
                                    OPERAND(b),
 #endif

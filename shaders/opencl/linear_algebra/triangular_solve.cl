@@ -21,7 +21,7 @@ typedef struct {
     uint rows, columns, tiles, unit;
 } TriangularSolveGeometry;
 
-__kernel void linear_algebra_triangular_solve(OPERAND(a), OPERAND(b), RESULT(DTYPE, out),
+__kernel NO_AUTOVEC void linear_algebra_triangular_solve(OPERAND(a), OPERAND(b), RESULT(DTYPE, out),
                                               const TriangularSolveGeometry geometry) {
     __local REAL tile[TILE_ELEMENTS];
     __local REAL x[SIZE * X_PITCH];

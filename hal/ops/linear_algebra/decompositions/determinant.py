@@ -34,9 +34,10 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
+from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.pointwise.exponential import log
-from polyhal.hal.ops.pointwise.logic import equal
+from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.sums import prod, sum_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
@@ -84,7 +85,8 @@ def _determinant_program(specs: Specs, params: Params) -> DeviceProgram:
 def _log_program(specs: Specs, params: Params) -> DeviceProgram:
     def program(a: TensorLike) -> Any:
         pivots, signs = _signed_pivots(a)
-        return prod(sign(pivots) * signs, -1), sum_(log(abs_(pivots)), -1)
+        signs = where(equal(pivots, 0), 0.0, where(less(pivots, 0), -1.0, 1.0)) * signs
+        return prod(cast(signs, dtype=a.dtype), -1), sum_(log(abs_(pivots)), -1)
 
     return DeviceProgram(program, blocked=not is_small(first_tensor(specs)))
 

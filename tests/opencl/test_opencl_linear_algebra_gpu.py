@@ -1,0 +1,104 @@
+"""Groups of several work-items for small matrices and for tall panels of large ones, which only GPUs use, on any device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hard_matrices
+import matrix_residuals
+import numpy as np
+import pytest
+from native_harness import as_gpu
+from native_ops import check, run
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+
+
+@pytest.fixture
+def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the device, treated as a GPU with 48 KiB of local memory."""
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, static_local_memory=48 << 10))
+    return device
+
+
+@pytest.mark.parametrize("shape", [(2, 40, 33), (3, 100, 20), (1, 70, 32), (2, 66, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["normal", "graded"])
+def test_lu_factors(gpu: Any, rng: Any, kind: str, shape: tuple[int, ...]) -> None:
+    a = hard_matrices.draw(rng, kind, shape)
+    packed, pivots, info = run(gpu, "lu_factors", [a], check=False)
+    assert not info.any()
+    assert matrix_residuals.of_lu(a, packed, pivots) < matrix_residuals.LIMIT
+
+
+def test_panels_exchange_the_rows_that_the_reference_does(gpu: Any, rng: Any) -> None:
+    """The elements are small integers, for which the elimination of a few columns is exact: ties and zeros are frequent."""
+    a = rng.integers(-2, 3, (2, 90, 3)).astype(np.float32)
+    a[0, :, 1] = a[0, :, 0]
+    for pivot in (True, False):
+        check(gpu, "lu_factors", [a], ulps=4, check=False, pivot=pivot)
+    a[1, 50, 0] = np.nan
+    _, pivots, _ = run(gpu, "lu_factors", [a], check=False)
+    assert pivots[1, 0] == 51
+
+
+@pytest.mark.parametrize("shape", [(2, 40, 33), (3, 100, 20), (2, 66, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["normal", "graded", "tiny"])
+def test_reflections(gpu: Any, rng: Any, kind: str, shape: tuple[int, ...]) -> None:
+    a = hard_matrices.draw(rng, kind, shape)
+    packed, tau = run(gpu, "householder_factors", [a])
+    q = np.broadcast_to(np.eye(shape[1]), (shape[0], shape[1], shape[1])).copy()
+    for j in range(shape[2]):
+        v = np.tril(packed.astype(np.float64), -1)[..., j : j + 1]
+        v[:, j] = 1
+        q -= (q @ v) * tau[:, None, j : j + 1].astype(np.float64) @ np.swapaxes(v, -2, -1)
+    r = np.triu(packed[:, : shape[2]])
+    assert matrix_residuals.of_qr(a, q[..., : shape[2]].astype(np.float32), r) < matrix_residuals.LIMIT
+
+
+def test_solutions(gpu: Any, rng: Any) -> None:
+    a, b = rng.normal(size=(3, 40, 40)).astype(np.float32), rng.normal(size=(3, 40, 5)).astype(np.float32)
+    x, _ = run(gpu, "solve_system", [a, b], check=False)
+    assert matrix_residuals.of_solution(a, x, b) < 8 * matrix_residuals.LIMIT
+    inverse, _ = run(gpu, "inverse_matrix", [a], check=False)
+    one = np.broadcast_to(np.eye(40, dtype=np.float32), a.shape)
+    assert matrix_residuals.of_solution(a, inverse, one) < 8 * matrix_residuals.LIMIT
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("columns", [1, 9, 70])
+def test_triangular_solutions(gpu: Any, rng: Any, columns: int, upper: bool) -> None:
+    a = (rng.uniform(-1, 1, (2, 40, 40)) / 40 + 2 * np.eye(40)).astype(np.float32)
+    b = rng.normal(size=(40, columns)).astype(np.float32)
+    (x,) = run(gpu, "solve_triangular_left", [a, b], upper=upper)
+    assert matrix_residuals.of_solution((np.triu if upper else np.tril)(a), x, b) < matrix_residuals.LIMIT
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_factors(gpu: Any, rng: Any, upper: bool) -> None:
+    a = hard_matrices.positive_definite(rng, "graded", (2, 40, 40))
+    a[1, 30, 30] = -1
+    factor, info = run(gpu, "cholesky_factor", [a], upper=upper, check=False)
+    assert info.tolist() == [0, 31]
+    assert not factor[1].any()
+    assert matrix_residuals.of_cholesky(a[:1], factor[:1], upper) < matrix_residuals.LIMIT
+
+
+def test_matrices_whose_second_operand_exceeds_local_memory(gpu: Any, rng: Any) -> None:
+    """In float64 a matrix of 64 rows leaves no room for Q or for right sides: they are in global memory."""
+    if not gpu.stores(dtypes.float64):
+        pytest.skip("the device does not store float64")
+    a, b = rng.normal(size=(2, 50, 50)), rng.normal(size=(2, 50, 50))
+    x, _ = run(gpu, "solve_system", [a, b], check=False)
+    assert matrix_residuals.of_solution(a, x, b) < 8 * matrix_residuals.LIMIT
+    assert matrix_residuals.of_qr(a, *run(gpu, "qr_factors", [a])) < matrix_residuals.LIMIT
+    (x,) = run(gpu, "solve_triangular_left", [np.tril(a) + 9 * np.eye(50), b], upper=False)
+    assert matrix_residuals.of_solution(np.tril(a) + 9 * np.eye(50), x, b) < matrix_residuals.LIMIT
+
+
+@pytest.mark.parametrize("rows", [300, 20000])
+def test_orders_of_rows(gpu: Any, rng: Any, rows: int) -> None:
+    pivots = (np.arange(280) + rng.integers(0, rows - 280, 280) + 1).astype(np.int32)
+    (order,) = run(gpu, "row_order", [pivots], rows=rows)
+    np.testing.assert_array_equal(order, OPS["row_order"].reference(pivots, rows=rows))
