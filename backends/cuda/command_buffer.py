@@ -72,20 +72,16 @@ class CudaCommandBuffer:
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed, then enqueue all launches."""
         changed = self._changed(rebound)
-        runtime = self._runtime
-        if self._graph is None:
-            changed = set(range(len(self.bound)))
-        for i in changed:
-            self.bound[i].block.write(self.bound[i].values)
         if not self.bound:
             return
+        runtime = self._runtime
         stream = runtime.streams.current()
-        handle = stream.handle
         if runtime.profile is not None:
             self._submit_profiled()
             if self._graph is not None:
                 self._graph.stale |= changed
             return
+        handle = stream.handle
         with runtime.calling(f"submitting {len(self.bound)} recorded launches"):
             if self._graph is None:
                 self._graph = _Graph(runtime, self.bound)
@@ -94,7 +90,7 @@ class CudaCommandBuffer:
             self._graph.launch(handle)
 
     def _changed(self, rebound: Collection[BindingSlot]) -> set[int]:
-        """Set the values of arguments that have changed. Return the launches that have them."""
+        """Set the arguments that have changed. Return the launches that have them."""
         changed: set[int] = set()
         for slot in rebound:
             found = self._operands.get(slot)
@@ -102,13 +98,13 @@ class CudaCommandBuffer:
                 self._memory[slot] = slot.handle
                 address = slot.handle.address
                 for operand in found:
-                    values = self.bound[operand.launch].values
-                    values[operand.place] = address
-                    values[operand.place + 1] = slot.offset + operand.start
+                    block = self.bound[operand.launch].block
+                    block.set(operand.place, address)
+                    block.set(operand.place + 1, slot.offset + operand.start)
                     changed.add(operand.launch)
         for value, scalars in self._numbers.changed():
             for scalar in scalars:
-                self.bound[scalar.launch].values[scalar.place] = scalar.convert(value)
+                self.bound[scalar.launch].block.set(scalar.place, scalar.convert(value))
                 changed.add(scalar.launch)
         return changed
 

@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,21 +43,38 @@ _FORMATS: dict[ScalarType, str] = {
 _WORD = 8
 
 
+class BlockLayout:
+    """The places of a kernel's arguments in a block."""
+
+    __slots__ = ("fields", "packer", "starts")
+
+    def __init__(self, formats: Sequence[str]) -> None:
+        """`formats` has the format of each argument, in the terms of the module `struct`."""
+        self.packer = struct.Struct("<" + "".join(formats))
+        self.fields = tuple(struct.Struct("<" + f) for f in formats)
+        """Each argument alone."""
+        self.starts = tuple(accumulate((f.size for f in self.fields), initial=0))[:-1]
+        """First byte of each argument."""
+
+
 class ArgumentBlock:
     """C memory with the arguments of one launch, and the pointers to them that the driver takes."""
 
     __slots__ = ("_buffer", "_layout", "_memory", "pointers")
 
-    def __init__(self, layout: struct.Struct, starts: Sequence[int]) -> None:
-        """`starts` has the first byte of each argument."""
+    def __init__(self, layout: BlockLayout) -> None:
         self._layout = layout
-        self._memory = ffi.new("char[]", max(layout.size, 1))
+        self._memory = ffi.new("char[]", max(layout.packer.size, 1))
         self._buffer = ffi.buffer(self._memory)
-        self.pointers = ffi.new("void *[]", [self._memory + start for start in starts] or [NULL])
+        self.pointers = ffi.new("void *[]", [self._memory + start for start in layout.starts] or [NULL])
 
     def write(self, values: Sequence[Any]) -> None:
-        """Set all arguments."""
-        self._layout.pack_into(self._buffer, 0, *values)
+        """Set all arguments. Raises struct.error for a number that does not fit its type."""
+        self._layout.packer.pack_into(self._buffer, 0, *values)
+
+    def set(self, place: int, value: Any) -> None:
+        """Set one argument. Raises struct.error for a number that does not fit its type."""
+        self._layout.fields[place].pack_into(self._buffer, self._layout.starts[place], value)
 
 
 class CudaLaunch:
@@ -72,7 +90,6 @@ class CudaLaunch:
         "_numbers",
         "_parts",
         "_runtime",
-        "_starts",
         "_template",
         "_tensors",
         "_workspace",
@@ -108,7 +125,6 @@ class CudaLaunch:
         self._geometry = (*grid, *padding, *group, *padding, kernel.shared)
         template: list[Any] = []
         formats: list[str] = []
-        starts: list[int] = []
         tensors: list[tuple[int, int]] = []
         parts: list[tuple[int, int]] = []
         handles: list[tuple[int, int]] = []
@@ -117,7 +133,6 @@ class CudaLaunch:
         """Constant memory, released with the launch."""
 
         def add(value: Any, form: str) -> None:
-            starts.append(struct.calcsize("<" + "".join(formats)))
             template.append(value)
             formats.append(form)
 
@@ -149,14 +164,13 @@ class CudaLaunch:
                 fix = "declare a `__local` array of constant size in the kernel"
                 raise KernelBuildError(message(kernel.name, problem, fix=fix, device=runtime.info.name))
         self._template = template
-        self._layout = struct.Struct("<" + "".join(formats))
-        self._starts = tuple(starts)
+        self._layout = BlockLayout(formats)
         self._tensors = tuple(tensors)
         self._parts = tuple(parts)
         """Argument index and constant addition to the Ref's offset."""
         self._workspace = tuple(handles)
         self._numbers = tuple(numbers)
-        self._block = ArgumentBlock(self._layout, self._starts)
+        self._block = ArgumentBlock(self._layout)
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> None:
@@ -211,8 +225,9 @@ class CudaLaunch:
                 numbers.append((place, given, kind))
             else:
                 values[place] = CONVERTERS[kind](given)
-        block = ArgumentBlock(self._layout, self._starts)
-        return CudaBoundLaunch(self.name, self._kernel.function, self._geometry, block, values, slots, numbers, kept)
+        block = ArgumentBlock(self._layout)
+        block.write(values)
+        return CudaBoundLaunch(self.name, self._kernel.function, self._geometry, block, slots, numbers, kept)
 
 
 @dataclass(slots=True, eq=False)
@@ -224,7 +239,6 @@ class CudaBoundLaunch:
     geometry: tuple[int, ...]
     """Blocks of the grid on three axes, threads of a block on three axes, and bytes of dynamic shared memory."""
     block: ArgumentBlock
-    values: list[Any]
     slots: list[tuple[int, BindingSlot, int]]
     """Argument index, binding slot of the memory, and offset from its start."""
     numbers: list[tuple[int, RuntimeScalar, ScalarType]]
