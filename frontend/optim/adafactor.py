@@ -54,7 +54,7 @@ class Adafactor(Optimizer):
             "maximize": maximize,
         }
         self._inverses: dict[Any, list[Tensor]] = {}
-        """The inverse number of elements of each parameter, on the device, by their shapes."""
+        """Lists of inverse numbers on the device, by the numbers."""
         self._sums = Sums()
         super().__init__(params, settings)
 
@@ -100,7 +100,8 @@ class Adafactor(Optimizer):
             "d": group["d"],
         }
         ordered = [*matrices, *vectors]
-        _LIMITED((ordered, updates, *squares, self._inverse_sizes(ordered)), numbers, (ordered,), self._sums)
+        inverses = self._inverses_of([math.prod(p.shape) for p in ordered], ordered[0])
+        _LIMITED((ordered, updates, *squares, inverses), numbers, (ordered,), self._sums)
 
     def _from_rows_and_columns(
         self, params: Sequence[Tensor], grads: Sequence[Tensor], updates: Sequence[Tensor], weight: Any, least: float
@@ -109,8 +110,14 @@ class Adafactor(Optimizer):
         rows, columns = ([self.state[p][name] for p in params] for name in self.factored_state)
         count = len(params)
         means = _means([*grads, *grads], [-1] * count + [-2] * count, square=True)
-        _MIXED(((*rows, *columns), means), {"weight": weight}, ((*rows, *columns),), self._sums)
-        lists = (params, grads, rows, columns, _means(rows, [-2] * count, square=False))
+        mixed, number = ((*rows, *columns), means), {"weight": weight}
+        parts = (params, grads, rows, columns)
+        if all(p.ndim == 2 for p in params):
+            totals = _SUMMED(mixed, number, mixed[:1], self._sums)[0][:count]
+            lists = (*parts, totals, self._inverses_of([p.shape[0] for p in params], params[0]))
+            return _FACTORED_BY_TOTALS(lists, {"least": least}, (updates,), self._sums)
+        _MIXED(mixed, number, mixed[:1], self._sums)
+        lists = (*parts, _means(rows, [-2] * count, square=False))
         return _FACTORED(lists, {"least": least}, (updates,), self._sums)
 
     def _from_squares(
@@ -122,14 +129,13 @@ class Adafactor(Optimizer):
             (params, grads, variances), {"weight": weight, "least": least}, (variances, updates), self._sums
         )
 
-    def _inverse_sizes(self, params: Sequence[Tensor]) -> list[Tensor]:
-        """Return the inverse number of elements of each parameter."""
-        key = (params[0].device, params[0].dtype, *(p.shape for p in params))
+    def _inverses_of(self, numbers: Sequence[int], like: Tensor) -> list[Tensor]:
+        """Return the inverse of each number, on the device and in the state's dtype of a parameter."""
+        key = (like.device, like.dtype, *numbers)
         if key not in self._inverses:
             with dispatch.executing(dispatch.EAGER):
-                numbers = [1 / math.prod(p.shape) for p in params]
-                vector = tensor(numbers, dtype=state_dtype(params[0]), device=params[0].device)
-                self._inverses[key] = [vector[i] for i in range(len(params))]
+                vector = tensor([1 / n for n in numbers], dtype=state_dtype(like), device=like.device)
+                self._inverses[key] = [vector[i] for i in range(len(numbers))]
         return self._inverses[key]
 
 
@@ -148,10 +154,22 @@ def _mixed(ops: Any, state: Any, value: Any, *, weight: float) -> Any:
     return (state + (value - state) * weight,)
 
 
+def _summed(ops: Any, state: Any, value: Any, *, weight: float) -> Any:
+    (state,) = _mixed(ops, state, value, weight=weight)
+    return state, state
+
+
 def _factored(ops: Any, p: Any, g: Any, row: Any, column: Any, mean_of_rows: Any, *, least: Any) -> Any:
     estimate = row * column / ops.maximum(mean_of_rows, least)
     update = g / ops.sqrt(ops.maximum(estimate, least * least))
     return update, p * p, update * update
+
+
+def _factored_by_totals(
+    ops: Any, p: Any, g: Any, row: Any, column: Any, total: Any, inverse: Any, *, least: Any
+) -> Any:
+    """As `_factored`, with the sum of all rows of a matrix and their inverse number in place of their mean."""
+    return _factored(ops, p, g, row, column, total * inverse, least=least)
 
 
 def _unfactored(ops: Any, p: Any, g: Any, variance: Any, *, weight: Any, least: Any) -> Any:
@@ -169,4 +187,5 @@ def _limited(
 
 
 _MIXED, _FACTORED, _UNFACTORED = ElementFormula(_mixed), ElementFormula(_factored), ElementFormula(_unfactored)
+_SUMMED, _FACTORED_BY_TOTALS = ElementFormula(_summed), ElementFormula(_factored_by_totals, singles=2)
 _LIMITED = ElementFormula(_limited, singles=3)

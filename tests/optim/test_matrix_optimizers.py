@@ -32,8 +32,9 @@ def give_gradients(ours: list[nn.Parameter], theirs: list[torch.nn.Parameter], s
 @pytest.mark.parametrize(
     "settings", [{}, {"lr": 0.1, "weight_decay": 0.1, "d": 2.0, "eps": (1e-6, 1e-2)}, {"maximize": True}]
 )
-def test_adafactor(device: ph.Device, settings: dict[str, Any]) -> None:
-    ours, theirs = pair(device, SHAPES)
+@pytest.mark.parametrize("shapes", [SHAPES, [(6, 4), (3,), (1, 7)]], ids=["any", "matrices"])
+def test_adafactor(device: ph.Device, shapes: list[Any], settings: dict[str, Any]) -> None:
+    ours, theirs = pair(device, shapes)
     a, b = optim.Adafactor(ours, **settings), torch.optim.Adafactor(theirs, **settings)
     for step in range(5):
         give_gradients(ours, theirs, step)
