@@ -17,6 +17,7 @@ from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
+from polyhal.hal.compile.passes.layout.read_strided import read_strided
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.compile.passes.regather import regather
 from polyhal.hal.compile.passes.simplify.algebra import simplify_algebra
@@ -44,6 +45,7 @@ PASSES = (
     *_TIDYING,
     batch_products,
     simplify_views,
+    read_strided,
     propagate_layouts,
     simplify_views,
     pad_gemm,

@@ -70,7 +70,7 @@ class _Demand:
         node = self._graph.producer(value)
         if node is None:
             return None
-        if _writes_any_layout(node):
+        if takes_any_layout(node):
             return value, target
         source = self._graph.viewed(node)
         if source is None:
@@ -95,7 +95,7 @@ class _Demand:
             return False
         for node in self._graph.users(value):
             copies = Trait.JOINS_OPERANDS in node.op.traits and node.op.view is None
-            if copies or (_writes_any_layout(node) and not node.replaces):
+            if copies or (takes_any_layout(node) and not node.replaces):
                 continue
             if Trait.LAYOUT_TRANSPARENT not in node.op.traits or node.op.view is None:
                 return False
@@ -111,6 +111,6 @@ class _Demand:
         return True
 
 
-def _writes_any_layout(node: Node) -> bool:
+def takes_any_layout(node: Node) -> bool:
     """Return whether the device's kernels for an op read and write tensors of any layout."""
     return node.origin is not None and node.op.name in node.device.capabilities.strided_ops
