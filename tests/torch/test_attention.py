@@ -63,6 +63,16 @@ def test_a_mask_of_large_scores_costs_no_second_forward_pass(torch_device: str) 
     torch.testing.assert_close(v.grad.cpu(), torch.autograd.grad(out.sum(), VALUES)[0], rtol=1e-5, atol=1e-5)
 
 
+def test_a_backward_pass_is_one_op(torch_device: str) -> None:
+    """The logarithms are kept as the kernel takes them."""
+    q, k, v = (x.detach().to(torch_device).requires_grad_() for x in (QUERIES, KEYS, VALUES))
+    out = F.scaled_dot_product_attention(q, k, v)
+    slope = torch.ones_like(out)
+    with ph.profile(ph.get_default_device()) as found:
+        out.backward(slope)
+    assert {name: row.calls for name, row in found.ops.items()} == {"attention_grad": 1}
+
+
 @pytest.mark.parametrize("mask", [None, torch.zeros(5, 7).index_fill(1, torch.tensor(2), -50.0)], ids=["all", "masked"])
 def test_compiled_heads_without_a_batch(torch_on_numpy: str, mask: torch.Tensor | None) -> None:
     """PyTorch takes them as a batch of one, also in the shape of the logarithms."""

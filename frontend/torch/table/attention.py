@@ -26,15 +26,15 @@ def attention(
     """Return the result and the logarithms of the sums of its weights; None for the results of dropout and ragged batches.
 
     The logarithms have the shape that PyTorch documents, because compiled programs rely on it: heads without a batch are a
-    batch of one. A logarithm loses one of its two parts where a mask makes scores large. Both then take the place of the seed
-    of dropout.
+    batch of one. A logarithm loses one of its two parts where a mask makes scores large, so that both take the place of the
+    seed of dropout.
     """
     if dropout_p:
         raise UnsupportedArgumentsError
     out, parts = F["attention"](q, k, v, mask, is_causal, scale)
     lse = F["sum"](parts, -1)
     lse = F["reshape"](lse, (1, *lse.shape)) if q.ndim == 3 else lse
-    return out, lse, None, None, q.shape[-2], k.shape[-2], parts if _is_added(mask) else None, None, None
+    return out, lse, None, None, q.shape[-2], k.shape[-2], parts, None, None
 
 
 @aten("_scaled_dot_product_fused_attention_overrideable_backward")
