@@ -127,3 +127,20 @@ def test_a_view_of_parts_takes_neighbours(torch_device: str) -> None:
         torch.view_as_complex(torch.zeros(2, 4, device=torch_device).t())
     with pytest.raises(RuntimeError, match="conjugated"):
         torch.view_as_real(_numbers(2).detach().to(torch_device).conj())
+
+
+def test_a_compiled_function_makes_complex_tensors_on_the_device(
+    torch_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def filtered(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        modes = torch.view_as_complex(x.reshape(4, 4, 2))
+        kept = torch.zeros(4, 4, dtype=torch.complex64, device=x.device)
+        kept[:, :3] = modes[:, :3] * weights
+        return torch.view_as_real(kept)
+
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    torch._dynamo.reset()
+    x, weights = torch.randn(4, 8), torch.randn(3, dtype=torch.complex64)
+    compiled = torch.compile(filtered, backend="polyhal")
+    found = compiled(x.to(torch_device), weights.to(torch_device))
+    torch.testing.assert_close(found.cpu(), filtered(x, weights))

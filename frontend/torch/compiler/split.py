@@ -109,8 +109,9 @@ def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
     kwargs: Any = torch.fx.node.map_arg(node.kwargs, filled)
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
     # On the device, the fallback counts its calls itself. Ops that only read or check a number do not count as moved work.
-    makes = any(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(node.meta.get("val")))
-    if isinstance(target, torch._ops.OpOverload) and makes and not on_device:
+    made = [x for x in pytree.tree_leaves(node.meta.get("val")) if isinstance(x, torch.Tensor)]
+    on_device = on_device or any(x.device.type == NAME for x in made)
+    if isinstance(target, torch._ops.OpOverload) and made and not on_device:
         note_cpu(str(target), 0)
     return target(*args, **kwargs)
 
