@@ -1,7 +1,7 @@
 """pytorch-msssim: similarity of images.
 
-Windows are arguments, because the library's own are rounded to float32 in float64, too: that run would be nearest to programs with
-PyTorch's rounding of them. The model has no bias, because the terms of its gradient cancel.
+Windows are arguments: the library's own are float32 in a run in float64, too, which would then be nearest to programs with the
+CPU's rounding of them. The model has no bias, because the terms of its gradient cancel.
 """
 
 from __future__ import annotations
