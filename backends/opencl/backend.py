@@ -93,6 +93,7 @@ class OpenCLBackend(CoreMethods):
 
     def allocate(self, nbytes: int) -> cl.Buffer:
         """Allocate device memory. Raises OutOfMemoryError."""
+        self.runtime.programs.expect_builds()
         return self._memory.allocate(nbytes)
 
     def deallocate(self, handle: cl.Buffer) -> None:

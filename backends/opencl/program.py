@@ -94,6 +94,16 @@ class ProgramCache(ProgramTexts):
             if not env.no_program_cache()
             else None
         )
+        self._expects_builds = False
+
+    def expect_builds(self) -> None:
+        """Start to build programs ahead if no process has built one yet. Only the first call has an effect."""
+        if self._background is None or self._expects_builds:
+            return
+        self._expects_builds = True
+        cache = self.disk or self._markers
+        if cache is not None and cache.is_empty():
+            self._background.start()
 
     @property
     def ready_when_built(self) -> bool:

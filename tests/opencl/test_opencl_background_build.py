@@ -80,6 +80,40 @@ def test_a_helper_builds_the_program_first_that_has_most_in_common_with_the_call
     assert built == [d for d in expected if d != claimed]
 
 
+def test_a_helper_begins_with_the_programs_that_all_typical_programs_need(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has not requested a program yet."""
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    shared, other = (next(c for c in typical_calls()[1] if c.op == op) for op in ("multiply", "gelu"))
+    monkeypatch.setattr("polyhal.hal.core.kernels.prebuild.typical_calls", lambda: [[shared], [shared, other]])
+    backend = OpenCLBackend(found)
+    first, second = digests(backend, [shared]), digests(backend, [other])
+    built: list[str] = []
+    monkeypatch.setattr(BuildClaims, "finish", lambda self: built.extend(self._claimed - set(built)))
+    help_out(Device.opened("helper", backend), tmp_path)
+    assert built == [*first, *second]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_helpers_start_with_the_first_allocation_if_nothing_is_cached(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool
+) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("POLYHAL_BUILD_AHEAD", "1")
+    started: list[BackgroundBuilder] = []
+    monkeypatch.setattr(BackgroundBuilder, "_start", lambda self: started.append(self))
+    backend = OpenCLBackend(found)
+    programs = backend.runtime.programs
+    if cached:
+        cache = programs.disk or programs._markers
+        assert cache is not None
+        cache.store("program", b"")
+    for _ in range(2):
+        backend.deallocate(backend.allocate(64))
+    assert len(started) == (not cached)
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if hasattr(os, "sched_getaffinity") else False, reason="one core")
 def test_a_first_start_has_helpers_and_cleans_up(found: Any, tmp_path: Path) -> None:
     code = f"""

@@ -81,6 +81,12 @@ class DiskCache:
             self._written = 0
             self.trim()
 
+    def is_empty(self) -> bool:
+        """Return whether there are no entries."""
+        with contextlib.suppress(OSError):
+            return next(self._folder.glob("*" + _SUFFIX), None) is None
+        return True
+
     def _is_trusted(self) -> bool:
         """Return whether only this user can have written entries, which are programs that run in this process."""
         if self._trusted is None:

@@ -1,8 +1,9 @@
 """Background builds: helper processes compile the kernels that a program will probably use next while it waits for its first.
 
-A process that has to compile a program for the first time starts helpers. They work through the typical calls of a
-first training step and then through the kernel-call log of the device, from the last call to the first; the process
-itself proceeds from the other end. The first process to claim a program builds it (see `prebuild`); others wait.
+A process that has to compile a program for the first time starts helpers; with an empty cache, already when it allocates
+memory. They work through the typical calls of a first training step and then through the kernel-call log of the device,
+from the last call to the first; the process itself proceeds from the other end. The first process to claim a program
+builds it (see `prebuild`); others wait.
 
 Helpers end with their work, with the process that started them, or when it has not requested a program for some
 seconds. Without helpers, every program is built on demand: if no process can be started, on one core, or with
@@ -45,10 +46,7 @@ class BackgroundBuilder:
 
     def wait_for_turn(self, kernel: str, digest: str) -> None:
         """Block until this process should obtain a program: not at all, or until a helper has built it."""
-        if not self._started:
-            self._started = True
-            with contextlib.suppress(OSError):  # without helpers it only takes longer
-                self._start()
+        self.start()
         if self._claims is None:
             return
         self._notify()
@@ -62,6 +60,13 @@ class BackgroundBuilder:
             if self._claims.is_done(digest):
                 return
             time.sleep(_POLL)
+
+    def start(self) -> None:
+        """Start the helpers if they have not been started: before the first request if there will certainly be one."""
+        if not self._started:
+            self._started = True
+            with contextlib.suppress(OSError):  # without helpers it only takes longer
+                self._start()
 
     def _notify(self) -> None:
         """Send the helpers a request. They end without requests for some seconds, or when the pipe breaks."""

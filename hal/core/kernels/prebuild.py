@@ -10,11 +10,12 @@ other processes its launches are no-ops. So the work is balanced without a plan.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,9 +60,9 @@ class BuildClaims:
             self._create(digest + _DONE)
         self._unfinished.clear()
 
-    def is_claimed(self, digest: str) -> bool:
-        """Return whether a process has claimed a program."""
-        return (self._folder / digest).exists()
+    def is_claimed_elsewhere(self, digest: str) -> bool:
+        """Return whether another process has claimed a program."""
+        return digest not in self._claimed and (self._folder / digest).exists()
 
     def is_done(self, digest: str) -> bool:
         """Return whether another process has finished a program."""
@@ -87,34 +88,51 @@ def library(device: Device) -> KernelLibrary:
 
 
 def help_out(device: Device, folder: Path) -> None:
-    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first.
-
-    The typical program that has most programs in common with the process that waits is built first.
-    """
+    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first."""
     kernels, claims = library(device), BuildClaims(folder)
-
-    def claimed(calls: Sequence[KernelCall]) -> int:
-        found: set[str] = set()
-
-        def note(kernel: str, digest: str) -> bool:
-            if claims.is_claimed(digest):
-                found.add(digest)
-            return False
-
-        kernels.build_filter = note
-        for call in calls:
-            with contextlib.suppress(*_FAILURES):
-                call.run(device, launch=False)
-        return len(found)
-
-    for calls in (*sorted(typical_calls(), key=claimed, reverse=True), KernelCallLog(device.info).calls()):
+    for call in itertools.chain(_typical(device, claims), reversed(KernelCallLog(device.info).calls())):
         kernels.build_filter = claims
-        for call in reversed(calls):
-            try:
-                call.run(device, launch=not kernels.ready_when_built)
-            except _FAILURES:
-                continue  # a call of another version, or a failing one: the process that needs it raises the error
-            claims.finish()
+        try:
+            call.run(device, launch=not kernels.ready_when_built)
+        except _FAILURES:
+            continue  # a call of another version, or a failing one: the process that needs it raises the error
+        claims.finish()
+
+
+def _typical(device: Device, claims: BuildClaims) -> Iterator[KernelCall]:
+    """Yield the calls of the typical program that has most programs in common with the process that waits, then the others.
+
+    Before that process has claimed any, yield those that all typical programs need.
+    """
+    typical = [[(call, _digests(device, call)) for call in calls] for calls in typical_calls()]
+    needed = [set[str]().union(*(digests for _, digests in calls)) for calls in typical]
+    shared, done = set.intersection(*needed), set[str]()
+    for call, digests in reversed(typical[-1]):
+        if any(map(claims.is_claimed_elsewhere, set.union(*needed))):
+            break
+        if digests & shared:
+            done |= digests
+            yield call
+    while left := [(calls, programs) for calls, programs in zip(typical, needed, strict=True) if calls]:
+        calls, _ = max(left, key=lambda pair: sum(map(claims.is_claimed_elsewhere, pair[1])))
+        call, digests = calls.pop()
+        if not digests or digests - done:
+            done |= digests
+            yield call
+
+
+def _digests(device: Device, call: KernelCall) -> set[str]:
+    """Return the programs of a call, without building them; none if the call fails."""
+    found: set[str] = set()
+
+    def note(kernel: str, digest: str) -> bool:
+        found.add(digest)
+        return False
+
+    library(device).build_filter = note
+    with contextlib.suppress(*_FAILURES):
+        call.run(device, launch=False)
+    return found
 
 
 def _end_with_the_caller() -> None:
