@@ -68,30 +68,30 @@ class CudaCommandBuffer:
             for place, live, kind in b.numbers:
                 self._numbers.follow(live, _Scalar(i, place, CONVERTERS[kind]))
         self._graph: _Graph | None = None
+        self._stale: set[int] = set()
+        """Launches with arguments that the graph lacks."""
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed, then enqueue all launches."""
-        changed = self._changed(rebound)
+        self._find_changes(rebound)
         if not self.bound:
             return
         runtime = self._runtime
         stream = runtime.streams.current()
         if runtime.profile is not None:
             self._submit_profiled()
-            if self._graph is not None:
-                self._graph.stale |= changed
             return
         handle = stream.handle
         with runtime.calling(f"submitting {len(self.bound)} recorded launches"):
             if self._graph is None:
                 self._graph = _Graph(runtime, self.bound)
             else:
-                self._graph.update(changed)
+                self._graph.update(self._stale)
+            self._stale.clear()
             self._graph.launch(handle)
 
-    def _changed(self, rebound: Collection[BindingSlot]) -> set[int]:
-        """Set the arguments that have changed. Return the launches that have them."""
-        changed: set[int] = set()
+    def _find_changes(self, rebound: Collection[BindingSlot]) -> None:
+        """Set the arguments that have changed."""
         for slot in rebound:
             found = self._operands.get(slot)
             if found:
@@ -101,12 +101,11 @@ class CudaCommandBuffer:
                     block = self.bound[operand.launch].block
                     block.set(operand.place, address)
                     block.set(operand.place + 1, slot.offset + operand.start)
-                    changed.add(operand.launch)
+                    self._stale.add(operand.launch)
         for value, scalars in self._numbers.changed():
             for scalar in scalars:
                 self.bound[scalar.launch].block.set(scalar.place, scalar.convert(value))
-                changed.add(scalar.launch)
-        return changed
+                self._stale.add(scalar.launch)
 
     def _submit_profiled(self) -> None:
         """Launch the kernels one by one, with timestamps."""
@@ -127,8 +126,6 @@ class _Graph:
         self._context = runtime.context
         self._driver = driver = runtime.driver
         self._launches = launches
-        self.stale: set[int] = set()
-        """Launches whose nodes lack their newest arguments."""
         self._params = [_node_params(b) for b in launches]
         self._nodes: list[Any] = []
         self._graph = driver.value("cuGraphCreate", "CUgraph *", 0)
@@ -142,9 +139,6 @@ class _Graph:
 
     def update(self, launches: Collection[int]) -> None:
         """Pass the arguments of some launches to their nodes. The context must be current. Raises CudaError."""
-        if self.stale:
-            launches = self.stale.union(launches)
-            self.stale = set()
         for i in launches:
             self._driver.call("cuGraphExecKernelNodeSetParams_v2", self._executable, self._nodes[i], self._params[i])
 

@@ -45,6 +45,8 @@ class Changes:
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:
         self._followers: dict[BindingSlot, list[_Follower]] = {}
         self._numbers: Numbers[Cell] = Numbers()
+        self._changed: list[Cell] = []
+        """Updated cells that `take` has not returned, because a number did not fit its type."""
         for i, b in enumerate(launches):
             kernel = pointer(b.kernel)
             for place, movable, offset in b.movables:
@@ -61,7 +63,7 @@ class Changes:
 
     def take(self, moved: Collection[BindingSlot]) -> list[Cell]:
         """Update and return the cells that changed since the last replay: memory in `moved` and numbers."""
-        changed: list[Cell] = []
+        changed = self._changed
         for movable in moved:
             found = self._followers.get(movable)
             if found:
@@ -75,6 +77,7 @@ class Changes:
             for cell in cells:
                 cell.value[0] = cell.convert(value)
             changed += cells
+        self._changed = []
         return changed
 
 

@@ -12,7 +12,7 @@ from polyhal.backends.opencl.command_buffer import OpenCLCommandBuffer, record_a
 from polyhal.backends.opencl.driver import Driver, extension_versions
 from polyhal.hal import dtypes
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
-from polyhal.hal.errors import BackendError, OutOfMemoryError
+from polyhal.hal.errors import BackendError, NumberRangeError, OutOfMemoryError
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import BindingSlot
 
@@ -80,6 +80,25 @@ def test_replays_follow_numbers_and_memory(device: Any, buffered: bool) -> None:
     assert _read(device, step.total).tolist() == [total] * 100
     assert _read(device, step.half)[:50].tolist() == [values[id(second)]] * 50
     assert _read(device, first).tolist() == [values[id(first)]] * 100
+
+
+def test_a_number_that_does_not_fit_spoils_no_other_change(device: Any, buffered: bool) -> None:
+    backend = device.backend
+    outs, slot = [_memory(device, 0) for _ in range(2)], BindingSlot()
+    first, wide = RuntimeScalar(lambda: 1.0), RuntimeScalar(lambda: 7)
+    longs = device.empty(dtypes.int64, (1,))
+    calls = [partial(backend.fill, first, Ref(slot, _SPEC, 0)), partial(backend.fill, wide, longs)]
+    slot.handle = outs[0]
+    commands = record_as(backend.runtime, calls, buffered=buffered)
+    commands.submit([slot])
+    slot.handle, first.value, wide.value = outs[1], 2.0, 2**64
+    for rebound in ([slot], []):
+        with pytest.raises(NumberRangeError, match="an integer of 65 bits"):
+            commands.submit(rebound)
+    wide.value = 2**63
+    commands.submit([])
+    assert [set(_read(device, out)) for out in outs] == [{1}, {2}]
+    assert device.download(longs)[0] == -(2**63)
 
 
 def test_profiled_replays_name_each_launch(device: Any, buffered: bool) -> None:

@@ -35,15 +35,21 @@ class Numbers(Generic[T]):
         return (f for source in self._sources.values() for found in source.followers.values() for f in found)
 
     def changed(self) -> Iterator[tuple[Any, Sequence[T]]]:
-        """Yield each number that has changed since the last call, with its followers; at the first call, all numbers."""
+        """Yield each number that has changed since the last call, with its followers; at the first call, all numbers.
+
+        A caller that stops before the end, because it cannot use a number, gets the changes again at its next call.
+        """
+        seen: list[tuple[_Source[T], Sequence[Any]]] = []
         for source in self._sources.values():
             now, last = source.look(), source.last
             if now is last:
                 continue
-            source.last = now
+            seen.append((source, now))
             for place, followers in source.followers.items():
                 if last is None or now[place] != last[place]:
                     yield now[place], followers
+        for source, now in seen:
+            source.last = now
 
 
 @dataclass(slots=True)
