@@ -99,6 +99,11 @@ class Pass:
     load: Load = Load()
     store: Store = Store()
 
+    @property
+    def whole_rows(self) -> bool:
+        """True if a row is a whole transform, so that an element's index is its position."""
+        return self.source_position == self.target_position == (0, 0, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class HalfSpectrum:

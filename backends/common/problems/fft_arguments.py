@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Table
 from polyhal.backends.common.problems.fft import HalfSpectrum, Pass, Plane, Planes
-from polyhal.backends.common.problems.fft_tables import Numbers, fine_and_coarse, fine_count, packed, stage_roots
+from polyhal.backends.common.problems.fft_tables import Numbers, fine_and_coarse, fine_count, packed, roots, stage_roots
 
 Value = int | tuple[int, ...]
 _STRIDES = (0,) * 6
@@ -23,10 +25,10 @@ class KernelArguments:
     table: Table
 
 
-def pass_arguments(step: Pass, lanes: int, itemsize: int) -> KernelArguments:
-    """Return the arguments of a pass whose groups have `lanes` rows."""
+def pass_arguments(step: Pass, lanes: int, itemsize: int, *, vectors: bool = False) -> KernelArguments:
+    """Return the arguments of a pass whose groups have `lanes` rows, with `vectors` in the lanes of one vector."""
     load, store = step.load, step.store
-    roots = _Roots(stage_roots(step.radices))
+    table = _Roots(stage_roots(step.radices))
     half = store.kind == "half"
     whole = step.length if half else load.length
     geometry = {
@@ -42,10 +44,11 @@ def pass_arguments(step: Pass, lanes: int, itemsize: int) -> KernelArguments:
         "source_count": load.count,
         "target_count": store.count,
         "whole": whole,
-        "source_factors": roots.add(load.factors),
-        "target_factors": roots.add(store.factors),
-        **roots.powers("fine", "coarse", "fine_bits", step.twiddled),
-        **roots.powers("half_fine", "half_coarse", "half_bits", 2 * whole),
+        "source_factors": table.add(load.factors),
+        "target_factors": table.add(store.factors),
+        **table.powers("fine", "coarse", "fine_bits", step.twiddled),
+        **table.powers("half_fine", "half_coarse", "half_bits", 2 * whole),
+        "lane_roots": table.add(_lane_roots(step, lanes)) if vectors and step.twiddled else 0,
     }
     definitions = {
         **_parts(step.source, step.target),
@@ -59,14 +62,13 @@ def pass_arguments(step: Pass, lanes: int, itemsize: int) -> KernelArguments:
         "SOURCE_FACTORS": int(load.factors is not None),
         "TARGET_FACTORS": int(store.factors is not None),
         "TWIDDLED": int(step.twiddled > 0),
-        "LANES": lanes,
     }
-    return KernelArguments(definitions, geometry, roots.table(itemsize))
+    return KernelArguments(definitions, geometry, table.table(itemsize))
 
 
 def half_spectrum_arguments(step: HalfSpectrum, itemsize: int) -> KernelArguments:
     """Return the arguments of the last step of long real transforms."""
-    roots = _Roots()
+    table = _Roots()
     geometry = {
         **_strides("source", step.source.each(_over_elements)),
         **_strides("target", step.target.each(_over_elements)),
@@ -85,9 +87,10 @@ def half_spectrum_arguments(step: HalfSpectrum, itemsize: int) -> KernelArgument
         "fine": 0,
         "coarse": 0,
         "fine_bits": 0,
-        **roots.powers("half_fine", "half_coarse", "half_bits", 2 * step.length),
+        **table.powers("half_fine", "half_coarse", "half_bits", 2 * step.length),
+        "lane_roots": 0,
     }
-    return KernelArguments({}, geometry, roots.table(itemsize))
+    return KernelArguments({}, geometry, table.table(itemsize))
 
 
 class _Roots:
@@ -113,6 +116,14 @@ class _Roots:
     def table(self, itemsize: int) -> Table:
         """Return the table, in complex numbers of parts of `itemsize` bytes."""
         return Table(packed(self._parts, itemsize))
+
+
+def _lane_roots(step: Pass, lanes: int) -> Numbers:
+    """Return the roots that results k of the first lanes are multiplied by: for each k, real parts, then imaginary parts."""
+    powers = np.arange(step.length)[:, None] * np.arange(lanes)
+    found = roots(powers.reshape(-1), step.twiddled).reshape(step.length, lanes)
+    parts = np.stack((found.real, found.imag), 1).reshape(-1, 2)
+    return np.asarray(parts[:, 0] + 1j * parts[:, 1])
 
 
 def _strides(name: str, planes: Planes) -> dict[str, Value]:

@@ -62,9 +62,9 @@ FORCE_INLINE void butterfly_4(N *re, N *im) { strided_4(re, im, 0, 1); }
 FORCE_INLINE void butterfly_8(N *re, N *im) {
     strided_4(re, im, 0, 2);
     strided_4(re, im, 1, 2);
-    ROTATE(re[3], im[3], COS_1_8, -COS_1_8)
+    ROTATE(N, re[3], im[3], COS_1_8, -COS_1_8)
     TIMES_MINUS_I(re[5], im[5])
-    ROTATE(re[7], im[7], -COS_1_8, -COS_1_8)
+    ROTATE(N, re[7], im[7], -COS_1_8, -COS_1_8)
     N r[8], i[8];
 #pragma unroll
     for (uint k = 0; k < 4; k++) {
@@ -84,15 +84,15 @@ FORCE_INLINE void butterfly_16(N *re, N *im) {
 #pragma unroll
     for (uint k = 0; k < 4; k++) strided_4(re, im, k, 4);
     // Element 4 a + b is multiplied by the 16th root to the power a b.
-    ROTATE(re[5], im[5], COS_1_16, -SIN_1_16)
-    ROTATE(re[6], im[6], COS_1_8, -COS_1_8)
-    ROTATE(re[7], im[7], SIN_1_16, -COS_1_16)
-    ROTATE(re[9], im[9], COS_1_8, -COS_1_8)
+    ROTATE(N, re[5], im[5], COS_1_16, -SIN_1_16)
+    ROTATE(N, re[6], im[6], COS_1_8, -COS_1_8)
+    ROTATE(N, re[7], im[7], SIN_1_16, -COS_1_16)
+    ROTATE(N, re[9], im[9], COS_1_8, -COS_1_8)
     TIMES_MINUS_I(re[10], im[10])
-    ROTATE(re[11], im[11], -COS_1_8, -COS_1_8)
-    ROTATE(re[13], im[13], SIN_1_16, -COS_1_16)
-    ROTATE(re[14], im[14], -COS_1_8, -COS_1_8)
-    ROTATE(re[15], im[15], -COS_1_16, SIN_1_16)
+    ROTATE(N, re[11], im[11], -COS_1_8, -COS_1_8)
+    ROTATE(N, re[13], im[13], SIN_1_16, -COS_1_16)
+    ROTATE(N, re[14], im[14], -COS_1_8, -COS_1_8)
+    ROTATE(N, re[15], im[15], -COS_1_16, SIN_1_16)
 #pragma unroll
     for (uint k = 0; k < 4; k++) strided_4(re, im, 4 * k, 1);
     SWAP(1, 4) SWAP(2, 8) SWAP(3, 12) SWAP(6, 9) SWAP(7, 13) SWAP(11, 14)

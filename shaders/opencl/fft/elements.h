@@ -58,6 +58,7 @@ typedef struct {
     uint source_factors, target_factors;          // indices of tables
     uint fine, coarse, fine_bits;                 // roots of unity of the powers j k, and of 2^fine_bits times these
     uint half_fine, half_coarse, half_bits;       // roots of order 2 `whole`
+    uint lane_roots;                              // for CPUs: roots of the powers j k, of the lanes j of one vector
 } FourierGeometry;
 
 #define REAL_2 CONCAT(REAL, 2)
@@ -78,9 +79,9 @@ typedef struct {
 #endif
 
 // (a + i b) *= (x + i y)
-#define ROTATE(a, b, x, y)       \
+#define ROTATE(T, a, b, x, y)    \
     {                            \
-        const N old = a;         \
+        const T old = a;         \
         a = old * (x) - b * (y); \
         b = old * (y) + b * (x); \
     }
@@ -151,7 +152,7 @@ FORCE_INLINE REAL_2 root(__global const REAL_2 *table, const uint fine, const ui
         LOAD_PARTS(re, im, at_re, at_im, position)                                \
         if (SOURCE_FACTORS) {                                                     \
             const REAL_2 factor = table[geometry.source_factors + (position)];    \
-            ROTATE(re, im, factor.x, factor.y)                                    \
+            ROTATE(REAL, re, im, factor.x, factor.y)                                    \
         }                                                                         \
     }
 
@@ -170,11 +171,11 @@ FORCE_INLINE REAL_2 root(__global const REAL_2 *table, const uint fine, const ui
     if (!TARGET_CUT || (position) < geometry.target_count) {                                                  \
         if (TARGET_FACTORS) {                                                                                 \
             const REAL_2 factor = table[geometry.target_factors + (position)];                                \
-            ROTATE(re, im, factor.x, factor.y)                                                                \
+            ROTATE(REAL, re, im, factor.x, factor.y)                                                                \
         }                                                                                                     \
         if (TWIDDLED) {                                                                                       \
             const REAL_2 w = root(table, geometry.fine, geometry.coarse, geometry.fine_bits, (lane) * (k));   \
-            ROTATE(re, im, w.x, w.y)                                                                          \
+            ROTATE(REAL, re, im, w.x, w.y)                                                                          \
         }                                                                                                     \
         STORE_RE((re)*scale, at_re)                                                                           \
         STORE_IM((im)*scale, at_im)                                                                           \

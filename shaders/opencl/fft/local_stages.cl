@@ -84,7 +84,7 @@
         if ((span) > 1) {                                                            \
             _Pragma("unroll") for (uint c = 1; c < (radix); c++) {                   \
                 const REAL_2 w = table[(span)-RADIX_0 + (c - 1) * (span) + j % (span)]; \
-                ROTATE(r[c], i[c], w.x, w.y)                                         \
+                ROTATE(REAL, r[c], i[c], w.x, w.y)                                         \
             }                                                                        \
         }                                                                            \
         BUTTERFLY(radix)(r, i);                                                      \

@@ -85,6 +85,7 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
     definitions = {
         **arguments.definitions,
         "REAL": real_type(dtype),
+        "LANES": chosen.lanes,
         "WORKERS": chosen.workers,
         "REGISTERS": registers,
         "PLANES": chosen.planes,
