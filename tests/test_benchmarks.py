@@ -1,6 +1,7 @@
 """The benchmarks compare like with like, count bytes and operations correctly, and are all run by one command."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,8 @@ import benchmarks.__main__ as door
 from benchmarks import layer_workloads, report, training_workloads
 from benchmarks.frameworks import layers, numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
-from benchmarks.suite import collectives, pairs, processes, published, replay
+from benchmarks.suite import collectives, guard, pairs, processes, published, replay
+from benchmarks.timing import summarize
 from polyhal import Device
 from polyhal.hal.system.discovery.registry import registry
 
@@ -284,3 +286,49 @@ def test_replay_still_finds_what_a_backend_records():
     assert row["launches"] > 50
     assert list(row["who"]) == ["captured step", "bare calls, cffi", "bare calls, pyopencl", "eager step"]
     assert all(low <= median <= high for median, low, high in row["who"].values())
+
+
+def test_guard_accepts_noise_and_finds_slower_rows():
+    devices = ["opencl:0"]
+    seconds = {"opencl:0": [1.0, 0.98, 1.02], "slow": [9, 9, 9], "peer": [1.2, 1.18, 1.22]}
+    committed = guard.ratio(seconds, "opencl:0", devices)
+    assert committed is not None
+    assert committed.value == pytest.approx(1.2)
+    assert guard.verdict(committed, guard.Ratio(1.1, 0.02)) == "ok", "within the least tolerance"
+    assert guard.verdict(committed, guard.Ratio(1.0, 0.02)) == "SLOWER"
+    assert guard.verdict(committed, guard.Ratio(1.0, 0.15)) == "ok", "explained by the spread"
+    assert guard.verdict(committed, guard.Ratio(0.5, 0.5)) == "too noisy"
+    assert guard.ratio({"opencl:0": [1.0, 1.0, 1.0]}, "opencl:0", devices) is None
+
+
+@pytest.mark.parametrize("size", guard.ROWS)
+def test_guarded_rows_are_committed(size):
+    committed = {row["name"]: row for row in json.loads(guard.FILES[size].read_text(encoding="utf-8"))["rows"]}
+    measured = {w.name for w in workloads(size)}
+    for name in guard.ROWS[size]:
+        assert name in measured
+        assert guard.ratio(committed[name]["seconds"], "opencl:0", ["opencl:0", "opencl:1"]) is not None
+
+
+def test_guard_fails_for_a_slower_row(monkeypatch, tmp_path, capsys):
+    rows = [{"name": name, "seconds": {"numpy": [1.0, 1.0, 1.0], "NumPy": [2.0, 2.0, 2.0]}} for name in ("add", "exp")]
+    driver = Device("numpy").info.driver
+    file = tmp_path / "committed.json"
+    file.write_text(
+        json.dumps({"clock": "wall", "processor": "x", "devices": {"numpy": {"driver": driver}}, "rows": rows})
+    )
+    monkeypatch.setitem(guard.FILES, "cpu", file)
+    monkeypatch.setitem(guard.ROWS, "cpu", ("add", "exp"))
+    own = {"add": 1.05, "exp": 1.5}
+
+    def compare(workload, competitors, repetitions, clock):
+        return {"numpy": summarize([own[workload.name]] * 5), "NumPy": summarize([2.0] * 5)}, {}
+
+    monkeypatch.setattr(guard, "compare", compare)
+    assert guard.main(["--devices", "numpy"]) == 1
+    shown = capsys.readouterr().out
+    assert "another processor, x" in shown
+    assert re.search(r"add .* 1.90x, was 2.00x  ok", shown)
+    assert re.search(r"exp .* 1.33x, was 2.00x  SLOWER", shown)
+    own["exp"] = 1.0
+    assert guard.main(["--devices", "numpy"]) == 0
