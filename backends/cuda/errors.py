@@ -72,3 +72,8 @@ class CudaErrors:
             )
         cause = _CAUSES.get(error.status, _OTHER)
         return cause.error(message(None, f"{problem}: {cause.problem}", fix=cause.fix, device=self._device))
+
+    def local_memory(self, kernel: str, declared: int, limit: int) -> BackendError:
+        """Return the error about a kernel that declares more bytes of local memory than the device has."""
+        problem, fix = f"the kernel declares {declared} bytes of local memory", "make its `__local` arrays smaller"
+        return BackendError(message(kernel, problem, expected=f"at most {limit}", fix=fix, device=self._device))

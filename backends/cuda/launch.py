@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from polyhal.backends.common.cuda_driver import NULL, ffi
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
@@ -155,7 +153,7 @@ class CudaLaunch:
             elif isinstance(p, Struct):
                 add(p.data, f"{round_up(len(p.data), _WORD)}s")
             elif isinstance(p, Table):
-                table = np.array(p.values or (0,), np.int32)
+                table = p.words()
                 with runtime.calling(f"allocating a table of {table.nbytes} bytes"):
                     self._kept.append(ConstantMemory(runtime.context, runtime.streams, table))
                 add(self._kept[-1].address, "Q")

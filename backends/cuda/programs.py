@@ -39,6 +39,8 @@ _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
 _LOG_BYTES = 1 << 14
 _BLOCK, _SHARED, _PRIVATE, _REGISTERS, _MAX_DYNAMIC_SHARED = 0, 1, 3, 4, 8
 """CU_FUNC_ATTRIBUTE_... numbers."""
+_SHARED_WITH_OPT_IN = 97
+"""CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN."""
 
 
 class CudaKernel:
@@ -89,8 +91,11 @@ class CudaProgram:
         self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(code), 0, NULL, NULL)
 
     def kernel(self, name: str) -> CudaKernel:
-        """Return a kernel of the program. Raises KernelBuildError."""
+        """Return a kernel of the program. Raises BackendError if it declares more local memory than the device has."""
+        driver, declared = self.context.driver, self.shared.get(name, 0)
         try:
+            if declared and declared > (limit := driver.attribute(_SHARED_WITH_OPT_IN, self.context.device)):
+                raise self.errors.local_memory(name, declared, limit)
             with self.context:
                 return CudaKernel(self, name)
         except CudaError as error:

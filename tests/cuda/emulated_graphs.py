@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from emulated_machine import number_of
-from emulated_programs import check_attribute
+from emulated_programs import check_attribute, geometry_of
 from emulated_statuses import INVALID_HANDLE, INVALID_VALUE, Refused
 
 from polyhal.backends.common.cuda_driver import ffi
@@ -106,8 +106,7 @@ class GraphFunctions:
 
     def _launch(self, params: Any) -> EmulatedLaunch:
         p = params[0]
-        blocks, threads = (p.grid_x, p.grid_y, p.grid_z), (p.block_x, p.block_y, p.block_z)
-        return self._programs.launch(p.function, blocks, threads, p.parameters, p.extra)
+        return self._programs.launch(p.function, geometry_of(p), p.parameters, p.extra)
 
 
 def _in_order(nodes: dict[int, Node]) -> list[EmulatedLaunch]:

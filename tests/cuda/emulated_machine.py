@@ -24,8 +24,8 @@ FACTS = {
     6: 65535,
     7: 65535,
     8: 48 << 10,  # bytes of shared memory of a block, and with opt-in, and of a processor
-    97: 48 << 10,
-    81: 64 << 10,
+    97: 96 << 10,
+    81: 128 << 10,
     10: 32,  # threads of a warp, and of a processor
     39: 2048,
     16: 4,  # processors

@@ -52,6 +52,8 @@ class Compiled:
 
     binary: bytes
     kernels: dict[str, tuple[Parameter, ...]]
+    local: dict[str, int]
+    """Bytes of local memory that each kernel declares."""
 
 
 class Processor:
@@ -82,6 +84,7 @@ class Processor:
                 name: tuple(Parameter(space, kind, 8 if space else sizes[kind]) for space, kind in declared)
                 for name, (_, declared) in kernels.items()
             },
+            {name: self.limits(kernel)[1] for name, (kernel, _) in kernels.items()},
         )
 
     def load(self, binary: bytes) -> cl.Program:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 from emulated_processor import Compiled, Parameter, Processor
 from emulated_statuses import (
+    ILLEGAL_ADDRESS,
     INVALID_IMAGE,
     INVALID_PTX,
     INVALID_VALUE,
@@ -38,7 +39,10 @@ _WORDS = {1: ".u8", 2: ".u16", 4: ".u32", 8: ".u64"}
 _FLOATS = {"float": ".f32", "double": ".f64"}
 _BINARY = re.compile(rb"^//binary (\S+)$", re.MULTILINE)
 _TARGET = re.compile(rb"^\.target (\w+)(.*)$", re.MULTILINE)
-_ENTRY = re.compile(rb"^\.visible \.entry (\w+)\(\n(.*?)\n\)$", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(rb"^\.visible \.entry (\w+)\(\n(.*?)\n\)\n\{\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_SHARED = re.compile(rb"^\t\.shared \.align \d+ \.b8 \w+\[(\d+)\];$", re.MULTILINE)
+_STATIC_SHARED = 48 << 10
+"""Bytes of shared memory that a kernel may declare, and that launches may request without opt-in."""
 _VALUE = re.compile(rb"\.param (?:\.align \d+ )?\.[usfb](\d+) (?:\.ptr \.(\w+) \.align \d+ )?\w+?(?:\[(\d+)\])?$")
 _MACHINE_CODE = re.compile(rb"\x7fELF (\w+) (\d+)\n")
 
@@ -68,7 +72,21 @@ def _ptx(compiled: Compiled, architecture: str) -> bytes:
     for name, parameters in compiled.kernels.items():
         declared = [f"\t.param {_declaration(p)}" for p in parameters]
         listed = ",\n".join(line.replace("NAME", f"{name}_param_{i}") for i, line in enumerate(declared))
-        lines += ["", f".visible .entry {name}(", listed, ")", "{", "\tmov.b32 \t%r1, %envreg3;", "\tret;", "}"]
+        local = compiled.local[name]
+        shared = (
+            [f"\t.shared .align 4 .b8 {name}_shared[{local}];", f"\tmov.u64 \t%rd1, {name}_shared;"] if local else []
+        )
+        lines += [
+            "",
+            f".visible .entry {name}(",
+            listed,
+            ")",
+            "{",
+            *shared,
+            "\tmov.b32 \t%r1, %envreg3;",
+            "\tret;",
+            "}",
+        ]
     return "\n".join(lines).encode() + b"\n\0"
 
 
@@ -85,7 +103,8 @@ class EmulatedModule:
 
     context: EmulatedContext
     program: cl.Program
-    kernels: dict[str, tuple[Parameter, ...]]
+    kernels: dict[str, tuple[tuple[Parameter, ...], int]]
+    """Parameters, and bytes of shared memory that the PTX declares."""
 
 
 @dataclass(eq=False)
@@ -99,6 +118,8 @@ class EmulatedFunction:
     attributes: dict[int, int]
     required: tuple[int, ...]
     """The only size of its groups; zeros if any will do."""
+    shared: int
+    """Bytes of shared memory that the kernel accesses."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +129,8 @@ class EmulatedLaunch:
     function: EmulatedFunction
     grid: tuple[int, ...]
     block: tuple[int, ...]
+    shared: int
+    """Bytes of shared memory in addition to those that the kernel declares."""
     arguments: tuple[bytes, ...]
 
 
@@ -166,7 +189,7 @@ class ProgramFunctions:
         except Refused as problem:
             log(str(problem))
             raise
-        kernels = {m[1].decode(): _parameters(m[2]) for m in _ENTRY.finditer(text)}
+        kernels = {m[1].decode(): (_parameters(m[2]), _declared_shared(m[3])) for m in _ENTRY.finditer(text)}
         module[0] = self._machine.handles.new("CUmodule", EmulatedModule(context, program, kernels))
 
     def _text(self, image: Any, device: EmulatedDevice) -> bytes:
@@ -192,8 +215,9 @@ class ProgramFunctions:
             raise Refused(NOT_FOUND, f"the module has no kernel {text}")
         kernel = cl.Kernel(loaded.program, text)
         group, local, required = self._processor.limits(kernel)
-        attributes = {0: min(group, 1024), 1: local, 2: 0, 3: 0, 4: 32, 5: 84, 6: 50, 8: 48 << 10}
-        found = EmulatedFunction(loaded, text, loaded.kernels[text], kernel, attributes, required)
+        parameters, declared = loaded.kernels[text]
+        attributes = {0: min(group, 1024), 1: declared, 2: 0, 3: 0, 4: 32, 5: 84, 6: 50, 8: _STATIC_SHARED - declared}
+        found = EmulatedFunction(loaded, text, parameters, kernel, attributes, required, local)
         function[0] = self._machine.handles.new("CUfunction", found)
 
     def cuFuncGetAttribute(self, value: Any, attribute: int, function: Any) -> None:
@@ -206,17 +230,17 @@ class ProgramFunctions:
     def cuFuncSetAttribute(self, function: Any, attribute: int, value: int) -> None:
         self._machine.current()
         found: EmulatedFunction = self._machine.handles.get("CUfunction", function)
-        if attribute != 8:
-            raise Refused(INVALID_VALUE, f"attribute {attribute} of functions cannot be set")
+        if attribute != 8 or value + found.attributes[1] > found.module.context.device.facts[97]:
+            raise Refused(INVALID_VALUE, f"attribute {attribute} of {found.name} cannot be {value}")
         found.attributes[attribute] = value
 
     # --- launches ---------------------------------------------------------------------------------------------------
 
     def cuLaunchKernel(self, function: Any, *values: Any) -> None:
         """`values` are the blocks and threads on three axes, shared bytes, stream, parameters and extra."""
-        gx, gy, gz, bx, by, bz, _, stream, parameters, extra = values
+        *geometry, stream, parameters, extra = values
         queue = self._machine.stream(stream)
-        launch = self.launch(function, (gx, gy, gz), (bx, by, bz), parameters, extra)
+        launch = self.launch(function, geometry, parameters, extra)
         if launch.function.module.context is not queue.context:
             raise Refused(INVALID_VALUE, f"{launch.function.name} is loaded on another device")
         queue.add(lambda: self.run(queue.context, launch))
@@ -225,14 +249,15 @@ class ProgramFunctions:
         c = config[0]
         for i in range(c.attribute_count):
             check_attribute(c.attributes[i].id, c.attributes[i].value)
-        blocks, threads = (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z)
-        self.cuLaunchKernel(function, *blocks, *threads, c.shared_bytes, c.stream, parameters, extra)
+        self.cuLaunchKernel(function, *geometry_of(c), c.stream, parameters, extra)
 
-    def launch(
-        self, function: Any, grid: tuple[int, ...], block: tuple[int, ...], parameters: Any, extra: Any
-    ) -> EmulatedLaunch:
-        """Return a launch with copies of its arguments. Raises Refused."""
+    def launch(self, function: Any, geometry: Sequence[int], parameters: Any, extra: Any) -> EmulatedLaunch:
+        """Return a launch with copies of its arguments. Raises Refused.
+
+        `geometry` has the blocks and threads on three axes, and the bytes of shared memory.
+        """
         found: EmulatedFunction = self._machine.handles.get("CUfunction", function)
+        grid, block, shared = tuple(geometry[:3]), tuple(geometry[3:6]), geometry[6]
         facts = found.module.context.device.facts
         if extra != NULL or (parameters == NULL and found.parameters):
             raise Refused(INVALID_VALUE, f"{found.name} has no arguments")
@@ -243,12 +268,18 @@ class ProgramFunctions:
             raise Refused(INVALID_VALUE, f"blocks of {block} threads, {found.name} requires {found.required}")
         if math.prod(block) > found.attributes[0]:
             raise Refused(LAUNCH_OUT_OF_RESOURCES, f"blocks of {block} threads, at most {found.attributes[0]}")
+        if shared > found.attributes[8]:
+            raise Refused(INVALID_VALUE, f"{shared} bytes of shared memory, at most {found.attributes[8]}")
         arguments = tuple(bytes(ffi.buffer(parameters[i], p.size)) for i, p in enumerate(found.parameters))
-        return EmulatedLaunch(found, grid, block, arguments)
+        return EmulatedLaunch(found, grid, block, shared, arguments)
 
     def run(self, context: EmulatedContext, launch: EmulatedLaunch) -> None:
         """Run a launch. Raises Refused if memory is not what the kernel may access."""
         function = launch.function
+        if (available := function.attributes[1] + launch.shared) < function.shared:
+            raise Refused(
+                ILLEGAL_ADDRESS, f"{function.name} has {available} of {function.shared} bytes of shared memory"
+            )
         values: list[int | bytes] = []
         for parameter, argument in zip(function.parameters, launch.arguments, strict=True):
             address = int.from_bytes(argument, "little") if parameter.space else 0
@@ -260,6 +291,12 @@ class ProgramFunctions:
             self._processor.run(function.kernel, values, items, launch.block)
         except RuntimeError as error:
             raise Refused(LAUNCH_FAILED, str(error)) from error
+
+
+def geometry_of(launch: Any) -> tuple[int, ...]:
+    """Return the blocks, threads and bytes of shared memory in a structure of the driver."""
+    blocks, threads = (launch.grid_x, launch.grid_y, launch.grid_z), (launch.block_x, launch.block_y, launch.block_z)
+    return (*blocks, *threads, launch.shared_bytes)
 
 
 def check_attribute(attribute: int, value: Any) -> None:
@@ -289,8 +326,14 @@ def _check_ptx(text: bytes, device: EmulatedDevice) -> None:
         )
     if b"%envreg" in text:
         raise Refused(INVALID_PTX, "PTX for OpenCL: a launch of CUDA leaves %envreg undefined")
+    if any(_declared_shared(m[3]) > _STATIC_SHARED for m in _ENTRY.finditer(text)):
+        raise Refused(INVALID_PTX, f"a kernel declares more than {_STATIC_SHARED} bytes of shared memory")
     if target[1].rstrip(b"a") != _architecture(device):
         raise Refused(NO_BINARY_FOR_GPU, f"the PTX is for {target[1].decode()}")
+
+
+def _declared_shared(body: bytes) -> int:
+    return sum(int(m[1]) for m in _SHARED.finditer(body))
 
 
 def _all_parameters(text: bytes) -> list[Parameter]:

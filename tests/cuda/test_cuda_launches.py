@@ -140,6 +140,17 @@ def test_tables_workspace_and_offsets(emulation: Emulation) -> None:
     np.testing.assert_array_equal(harness.download(whole), wanted)
 
 
+def test_tables_of_other_types_and_without_elements(emulation: Emulation) -> None:
+    text = """
+    __kernel void halves(__global double *out, ulong out_offset, __global const double *table, __global const int *none) {
+        out[out_offset] = table[1] / 2;
+    }"""
+    out = emulation.harness.empty(dtypes.float64, (1,))
+    table = Table(np.array([7.0, 9.0]).tobytes())
+    launch_of(emulation, text, [Tensor(0), table, Table(())])(out)
+    assert emulation.harness.download(out)[0] == 4.5
+
+
 def test_a_table_outlives_its_launch_until_all_streams_have_used_it(emulation: Emulation) -> None:
     backend, harness = emulation.backend, emulation.harness
     out, scratch = harness.upload(np.zeros(4, np.float32)), backend.allocate(16)
@@ -160,6 +171,33 @@ def test_blocks_and_threads_of_two_axes(emulation: Emulation) -> None:
     launch_of(emulation, _GRID, [Tensor(0), Constant(6, "int")], (6, 4), (3, 2))(out)
     y, x = np.mgrid[:4, :6]
     np.testing.assert_array_equal(emulation.harness.download(out), x // 3 + 10 * (y // 2) + 100 * (x % 3) + 22000)
+
+
+def test_kernels_with_more_shared_memory_than_they_may_declare(emulation: Emulation) -> None:
+    """Such arrays become dynamic shared memory, which each launch requests, also as a node of a graph."""
+    text = """
+    __kernel void turned(__global float *x, ulong x_offset) {
+        __local float first[10000], second[8000];
+        size_t i = get_local_id(0);
+        first[i * 1000] = x[x_offset + i]; second[i * 1000] = 100;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        x[x_offset + i] = first[7000 - i * 1000] + second[i * 1000];
+    }"""
+    x = emulation.harness.upload(np.arange(8, dtype=np.float32))
+    launch = launch_of(emulation, text, [Tensor(0)], (8,), (8,))
+    launch(x)
+    np.testing.assert_array_equal(emulation.harness.download(x), 100 + np.arange(8)[::-1])
+    emulation.backend.record([lambda: launch(x)]).submit([])
+    np.testing.assert_array_equal(emulation.harness.download(x), 200 + np.arange(8))
+
+
+def test_shared_memory_beyond_the_device_is_an_error(emulation: Emulation) -> None:
+    body = "__local float t[25000]; t[get_global_id(0)] = x[0]; barrier(CLK_LOCAL_MEM_FENCE); x[0] = t[(int)x[1]];"
+    text = f"__kernel void large(__global float *x) {{ {body} }}"
+    with pytest.raises(
+        BackendError, match=r"large.* declares 100000 bytes of local memory; expected at most 98304; make"
+    ):
+        launch_of(emulation, text, [Workspace(0)])
 
 
 def test_a_kernel_with_local_parameters_is_refused_with_the_remedy(emulation: Emulation) -> None:
