@@ -177,7 +177,7 @@ def attributes_of_script(module: Any) -> list[str]:
 
 def constants_of_script(module: Any) -> list[Any]:
     """Return the nodes of constant tensors in the code of a scripted module; [] for another module."""
-    code = getattr(module, "_c", None)
+    code: Any = getattr(module, "_c", None)
     names = [] if code is None else code._method_names()
     nodes = [n for name in names for n in code._get_method(name).graph.findAllNodes("prim::Constant")]
     return [n for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"]

@@ -22,7 +22,7 @@ from polyhal.torch.steps import active
 _MARK = torch.tensor(list(b"polyhal:random:1"), dtype=torch.uint8)
 """Bytes between both states."""
 _BYTES = _MARK.numel() + packed(random.default_generator).numel()
-_current: Any = WeakIdKeyDictionary()  # type: ignore[no-untyped-call]
+_current: Any = WeakIdKeyDictionary()
 """States of this process, which restore the CPU's numbers alone, as on other devices."""
 
 
