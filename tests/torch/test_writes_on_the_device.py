@@ -121,6 +121,7 @@ def test_an_indexed_write_takes_memory_proportional_to_the_written_elements(torc
     assert pool.peak - used < 100_000
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")  # PyTorch's own, once in a process
 @pytest.mark.parametrize("mode", ["eager", "recorded"])
 def test_elements_that_no_index_names_keep_the_sign_of_their_zeros(torch_device: str, mode: str) -> None:
     def step(x: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> tuple[torch.Tensor, ...]:
