@@ -100,6 +100,16 @@ class Pass:
     store: Store = Store()
 
     @property
+    def source_lanes_first(self) -> bool:
+        """True if neighbouring rows of the operand are nearer in memory than neighbouring elements."""
+        return _lanes_first(self.source)
+
+    @property
+    def target_lanes_first(self) -> bool:
+        """True if neighbouring rows of the result are nearer in memory than neighbouring elements."""
+        return _lanes_first(self.target)
+
+    @property
     def whole_rows(self) -> bool:
         """True if a row is a whole transform, so that an element's index is its position."""
         return self.source_position == self.target_position == (0, 0, 1)
@@ -128,6 +138,8 @@ class PassLimits:
     """Elements of a transform of one pass."""
     several: int
     """Elements of each pass of a longer transform."""
+    radix_bits: int = 4
+    """Binary logarithm of the largest power of two that is a radix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +198,7 @@ class FourierPlan:
         """Append the steps of transforms of n elements. Declines lengths that are too large."""
         lengths = pass_lengths(n, self.limits.single, self.limits.several)
         if len(lengths) == 1:
-            self.steps.append(_single(rows, n, load, store))
+            self.steps.append(_single(rows, self._radices(n), load, store))
         elif lengths:
             self._several(rows, lengths, load, store)
         elif not radices(n):
@@ -204,6 +216,9 @@ class FourierPlan:
         self.steps.append(HalfSpectrum(half, rows.outer, between, rows.target, scale))
         return declined
 
+    def _radices(self, n: int) -> tuple[int, ...]:
+        return radices(n, self.limits.radix_bits)
+
     def _several(self, rows: Rows, lengths: tuple[int, ...], load: Load, store: Store) -> None:
         """Append several passes; all but the last leave each element in its column of a matrix."""
         n = math.prod(lengths)
@@ -217,7 +232,7 @@ class FourierPlan:
             self.steps.append(
                 Pass(
                     length,
-                    radices(length),
+                    self._radices(length),
                     outer,
                     rest,
                     _along(source, place),
@@ -232,7 +247,7 @@ class FourierPlan:
         self.steps.append(
             Pass(
                 last,
-                radices(last),
+                self._radices(last),
                 (*rows.outer, done // first),
                 first,
                 _along(between, (last, n // first, 1)),
@@ -259,7 +274,13 @@ def _along(planes: Planes, place: Sequence[int]) -> Planes:
     return planes.each(lambda p: replace(p, strides=(*p.strides[:BATCH_AXES], *(p.strides[-1] * n for n in place))))
 
 
-def _single(rows: Rows, n: int, load: Load, store: Store) -> Pass:
+def _lanes_first(planes: Planes) -> bool:
+    plane = planes.re or planes.im
+    assert plane is not None
+    return abs(plane.strides[4]) < abs(plane.strides[5])
+
+
+def _single(rows: Rows, factors: tuple[int, ...], load: Load, store: Store) -> Pass:
     """Return the pass of transforms that fit in one: neighbouring lanes are the rows with the smallest distance of results."""
     plane = rows.target.re or rows.target.im
     assert plane is not None
@@ -272,8 +293,8 @@ def _single(rows: Rows, n: int, load: Load, store: Store) -> Pass:
         return replace(plane, strides=(s[first], s[second], 0, 0, s[lane], s[BATCH_AXES]))
 
     return Pass(
-        n,
-        radices(n),
+        math.prod(factors),
+        factors,
         (rows.outer[first], rows.outer[second], 1, 1),
         rows.outer[lane],
         rows.source.each(arranged),

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from polyhal.backends.common.launching.geometry import ceil_div
 
 PRIMES = (13, 11, 7, 5, 3)
 """Odd radices that kernels have."""
-_LARGEST_BITS = 4
-"""Binary logarithm of the largest power of two that is a radix."""
 _SMALL_FACTORS = (1, 3, 5, 9, 15)
 """Odd factors of padded lengths."""
 
 
-def radices(n: int) -> tuple[int, ...]:
+def radices(n: int, bits_of_largest: int = 4) -> tuple[int, ...]:
     """Return radices of product n, the largest first: powers of two of similar sizes, and odd primes. () if there are none.
 
-    A length of 1 has the radix 1.
+    The largest power of two is 2 to the power `bits_of_largest`. A length of 1 has the radix 1.
     """
     found, rest = [], n
     for prime in PRIMES:
@@ -27,7 +26,7 @@ def radices(n: int) -> tuple[int, ...]:
     if rest & (rest - 1):
         return ()
     bits = rest.bit_length() - 1
-    stages = ceil_div(bits, _LARGEST_BITS)
+    stages = ceil_div(bits, bits_of_largest)
     found += [1 << ((bits + i) // stages) for i in range(stages)]
     return tuple(sorted(found, reverse=True)) or (1,)
 
@@ -64,3 +63,13 @@ def padded_length(n: int) -> int:
     """Return the smallest length of at least 2 n - 1 that is a power of two times a small factor."""
     least = 2 * n - 1
     return min(f << max(0, (ceil_div(least, f) - 1).bit_length()) for f in _SMALL_FACTORS)
+
+
+def work_items(factors: Sequence[int], each: int, most: int) -> int:
+    """Return how many work-items transform a row with these radices.
+
+    Each has a butterfly of the largest radix, or several if that has less than `each` elements or work-items would be more than
+    `most`.
+    """
+    length, largest = math.prod(factors), max(factors)
+    return ceil_div(length, max(largest * max(1, each // largest), ceil_div(length, most)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
-from polyhal.backends.common.problems.fft import Pass, PassLimits, Plane, Planes
+from polyhal.backends.common.problems.fft import Pass, PassLimits
 from polyhal.backends.common.problems.fft_arguments import pass_arguments
+from polyhal.backends.common.problems.fft_lengths import work_items
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.lowering.fft.operands import memory
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
@@ -50,31 +50,18 @@ def _row(length: int, lanes: int) -> int:
     return (length + length // _BANKS + _BANKS - 1) // _BANKS * _BANKS + (_BANKS // lanes if lanes < _BANKS else 1)
 
 
-def _workers(radices: Sequence[int], most: int) -> int:
-    """Return work-items of a row: each has one butterfly of the largest radix, or several if it is small or they are many."""
-    length, largest = math.prod(radices), max(radices)
-    return ceil_div(length, max(largest * max(1, _EACH // largest), ceil_div(length, most)))
-
-
 def tile(step: Pass, features: KernelFeatures, dtype: DType) -> Tile:
     """Choose the tile of a pass: enough rows to occupy a group, or for whole sectors of neighbouring rows."""
-    workers = _workers(step.radices, features.max_group_size)
+    workers = work_items(step.radices, _EACH, features.max_group_size)
     most = features.static_local_memory // dtype.itemsize
     wanted = max(1, _GROUP // workers)
-    if lanes_first(step.source) or lanes_first(step.target):
+    if step.source_lanes_first or step.target_lanes_first:
         wanted = max(wanted, _SEGMENT // dtype.itemsize)
     lanes = min(power_of_two_at_most(wanted), power_of_two_at_least(step.lanes))
     while lanes > 1 and (lanes * workers > features.max_group_size or lanes * _row(step.length, lanes) > most):
         lanes //= 2
     planes = 2 if 2 * lanes * _row(step.length, lanes) <= most * 3 // 4 else 1
     return Tile(lanes, workers, planes)
-
-
-def lanes_first(planes: Planes) -> bool:
-    """Return whether neighbouring rows are nearer to each other in memory than neighbouring elements."""
-    plane = planes.re or planes.im
-    assert isinstance(plane, Plane)
-    return abs(plane.strides[4]) < abs(plane.strides[5])
 
 
 def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
@@ -89,8 +76,8 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
         "WORKERS": chosen.workers,
         "REGISTERS": registers,
         "PLANES": chosen.planes,
-        "LANES_FIRST_LOAD": lanes_first(step.source),
-        "LANES_FIRST_STORE": lanes_first(step.target),
+        "LANES_FIRST_LOAD": step.source_lanes_first,
+        "LANES_FIRST_STORE": step.target_lanes_first,
     }
     group = chosen.lanes * chosen.workers
     groups = math.prod(step.outer) * ceil_div(step.lanes, chosen.lanes)

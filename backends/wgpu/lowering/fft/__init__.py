@@ -1,0 +1,1 @@
+"""Discrete Fourier transforms in WGSL; kernels in shaders/wgsl/fft."""
