@@ -11,7 +11,7 @@ from polyhal.hal.device import Device
 from polyhal.torch.compiler import private
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
-from polyhal.torch.compiler.masks import masks_of_attention
+from polyhal.torch.compiler.remade import remade_nodes
 
 MODES = ("default", "reduce-overhead")
 """Supported modes, with equal effect: a program is always replayed with planned memory, as "reduce-overhead" requests."""
@@ -52,8 +52,8 @@ def backend(
         return private.boxed(CompiledGraph(made, (), device, split))
 
     def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        """Partition a joint graph. Masks are made in both graphs, because causal ones are recognized where they are made."""
-        return private.min_cut(joint, masks_of_attention(joint.graph), *args, **kwargs)
+        """Partition a joint graph. Constants and masks are made in both graphs."""
+        return private.min_cut(joint, remade_nodes(joint.graph), *args, **kwargs)
 
     compile_graph = private.dynamo_backend(
         fw_compiler=forward,

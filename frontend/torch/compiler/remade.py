@@ -1,19 +1,31 @@
-"""Masks of attention in joint graphs, which backward graphs make again."""
+"""Values of joint graphs that backward graphs make again: small constants, and masks of attention.
+
+Causal masks are recognized where they are made. Constants are computed once, when a program is compiled, so that making them
+again costs nothing; all of them are, because PyTorch merges equal nodes, of which one may be part of a mask.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+_MAX_BYTES = 1 << 22
+"""Of a constant that programs compute when they are compiled."""
 
-def masks_of_attention(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
-    """Yield the nodes that make masks of attention of constants and, by operations on bools, of other masks."""
+
+def remade_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """Yield small constants, and the nodes that make masks of attention of constants and, by operations on bools, of masks."""
     constant: set[torch.fx.Node] = set()
+    small: set[torch.fx.Node] = set()
     for node in graph.nodes:
         if node.op == "call_function" and _is_repeatable(node) and constant.issuperset(node.all_input_nodes):
             constant.add(node)
+            if _bytes(node) <= _MAX_BYTES and small.issuperset(node.all_input_nodes):
+                small.add(node)
+                yield node
     pending = [mask for node in graph.nodes if (mask := _mask(node)) is not None]
     seen: set[torch.fx.Node] = set()
     while pending:
@@ -23,6 +35,12 @@ def masks_of_attention(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
             seen.add(node)
             pending += node.all_input_nodes
             yield node
+
+
+def _bytes(node: torch.fx.Node) -> float:
+    """Return the bytes of a node's tensor; infinity for other results."""
+    value = node.meta.get("val")
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else math.inf
 
 
 def _mask(node: torch.fx.Node) -> torch.fx.Node | None:
