@@ -13,6 +13,7 @@ import polyhal as ph
 from polyhal import Device, Tensor
 from polyhal.hal.compile.passes.simplify.attention_masks import recognize_masks
 from polyhal.hal.compile.recording import Recording
+from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import FUNCTIONS
 
 Mask = Callable[[int, int, Tensor], Tensor]
@@ -153,6 +154,22 @@ def _check(name: str, device: Device) -> None:
 def test_a_known_mask(name: str) -> None:
     with _default(Device("numpy")) as device:
         _check(name, device)
+
+
+def test_a_mask_that_is_repeated_for_a_large_batch() -> None:
+    """Only its memory counts, which all sequences share."""
+
+    def mask(queries: int, keys: int, padding: Tensor) -> Tensor:
+        return _sees(0)(queries, keys, padding)[:1].expand(1 << 20, 2, 1, queries, keys)
+
+    with _default(Device("numpy")), Recording() as recording:
+        q = recording.placeholder(Device("numpy"), contiguous(ph.float32, (1 << 20, 2, 3, 32, 8)))
+        out, _ = FUNCTIONS["attention"](q, q, q, mask(32, 32, q), False, None)
+        recording.results([out])
+        del out, _
+    (node,) = (n for n in recognize_masks(recording.finish().graph).nodes if n.op.family == "attention")
+    assert node.inputs[3] is None
+    assert node.bound["causal"]
 
 
 @pytest.mark.parametrize("name", ["after cached keys", "queries before all keys", "window", "with padding"])

@@ -17,7 +17,7 @@ class KnownValues:
     """The values of a graph that depend on no input. They are computed at the first use; not while a step is captured."""
 
     def __init__(self, graph: Graph, max_bytes: int) -> None:
-        """`max_bytes` bounds the results of one node: larger ones are not known."""
+        """`max_bytes` bounds the memory for the results of one node: larger ones are not known."""
         self._graph = graph
         self._max_bytes = max_bytes
         self.results: set[int] = set()
@@ -49,6 +49,8 @@ class KnownValues:
             return False  # Filling the result's memory is cheaper than copying a constant there.
         if any(v not in self for v in node.reads):
             return False
+        if self._graph.is_view(node):
+            return True
         return sum(spec.nbytes for spec in self._graph.output_specs(node)) <= self._max_bytes
 
     def _not_computed(self, v: int) -> list[Node]:
