@@ -3,11 +3,12 @@
 Eagerly, recorded by `polyhal.torch.jit`, compiled by `torch.compile(backend="polyhal")`, against PyTorch's eager steps and
 its compiler, on the CPU or, with `--size gpu`, on CUDA, there also as CUDA graphs, and against equal steps of Polyhal's
 own library. Losses of the first steps have to agree with PyTorch's. The first steps run in a new process with empty
-caches of kernels.
+caches of kernels; Python's modules are compiled, as they are after an installation.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -17,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,11 @@ def main(arguments: Sequence[str]) -> int:
     known = tuple(dict.fromkeys(w.name for ws in WORKLOADS_BY_SIZE.values() for w in ws))
     parser = make_parser("torch_steps", __doc__)
     parser.add_argument("--size", choices=tuple(WORKLOADS_BY_SIZE), default="cpu")
-    parser.add_argument("--models", type=partial(choices, known=known), help=f"any of {', '.join(known)}")
-    parser.add_argument("--who", type=partial(choices, known=WHO), default=list(WHO), help=f"any of {', '.join(WHO)}")
-    parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
+    parser.add_argument("--models", type=functools.partial(choices, known=known), help=f"any of {', '.join(known)}")
+    parser.add_argument(
+        "--who", type=functools.partial(choices, known=WHO), default=list(WHO), help=f"any of {', '.join(WHO)}"
+    )
+    parser.add_argument("--precisions", type=functools.partial(choices, known=PRECISIONS), default=["highest"])
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument(
         "--one-core", action="store_true", help="run on one core and measure the processor's time, for machines in use"
@@ -164,9 +166,16 @@ def _difference(losses: Mapping[str, Sequence[float]], wanted: Sequence[float] |
     return max(abs(a - b) / abs(b) for own in losses.values() for a, b in zip(own, wanted, strict=True))
 
 
+@functools.cache
+def _bytecode() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for compiled Python modules, which pip and the first import of a module leave with users."""
+    return tempfile.TemporaryDirectory()
+
+
 def _defaults() -> dict[str, str]:
     """Return the environment without this benchmark's settings: first steps are measured as users have them."""
-    return {k: v for k, v in os.environ.items() if k != "POLYHAL_BUILD_AHEAD"}
+    left = {k: v for k, v in os.environ.items() if k not in ("POLYHAL_BUILD_AHEAD", "PYTHONDONTWRITEBYTECODE")}
+    return left | {"PYTHONPYCACHEPREFIX": _bytecode().name}
 
 
 def _first_steps(size: str, model: str, who: str, device: Device, place: str, precision: str) -> dict[str, list[float]]:
@@ -174,16 +183,30 @@ def _first_steps(size: str, model: str, who: str, device: Device, place: str, pr
 
     Raises RuntimeError with the last message of a process that fails.
     """
-    command = [sys.executable, "-m", "benchmarks.torch_first_steps", size, model, who, device.name, place, precision]
+    arguments = (size, model, who, device.name, place, precision)
     found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as unmeasured:
+        _run_first_steps(arguments, unmeasured)  # compiles all Python modules that the steps import
     with tempfile.TemporaryDirectory() as caches:
-        variables = _defaults() | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches}
         for name in ("first", "again"):
-            done = subprocess.run(
-                command, cwd=_ROOT, env=variables, capture_output=True, text=True, timeout=_TIMEOUT, check=False
-            )
-            if done.returncode:
-                raise RuntimeError(f"the first steps of {who} failed: {done.stderr.strip().splitlines()[-1]}")
-            times = json.loads(done.stdout.strip().splitlines()[-1])
+            times = _run_first_steps(arguments, caches)
             found |= {f"{name}_s": times["seconds"], f"{name}_cpu_s": times["processor"]}
     return found
+
+
+def _run_first_steps(arguments: Sequence[str], caches: str) -> dict[str, list[float]]:
+    """Return the times of the first steps of a process whose caches of kernels are in a folder. Raises RuntimeError."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.torch_first_steps", *arguments],
+        cwd=_ROOT,
+        env=_defaults() | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1]
+        raise RuntimeError(f"the first steps of {arguments[2]} failed: {last}")
+    times: dict[str, list[float]] = json.loads(done.stdout.strip().splitlines()[-1])
+    return times
