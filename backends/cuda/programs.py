@@ -134,7 +134,7 @@ class CudaPrograms(ProgramTexts):
         self._ptx = DiskCache(folder / "ptx") if on_disk else None
         self.disk = DiskCache(folder / "programs") if on_disk else None
         """Machine code."""
-        self._background = background_build.background_builder(f"{info.backend}:{info.selector}") if on_disk else None
+        self.background = background_build.background_builder(f"{info.backend}:{info.selector}") if on_disk else None
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
@@ -193,8 +193,8 @@ class CudaPrograms(ProgramTexts):
         parts = [version, self._architecture, " ".join(flags), *([str(target)] if target else []), text]
         ptx_key, key = DiskCache.key(parts), DiskCache.key([str(self._context.driver.version), *parts])
         program = self._load(key)
-        if program is None and self._background is not None:
-            self._background.wait_for_turn(label, DiskCache.key([*options, text]))
+        if program is None and self.background is not None:
+            self.background.wait_for_turn(label, DiskCache.key([*options, text]))
             program = self._load(key)
         compiled = program is None
         if program is None:

@@ -89,7 +89,7 @@ class ProgramCache(ProgramTexts):
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
         # Records the programs that should be in the driver's own cache, if it has one.
         self._markers = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
-        self._background = (
+        self.background = (
             background_build.background_builder(f"{info.backend}:{info.selector}")
             if not env.no_program_cache()
             else None
@@ -98,12 +98,12 @@ class ProgramCache(ProgramTexts):
 
     def expect_builds(self) -> None:
         """Start to build programs ahead if no process has built one yet. Only the first call has an effect."""
-        if self._background is None or self._expects_builds:
+        if self.background is None or self._expects_builds:
             return
         self._expects_builds = True
         cache = self.disk or self._markers
         if cache is not None and cache.is_empty():
-            self._background.start()
+            self.background.start()
 
     @property
     def ready_when_built(self) -> bool:
@@ -202,8 +202,8 @@ class ProgramCache(ProgramTexts):
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
         in_driver_cache = self._markers is not None and self._markers.load(key) is not None
         program = self._load(key, flags)
-        if program is None and not in_driver_cache and self._background is not None:
-            self._background.wait_for_turn(label, DiskCache.key([*options, text]))
+        if program is None and not in_driver_cache and self.background is not None:
+            self.background.wait_for_turn(label, DiskCache.key([*options, text]))
             program = self._load(key, flags)
         compiled = program is None and not in_driver_cache
         if program is None:

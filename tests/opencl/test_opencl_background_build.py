@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import polyhal
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.hal.core.kernels.background_build import BackgroundBuilder
 from polyhal.hal.core.kernels.call_log import KernelCall, typical_calls
@@ -95,6 +97,50 @@ def test_a_helper_begins_with_the_programs_that_all_typical_programs_need(
     assert built == [*first, *second]
 
 
+def test_announced_calls_are_built_first_from_the_last(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(BackgroundBuilder, "_start", lambda self: None)
+    typical = [[next(c for c in calls if c.op == op) for op in ("add", "cast")] for calls in typical_calls()]
+    monkeypatch.setattr("polyhal.hal.core.kernels.prebuild.typical_calls", lambda: typical)
+    announced = [next(c for c in typical_calls()[1] if c.op == op) for op in ("gelu", "layer_norm")]
+    ahead = BackgroundBuilder("unused")
+    ahead._claims = BuildClaims(tmp_path)
+    ahead.announce([announced[0], KernelCall("gelu", (), (), {"unknown": object()}), *announced[1:]])
+    backend = OpenCLBackend(found)
+    expected = digests(backend, announced[::-1])
+    built: list[str] = []
+    monkeypatch.setattr(BuildClaims, "finish", lambda self: built.extend(self._claimed - set(built)))
+    help_out(Device.opened("helper", backend), tmp_path)
+    assert built[: len(expected)] == expected
+    assert len(built) > len(expected)
+
+
+def test_kernels_of_a_captured_step_are_announced(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device.opened("announcing", OpenCLBackend(found))
+    ahead = BackgroundBuilder("unused")
+    announced: list[KernelCall] = []
+    monkeypatch.setattr(BackgroundBuilder, "is_running", True)
+    monkeypatch.setattr(ahead, "announce", announced.extend)
+    monkeypatch.setattr(device.backend.runtime.programs, "background", ahead)
+    lowered: list[KernelCall] = []
+    lower = device.backend.lower
+
+    def noted(op: str, inputs: Any, outputs: Any, params: Any) -> Any:
+        lowered.append(KernelCall(op, inputs, outputs, params))
+        return lower(op, inputs, outputs, params)
+
+    step = polyhal.jit(lambda x: (x @ x.T).exp().sum())
+    x = polyhal.ones((4, 8), device=device)
+    step(x)
+    monkeypatch.setattr(device.backend, "lower", noted)
+    step(x)
+    assert announced
+    texts = [list(dict.fromkeys(json.dumps(call.to_json()) for call in calls)) for calls in (announced, lowered)]
+    assert texts[0] == texts[1]
+
+
 @pytest.mark.parametrize("cached", [False, True])
 def test_helpers_start_with_the_first_allocation_if_nothing_is_cached(
     found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool
@@ -121,7 +167,7 @@ import numpy as np, polyhal as ph
 device = ph.Device("opencl:{found.info.selector}")
 x = ph.tensor(np.arange(6, dtype=np.float32), device=device)
 print((x * 2.0 + x).numpy().tolist())
-print(len(device.backend.runtime.programs._background._helpers))
+print(len(device.backend.runtime.programs.background._helpers))
 """
     environment = {"POLYHAL_BUILD_AHEAD": "1", "POLYHAL_CACHE_DIR": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.ir.graph import Graph, Node, Value
 from polyhal.hal.compile.planning.resolution import Resolution, ResolutionStep
+from polyhal.hal.compile.scheduler.announced_kernels import announce
 from polyhal.hal.compile.scheduler.async_ops import AsyncOp
 from polyhal.hal.compile.scheduler.cross_device import COLLECTIVE, ENQUEUE, JOIN, PEER_COPY, RECEIVE, SEND, START
 from polyhal.hal.compile.scheduler.enqueue_collectives import EnqueuedCollective
@@ -64,6 +65,7 @@ class NodeCall(NamedTuple):
 def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeCall | None]:
     """Return the call of each node, None for views; `aliases` has the operand that each output overwrites."""
     links: dict[Any, Any] = {}
+    announce(graph, [n for n, a in zip(graph.nodes, aliases, strict=True) if a and n.op not in _PARTS])
     return [
         _PARTS[n.op](graph, n, links) if n.op in _PARTS else _select(graph, n, a)
         for n, a in zip(graph.nodes, aliases, strict=True)

@@ -3,9 +3,10 @@
 A process that has to compile a program for the first time starts helpers; with an empty cache, already when it allocates
 memory. They work through the typical calls of a first training step and then through the kernel-call log of the device,
 from the last call to the first; the process itself proceeds from the other end. The first process to claim a program
-builds it (see `prebuild`); others wait.
+builds it (see `prebuild`); others wait. Kernels of a captured step are all known before the first is built: they are
+announced to the helpers, which build them before the others.
 
-Helpers end with their work, with the process that started them, or when it has not requested a program for some
+Helpers end with the process that started them, or when it has not requested a program for some
 seconds. Without helpers, every program is built on demand: if no process can be started, on one core, or with
 POLYHAL_BUILD_AHEAD=0.
 """
@@ -19,12 +20,17 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polyhal.hal.core.kernels.prebuild import BuildClaims
 from polyhal.hal.core.plugins.python_process import command, environment, has_python
 from polyhal.hal.core.settings import env
 from polyhal.hal.core.settings.file_lock import FileLock
+
+if TYPE_CHECKING:
+    from polyhal.hal.core.kernels.call_log import KernelCall
 
 _MAX_HELPERS = 3
 _POLL = 0.002
@@ -43,6 +49,20 @@ class BackgroundBuilder:
         self._folder: str | None = None
         self._claims: BuildClaims | None = None
         self._lock: FileLock | None = None
+        self._announced = 0
+
+    @property
+    def is_running(self) -> bool:
+        """True if a helper is building programs, or waits for calls to be announced."""
+        return self._claims is not None and any(h.poll() is None for h in self._helpers)
+
+    def announce(self, calls: Sequence[KernelCall]) -> None:
+        """Send the helpers calls that this process will build soon, in this order. They begin with the last one."""
+        if self._claims is not None:
+            self._notify()
+            with contextlib.suppress(OSError):  # without the calls it only takes longer
+                self._claims.announce(self._announced, calls)
+            self._announced += 1
 
     def wait_for_turn(self, kernel: str, digest: str) -> None:
         """Block until this process should obtain a program: not at all, or until a helper has built it."""
@@ -56,7 +76,7 @@ class BackgroundBuilder:
         except OSError:
             return
         end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end and any(h.poll() is None for h in self._helpers):
+        while time.monotonic() < end and self.is_running:
             if self._claims.is_done(digest):
                 return
             time.sleep(_POLL)

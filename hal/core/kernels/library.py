@@ -13,13 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.core.fingerprint import model, model_key
 from polyhal.hal.core.settings import env, json_store
 from polyhal.hal.core.settings.trust import read_regular
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+
+if TYPE_CHECKING:
+    from polyhal.hal.core.kernels.background_build import BackgroundBuilder
 
 _SCHEMA = 1
 
@@ -84,6 +87,14 @@ class HasKernels(Protocol):
     """A backend whose kernels are files."""
 
     kernels: KernelLibrary
+
+
+@runtime_checkable
+class BuildsAhead(Protocol):
+    """A kernel library whose programs other processes build ahead."""
+
+    background: BackgroundBuilder | None
+    """The processes that build; None if they are switched off."""
 
 
 @dataclass(frozen=True, slots=True)

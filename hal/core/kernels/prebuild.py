@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog, typical_calls
 from polyhal.hal.core.kernels.library import HasKernels, KernelLibrary
+from polyhal.hal.core.settings import atomic
 from polyhal.hal.errors import PolyhalError, UnsupportedOpError, message
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _DONE = ".done"
+_ANNOUNCED = "announced-{}.jsonl"
+_POLL = 0.01
+"""Seconds between two checks whether calls have been announced."""
 _FAILURES = (PolyhalError, KeyError, TypeError, ValueError, AttributeError)
 """Errors of calls of another version of Polyhal, and of calls that fail here."""
 _IDLE = 15.0
@@ -68,6 +73,23 @@ class BuildClaims:
         """Return whether another process has finished a program."""
         return (self._folder / (digest + _DONE)).exists()
 
+    def announce(self, number: int, calls: Iterable[KernelCall]) -> None:
+        """Store calls for other processes. Raises OSError."""
+        lines = []
+        for call in calls:
+            with contextlib.suppress(ValueError):  # its parameters have no plain form
+                lines.append(json.dumps(call.to_json(), allow_nan=False))
+        with atomic.replacing(self._folder / _ANNOUNCED.format(number), durable=False) as file:
+            file.write("\n".join(dict.fromkeys(lines)).encode())
+
+    def announced(self, number: int) -> list[KernelCall] | None:
+        """Return the calls that another process has stored under a number, or None."""
+        try:
+            text = (self._folder / _ANNOUNCED.format(number)).read_text(encoding="utf-8")
+        except OSError:
+            return None
+        return [KernelCall.from_json(json.loads(line)) for line in text.splitlines()]
+
     def _create(self, name: str) -> None:
         os.close(os.open(self._folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
@@ -87,16 +109,42 @@ def library(device: Device) -> KernelLibrary:
     )
 
 
-def help_out(device: Device, folder: Path) -> None:
-    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first."""
+def help_out(device: Device, folder: Path, *, stay: bool = False) -> None:
+    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first.
+
+    Calls that the process that waits announces come before both. With `stay`, wait for such calls in the end.
+    """
     kernels, claims = library(device), BuildClaims(folder)
-    for call in itertools.chain(_typical(device, claims), reversed(KernelCallLog(device.info).calls())):
+    announced = _Announced(claims)
+    others = itertools.chain(_typical(device, claims), reversed(KernelCallLog(device.info).calls()))
+    while True:
+        call = announced.next() or next(others, None)
+        if call is None:
+            if not stay:
+                return
+            time.sleep(_POLL)
+            continue
         kernels.build_filter = claims
-        try:
+        with contextlib.suppress(*_FAILURES):
+            # A call of another version, or a failing one: the process that needs it raises the error.
             call.run(device, launch=not kernels.ready_when_built)
-        except _FAILURES:
-            continue  # a call of another version, or a failing one: the process that needs it raises the error
         claims.finish()
+
+
+class _Announced:
+    """The calls that the process that waits has announced, from the last to the first."""
+
+    def __init__(self, claims: BuildClaims) -> None:
+        self._claims = claims
+        self._calls: list[KernelCall] = []
+        self._files = 0
+
+    def next(self) -> KernelCall | None:
+        """Return the next call to build, or None."""
+        while (calls := self._claims.announced(self._files)) is not None:
+            self._files += 1
+            self._calls = calls  # the process has finished earlier ones
+        return self._calls.pop() if self._calls else None
 
 
 def _typical(device: Device, claims: BuildClaims) -> Iterator[KernelCall]:
@@ -163,7 +211,7 @@ def main(name: str, folder: str) -> int:
 
     _end_with_the_caller()
     try:
-        help_out(Device(name), Path(folder))
+        help_out(Device(name), Path(folder), stay=True)
     except (PolyhalError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
