@@ -122,9 +122,10 @@ def has_unbacked_size(value: Any) -> bool:
 def memory_identity(tensor: torch.Tensor) -> int:
     """Return a number that tensors share if they share memory; 0 for a tensor without memory."""
     try:
-        return tensor.untyped_storage()._cdata
+        identity: int = tensor.untyped_storage()._cdata
     except NotImplementedError:
         return 0
+    return identity
 
 
 def split_graph(graph: torch.fx.GraphModule, is_supported: Callable[[torch.fx.Node], bool]) -> torch.fx.GraphModule:
