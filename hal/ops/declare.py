@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
+
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.batching import BatchingRule
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
@@ -56,6 +58,7 @@ class OpOptions(TypedDict, total=False):
     errors: Sequence[ErrorSample]
     dtypes: tuple[DType, ...]
     tolerance: Tolerance
+    unique: Callable[[tuple[np.ndarray, ...]], tuple[Any, ...]]
     traits: Trait
     autocast: Autocast
     spellings: Sequence[Callable[..., Any]]
@@ -125,6 +128,7 @@ def declare(
                 errors=options.get("errors", ()),
                 dtypes=options.get("dtypes", ()),
                 tolerance=options.get("tolerance", Tolerance()),
+                unique=options.get("unique"),
             ),
         )
     )

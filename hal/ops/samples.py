@@ -63,3 +63,5 @@ class OpTests(NamedTuple):
     dtypes: tuple[DType, ...] = ()
     """Dtypes of the first floating-point input in which samples run; empty: as the samples give them."""
     tolerance: Tolerance = Tolerance()
+    unique: Callable[[tuple[np.ndarray, ...]], tuple[Any, ...]] | None = None
+    """Factors of 1, -1 or 0 by which results are multiplied before they are compared: vectors are unique up to their signs."""

@@ -25,11 +25,6 @@ class Matrices(NamedTuple):
     row: int
     column: int
 
-    @property
-    def transposed(self) -> Matrices:
-        """The transposed matrices."""
-        return Matrices(self.batch, self.column, self.row)
-
 
 @dataclass(frozen=True, slots=True)
 class MatrixBatch:
@@ -55,6 +50,13 @@ def matrix_batch(operands: Sequence[Spec], batch: tuple[int, ...]) -> MatrixBatc
         return Declined("the batch has 2^31 matrices or more")
     matrices = (Matrices((p[0], p[1], p[2]), *s.strides[-2:]) for p, s in zip(padded, operands, strict=True))
     return MatrixBatch(count, (a, b, c), tuple(matrices))
+
+
+def transposed(spec: Spec) -> Spec:
+    """Return the spec of the transposed matrices."""
+    *batch, m, n = spec.shape
+    *outer, row, column = spec.strides
+    return Spec(spec.dtype, (*batch, n, m), (*outer, column, row), spec.aligned)
 
 
 def _broadcast_strides(spec: Spec, batch: tuple[int, ...]) -> tuple[int, ...]:

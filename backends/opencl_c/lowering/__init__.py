@@ -49,7 +49,15 @@ from polyhal.backends.opencl_c.lowering.gather import dispatch as gather
 from polyhal.backends.opencl_c.lowering.gather import gather as gather_rows
 from polyhal.backends.opencl_c.lowering.gather import scatter_add
 from polyhal.backends.opencl_c.lowering.gemm import dispatch as gemm
-from polyhal.backends.opencl_c.lowering.linear_algebra import cholesky, lu, qr, row_order, solve, triangular_solve
+from polyhal.backends.opencl_c.lowering.linear_algebra import (
+    cholesky,
+    jacobi,
+    lu,
+    qr,
+    row_order,
+    solve,
+    triangular_solve,
+)
 from polyhal.backends.opencl_c.lowering.optim import optimizer
 from polyhal.backends.opencl_c.lowering.pointwise import copies, copy, elementwise, foreach, random
 from polyhal.backends.opencl_c.lowering.recurrent import dispatch as recurrent
@@ -61,7 +69,7 @@ from polyhal.backends.opencl_c.lowering.sort import dispatch as sort
 _FAMILIES = (
     elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
     random, conv, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent, fft,
-    cholesky, lu, qr, row_order, solve, triangular_solve,
+    cholesky, jacobi, lu, qr, row_order, solve, triangular_solve,
 )  # fmt: skip
 
 BUILDERS = Builders(

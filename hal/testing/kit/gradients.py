@@ -107,11 +107,18 @@ def tape_gradients(
             outs = decomposition(call.op, call.outputs())(*inputs, **_normalized_params(call))
     else:
         outs = run_call(call, inputs, device)
-    roots = [(outs[i], w) for i, w in weights.items() if outs[i].requires_grad]
+    factors = _unique_factors(call, [out.detach().numpy() for out in outs])
+    roots = [(outs[i], np.broadcast_to(w * factors[i], w.shape)) for i, w in weights.items() if outs[i].requires_grad]
     if not roots:
         return [None] * len(leaves)
     seeds = [place_input(w.astype(o.dtype.numpy), InputLayout.CONTIGUOUS, device) for o, w in roots]
     return list(grad([o for o, _ in roots], leaves, seeds, create_graph=create_graph, allow_unused=True))
+
+
+def _unique_factors(call: OpCall, results: Sequence[np.ndarray]) -> Sequence[Any]:
+    """Return the factors that make results unique (see `OpTests`)."""
+    unique = call.op.tests.unique
+    return [1] * len(results) if unique is None else unique(tuple(results))
 
 
 def _normalized_params(call: OpCall) -> dict[str, Any]:
@@ -196,7 +203,8 @@ def _compare_with_differences(
         for i, p in zip(differentiated, at, strict=True):
             values[i] = p
         results = evaluate(call.op.reference, tuple(values), call.params)
-        return float(sum(np.sum(results[i] * w) for i, w in weights.items()))
+        factors = _unique_factors(call, results)
+        return float(sum(np.sum(results[i] * w * factors[i]) for i, w in weights.items()))
 
     for direction in directions(points, np.random.default_rng(SEED)):
         predicted, measured = directional_derivative(gradients, direction), central_difference(loss, points, direction)

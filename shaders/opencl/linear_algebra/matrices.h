@@ -27,11 +27,9 @@
 #define REAL COMPUTE(DTYPE)
 #if GROUP == 1
 #define PITCH SIZE
-#define MATRIX_KERNEL __kernel NO_AUTOVEC void
 #else
 // An odd distance of rows keeps the rows of neighboring work-items in different banks.
 #define PITCH (SIZE + 1)
-#define MATRIX_KERNEL __kernel void
 #endif
 #define TILE_ELEMENTS (SIZE * PITCH)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Tensor
-from polyhal.backends.common.problems.linear_algebra import matrix_batch
+from polyhal.backends.common.problems.linear_algebra import matrix_batch, transposed
 from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
     CHECKED,
     batch_args,
@@ -32,7 +32,7 @@ def _cholesky_factor(
     assert isinstance(a, Spec)
     rows = a.shape[-1]
     if params["upper"]:
-        a = Spec(a.dtype, a.shape, (*a.strides[:-2], a.strides[-1], a.strides[-2]), a.aligned)
+        a = transposed(a)
     batch, size = matrix_batch([a], a.shape[:-2]), size_class(rows)
     if isinstance(batch, Declined):
         return batch

@@ -12,7 +12,7 @@ from polyhal.hal.ops.lowering import DeviceProgram
 
 
 def checked(function: Callable[..., Any], name: str, problem: str) -> DeviceProgram:
-    """Return a program whose last result is an `info`. A matrix with another number than 0 raises the error of `problem`.
+    """Return a program whose last output is an `info`. A matrix with another number than 0 raises the error of `problem`.
 
     `problem` contains `{}` for that number.
     """

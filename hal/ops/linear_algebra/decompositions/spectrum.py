@@ -5,15 +5,35 @@ Gradients of vectors need distinct values, gradients of values do not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyhal.hal.errors import LinAlgError, message
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.declare import (
+    Autocast,
+    DeviceProgram,
+    ErrorSample,
+    OnDevice,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    declare,
+    first_tensor,
+)
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.diagonal import embed_diagonal, identity_like
+from polyhal.hal.ops.linear_algebra.decompositions.blocks import is_small
+from polyhal.hal.ops.linear_algebra.decompositions.jacobi import (
+    singular_jacobi,
+    singular_shapes,
+    symmetric_jacobi,
+    unique_factors,
+    unique_spectrum,
+)
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
     LAPACK_DTYPES,
@@ -25,6 +45,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -39,7 +60,17 @@ def _converged(name: str, compute: Any) -> Any:
     try:
         return compute()
     except np.linalg.LinAlgError as error:
-        raise LinAlgError(message(name, "LAPACK's iteration does not converge", expected="finite elements")) from error
+        raise LinAlgError(message(name, "the iteration does not converge", expected="finite elements")) from error
+
+
+def _refuse(name: str) -> Callable[[np.ndarray], None]:
+    """Return a check of the numbers of failed matrices."""
+
+    def refuse(info: np.ndarray) -> None:
+        if info.any():
+            raise LinAlgError(message(name, "the iteration does not converge", expected="finite elements"))
+
+    return refuse
 
 
 def _symmetric_spectrum(a: Array, *, uplo: Any = "L") -> Any:
@@ -53,6 +84,15 @@ def _infer_symmetric(specs: Specs, params: Params) -> list[Output]:
     if params["uplo"] not in ("L", "U"):
         raise ValueError(f"UPLO {params['uplo']!r}; expected 'L' or 'U'")
     return [(spec.dtype, spec.shape[:-1]), (spec.dtype, spec.shape)]
+
+
+_LARGE = Declined("the matrices are large")
+
+
+def _symmetric_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if not is_small(first_tensor(specs)):
+        return _LARGE
+    return DeviceProgram(lambda a: symmetric_jacobi(a, params["uplo"]), _refuse("eigh"))
 
 
 def _symmetric_gradient(
@@ -82,7 +122,8 @@ symmetric_spectrum: OpFunction = declare(
     family="decomposition",
     infer=_infer_symmetric,
     outputs=("values", "vectors"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_symmetric_program), LAPACK),
+    unique=unique_spectrum,
     gradient=_symmetric_gradient,
     samples=_symmetric_samples,
     errors=[ErrorSample((np.eye(2),), {"uplo": "X"}, ValueError, "expected 'L' or 'U'")],
@@ -98,6 +139,12 @@ def _symmetric_eigenvalues(a: Array, *, uplo: Any = "L") -> Any:
     return _converged("eigvalsh", lambda: np.linalg.eigvalsh(np.asarray(a), uplo))
 
 
+def _eigenvalues_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if not is_small(first_tensor(specs)):
+        return _LARGE
+    return DeviceProgram(lambda a: symmetric_jacobi(a, params["uplo"], False)[::2], _refuse("eigvalsh"))
+
+
 def _eigenvalues_gradient(g: TensorLike, a: TensorLike, *, uplo: str) -> Any:
     _, vectors = symmetric_spectrum(a, uplo)
     return op_matmul(vectors * unsqueeze(g, -2), t(vectors))
@@ -108,7 +155,7 @@ symmetric_eigenvalues: OpFunction = declare(
     name="symmetric_eigenvalues",
     family="decomposition",
     infer=lambda specs, params: _infer_symmetric(specs, params)[:1],
-    lowering=LAPACK,
+    lowering=(OnDevice(_eigenvalues_program), LAPACK),
     gradient=_eigenvalues_gradient,
     samples=_symmetric_samples,
     errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],
@@ -128,10 +175,13 @@ def _infer_singular(specs: Specs, params: dict[str, Any]) -> list[Output]:
     spec = first_tensor(specs)
     require_matrices("svd", spec)
     params["full_matrices"] = bool(params["full_matrices"])
-    *batch, m, n = spec.shape
-    k = min(m, n)
-    left, right = (m, n) if params["full_matrices"] else (k, k)
-    return [(spec.dtype, (*batch, m, left)), (spec.dtype, (*batch, k)), (spec.dtype, (*batch, right, n))]
+    return singular_shapes(specs, params)
+
+
+def _singular_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if not is_small(first_tensor(specs)):
+        return _LARGE
+    return DeviceProgram(lambda a: singular_jacobi(a, params["full_matrices"]), _refuse("svd"))
 
 
 def _singular_gradient(
@@ -193,7 +243,8 @@ singular_factors: OpFunction = declare(
     family="decomposition",
     infer=_infer_singular,
     outputs=("u", "s", "vh"),
-    lowering=LAPACK,
+    lowering=(OnDevice(_singular_program), LAPACK),
+    unique=unique_factors,
     gradient=_singular_gradient,
     samples=_singular_samples,
     errors=[ErrorSample((np.zeros(3),), {}, ValueError, r"expected \(..., m, n\)")],
@@ -215,6 +266,12 @@ def _infer_values(specs: Specs, params: Params) -> list[Output]:
     return [(spec.dtype, (*spec.shape[:-2], min(spec.shape[-2:])))]
 
 
+def _values_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if not is_small(first_tensor(specs)):
+        return _LARGE
+    return DeviceProgram(lambda a: singular_jacobi(a, False, False)[1::2], _refuse("svdvals"))
+
+
 def _values_gradient(g: TensorLike, a: TensorLike) -> Any:
     u, _, vh = singular_factors(a, False)
     return op_matmul(u * unsqueeze(g, -2), vh)
@@ -225,7 +282,7 @@ singular_values: OpFunction = declare(
     name="singular_values",
     family="decomposition",
     infer=_infer_values,
-    lowering=LAPACK,
+    lowering=(OnDevice(_values_program), LAPACK),
     gradient=_values_gradient,
     samples=lambda rng: [Sample((well_conditioned(rng, *s),)) for s in [(2, 4, 4), (2, 3, 5), (3, 0)]],
     errors=[ErrorSample((np.zeros(3),), {}, ValueError, r"expected \(..., m, n\)")],
