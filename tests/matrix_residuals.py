@@ -75,3 +75,23 @@ def of_orthonormal(q: np.ndarray) -> float:
         max(q.shape[-2:]),
         q.dtype,
     )
+
+
+SPECTRUM_LIMIT = 4.0
+"""Rotations of Jacobi's method add up to n eps times a small constant, relative to the norm (Golub, Van Loan: 8.5)."""
+
+
+def of_spectrum(a: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> float:
+    """Return the larger error of A V - V diag(w), relative to the largest eigenvalue, and of the orthonormality of V."""
+    error = _wide(a) @ _wide(vectors) - _wide(vectors) * _wide(values)[..., None, :]
+    norm = np.broadcast_to(np.abs(_wide(values)).max(-1)[..., None, None], a.shape)
+    return max(_units(error, norm, a.shape[-1], a.dtype), of_orthonormal(vectors))
+
+
+def of_singular_factors(a: np.ndarray, u: np.ndarray, s: np.ndarray, vh: np.ndarray) -> float:
+    """Return the larger error of U diag(s) Vh, relative to the largest singular value, and of the orthonormality of both."""
+    k = s.shape[-1]
+    error = _wide(a) - (_wide(u)[..., :k] * _wide(s)[..., None, :]) @ _wide(vh)[..., :k, :]
+    norm = np.broadcast_to(_wide(s)[..., :1, None], a.shape)
+    product = _units(error, norm, max(a.shape[-2:]), a.dtype)
+    return max(product, of_orthonormal(u), of_orthonormal(_transposed(vh)))

@@ -102,3 +102,13 @@ def test_orders_of_rows(gpu: Any, rng: Any, rows: int) -> None:
     pivots = (np.arange(280) + rng.integers(0, rows - 280, 280) + 1).astype(np.int32)
     (order,) = run(gpu, "row_order", [pivots], rows=rows)
     np.testing.assert_array_equal(order, OPS["row_order"].reference(pivots, rows=rows))
+
+
+def test_spectra(gpu: Any, rng: Any) -> None:
+    a = rng.normal(size=(2, 33, 33)).astype(np.float32)
+    a = a + np.swapaxes(a, -2, -1)
+    values, vectors, _ = run(gpu, "symmetric_jacobi", [a])
+    assert matrix_residuals.of_spectrum(a, values, vectors) < matrix_residuals.SPECTRUM_LIMIT
+    wide = hard_matrices.draw(rng, "graded", (2, 20, 40))
+    u, s, vh, _ = run(gpu, "singular_jacobi", [wide], full_matrices=True)
+    assert matrix_residuals.of_singular_factors(wide, u, s, vh) < matrix_residuals.SPECTRUM_LIMIT

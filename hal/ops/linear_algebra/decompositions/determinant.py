@@ -19,10 +19,12 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.diagonal import diagonal_view, identity_like
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.decompositions.blocks import is_small
+from polyhal.hal.ops.linear_algebra.decompositions.jacobi import singular_jacobi
 from polyhal.hal.ops.linear_algebra.decompositions.lu import lu_factors
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -34,13 +36,14 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
 )
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
 from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.pointwise.exponential import log
 from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.sums import prod, sum_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.protocol import Declined
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -135,12 +138,26 @@ def _cofactors(a: Array) -> Any:
     return _orthogonal_sign(u, vh) * ((u * _others(s)[..., None, :]) @ vh)
 
 
+def _cofactors_program(specs: Specs, params: Params) -> DeviceProgram | Declined:
+    if not is_small(first_tensor(specs)):
+        return Declined("the matrices are large")
+    return DeviceProgram(_cofactors_of_factors)
+
+
+def _cofactors_of_factors(a: TensorLike) -> Any:
+    u, s, vh, _ = singular_jacobi(a)
+    numbers = arange(0, s.shape[-1], 1, dtypes.int32)
+    others = prod(where(equal(unsqueeze(numbers, -1), numbers), 1.0, unsqueeze(s, -2)), -1)
+    orientation = sign(determinant(u) * determinant(vh))
+    return _per_matrix(orientation) * op_matmul(u * unsqueeze(others, -2), vh)
+
+
 cofactors: OpFunction = declare(
     _cofactors,
     name="cofactors",
     family="decomposition",
     infer=_infer_same,
-    lowering=LAPACK,
+    lowering=(OnDevice(_cofactors_program), LAPACK),
     gradient=lambda g, a: cofactors_derivative(a, g),
     samples=_samples,
     dtypes=LAPACK_DTYPES,
