@@ -34,3 +34,11 @@ def positive_definite(
     if kind == "graded":
         a = a * np.logspace(0, -6, n)[:, None] * np.logspace(0, -6, n)
     return np.ascontiguousarray(a.astype(dtype))
+
+
+def strided(x: np.ndarray) -> np.ndarray:
+    """Return equal matrices as a transposed view with gaps between rows."""
+    wide = np.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2] + 3), x.dtype)
+    view = np.swapaxes(wide[..., 1:-2], -2, -1)
+    view[...] = x
+    return view

@@ -19,19 +19,11 @@ pytestmark = pytest.mark.kernels_of("lu_factors", "cholesky_factor", "solve_syst
 every_kind = pytest.mark.parametrize("kind", hard_matrices.KINDS)
 
 
-def _strided(x: np.ndarray) -> np.ndarray:
-    """Return equal matrices as a transposed view with gaps between rows."""
-    wide = np.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2] + 3), x.dtype)
-    view = np.swapaxes(wide[..., 1:-2], -2, -1)
-    view[...] = x
-    return view
-
-
 @every_kind
 @pytest.mark.parametrize("shape", [(3, 7, 7), (2, 1, 40, 33), (2, 5, 8)], ids=str)
 def test_lu_factors(device: Any, rng: Any, kind: str, shape: tuple[int, ...]) -> None:
     a = hard_matrices.draw(rng, kind, shape)
-    packed, pivots, info = run(device, "lu_factors", [_strided(a)], check=False)
+    packed, pivots, info = run(device, "lu_factors", [hard_matrices.strided(a)], check=False)
     assert not info.any()
     assert matrix_residuals.of_lu(a, packed, pivots) < matrix_residuals.LIMIT
 
@@ -50,7 +42,7 @@ def test_lu_factors_of_singular_matrices_name_the_first_zero_pivot(device: Any) 
 def test_cholesky_factors_read_one_triangle(device: Any, rng: Any, kind: str, upper: bool, n: int) -> None:
     a = hard_matrices.positive_definite(rng, kind, (2, n, n))
     half = np.where(np.tri(n, k=-1, dtype=bool) if upper else ~np.tri(n, dtype=bool), np.float32(np.nan), a)
-    factor, info = run(device, "cholesky_factor", [_strided(half)], upper=upper, check=False)
+    factor, info = run(device, "cholesky_factor", [hard_matrices.strided(half)], upper=upper, check=False)
     assert not info.any()
     assert matrix_residuals.of_cholesky(a, factor, upper) < matrix_residuals.LIMIT
 
@@ -67,7 +59,7 @@ def test_cholesky_factors_of_other_matrices_are_zero(device: Any) -> None:
 @pytest.mark.parametrize(("n", "columns"), [(5, 1), (16, 3), (40, 40)], ids=str)
 def test_solutions(device: Any, rng: Any, kind: str, n: int, columns: int) -> None:
     a, b = hard_matrices.draw(rng, kind, (3, n, n)), rng.normal(size=(n, columns)).astype(np.float32)
-    x, info = run(device, "solve_system", [_strided(a), b], check=False)
+    x, info = run(device, "solve_system", [hard_matrices.strided(a), b], check=False)
     assert not info.any()
     # The bound of partial pivoting contains the growth of pivots, here below 8 (theorem 9.5).
     assert matrix_residuals.of_solution(a, x, b) < 8 * matrix_residuals.LIMIT
@@ -75,7 +67,7 @@ def test_solutions(device: Any, rng: Any, kind: str, n: int, columns: int) -> No
 
 def test_inverses(device: Any, rng: Any) -> None:
     a = rng.normal(size=(2, 20, 20)).astype(np.float32)
-    inverse, _ = run(device, "inverse_matrix", [_strided(a)], check=False)
+    inverse, _ = run(device, "inverse_matrix", [hard_matrices.strided(a)], check=False)
     one = np.broadcast_to(np.eye(20, dtype=np.float32), a.shape)
     assert matrix_residuals.of_solution(a, inverse, one) < matrix_residuals.LIMIT
 
@@ -86,7 +78,7 @@ def test_inverses(device: Any, rng: Any) -> None:
 def test_triangular_solutions(device: Any, rng: Any, n: int, columns: int, upper: bool, unitriangular: bool) -> None:
     full = rng.uniform(-1, 1, (2, n, n)) / n + 2 * np.eye(n) * (not unitriangular)
     a, b = full.astype(np.float32), rng.normal(size=(3, 2, n, columns)).astype(np.float32)
-    (x,) = run(device, "solve_triangular_left", [_strided(a), b], upper=upper, unitriangular=unitriangular)
+    (x,) = run(device, "solve_triangular_left", [hard_matrices.strided(a), b], upper=upper, unitriangular=unitriangular)
     triangle = (np.triu if upper else np.tril)(a, (1 if upper else -1) if unitriangular else 0)
     triangle = triangle + np.eye(n, dtype=np.float32) * unitriangular
     assert matrix_residuals.of_solution(triangle, x, b) < matrix_residuals.LIMIT
@@ -96,7 +88,7 @@ def test_triangular_solutions(device: Any, rng: Any, n: int, columns: int, upper
 @pytest.mark.parametrize(("shape", "mode"), [((2, 9, 5), "complete"), ((2, 5, 9), "reduced"), ((2, 40, 40), "reduced")])
 def test_qr_factors(device: Any, rng: Any, kind: str, shape: tuple[int, ...], mode: str) -> None:
     a = hard_matrices.draw(rng, kind, shape)
-    q, r = run(device, "qr_factors", [_strided(a)], mode=mode)
+    q, r = run(device, "qr_factors", [hard_matrices.strided(a)], mode=mode)
     assert matrix_residuals.of_qr(a, q, r) < matrix_residuals.LIMIT
     np.testing.assert_array_equal(
         np.sign(np.diagonal(r, 0, -2, -1)), np.sign(np.diagonal(np.linalg.qr(a)[1], 0, -2, -1))
@@ -135,52 +127,3 @@ def test_row_orders_of_long_permutations(device: Any, rng: Any) -> None:
     pivots = np.stack([np.arange(300) + rng.integers(0, 1000 - 299, 300) + 1 for _ in range(2)]).astype(np.int32)
     (order,) = run(device, "row_order", [pivots], rows=1000)
     np.testing.assert_array_equal(order, OPS["row_order"].reference(pivots, rows=1000))
-
-
-@pytest.mark.parametrize("uplo", ["L", "U"])
-@pytest.mark.parametrize(("n", "kind"), [(1, "normal"), (7, "graded"), (16, "tiny"), (33, "normal")], ids=str)
-def test_eigenvalues_and_vectors(device: Any, rng: Any, n: int, kind: str, uplo: str) -> None:
-    a = hard_matrices.draw(rng, kind, (2, n, n))
-    a = a + np.swapaxes(a, -2, -1)
-    half = np.where(np.tri(n, k=-1, dtype=bool) if uplo == "U" else ~np.tri(n, dtype=bool), np.float32(np.nan), a)
-    values, vectors, info = run(device, "symmetric_jacobi", [_strided(half)], uplo=uplo)
-    assert not info.any()
-    assert (np.diff(values) >= 0).all()
-    assert matrix_residuals.of_spectrum(a, values, vectors) < matrix_residuals.SPECTRUM_LIMIT
-    only, _, _ = run(device, "symmetric_jacobi", [half], uplo=uplo, vectors=False)
-    np.testing.assert_array_equal(only, values)
-
-
-SINGULAR = [
-    (5, 3, "normal"),
-    (3, 8, "tiny"),
-    (20, 20, "ill-conditioned"),
-    (40, 33, "graded"),
-    (4, 4, "zero"),
-    (9, 6, "rank 2"),
-]
-
-
-@pytest.mark.parametrize("full_matrices", [False, True])
-@pytest.mark.parametrize(("m", "n", "kind"), SINGULAR, ids=str)
-def test_singular_values_and_vectors(device: Any, rng: Any, m: int, n: int, kind: str, full_matrices: bool) -> None:
-    a = hard_matrices.draw(rng, kind, (2, m, n))
-    a = a * np.float32(kind != "zero")
-    if kind == "rank 2":
-        a = (rng.normal(size=(2, m, 2)) @ rng.normal(size=(2, 2, n))).astype(np.float32)
-    u, s, vh, info = run(device, "singular_jacobi", [_strided(a)], full_matrices=full_matrices)
-    assert not info.any()
-    assert (np.diff(s) <= 0).all()
-    assert matrix_residuals.of_singular_factors(a, u, s, vh) < matrix_residuals.SPECTRUM_LIMIT
-    (_, only, _, _) = run(device, "singular_jacobi", [a], vectors=False)
-    np.testing.assert_array_equal(only, s)
-
-
-def test_spectra_of_elements_that_are_not_finite(device: Any) -> None:
-    a = np.stack([np.eye(3), np.full((3, 3), np.nan), np.diag([1, np.inf, 1])]).astype(np.float32)
-    values, _, info = run(device, "symmetric_jacobi", [a])
-    assert info.tolist() == [0, 1, 1]
-    assert np.isnan(values[1:]).all()
-    _, values, _, info = run(device, "singular_jacobi", [a])
-    assert info.tolist() == [0, 1, 1]
-    assert values[0].tolist() == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Groups of several work-items for small matrices and for tall panels of large ones, which only GPUs use, on any device."""
+"""Groups of several work-items, and spectra: kernels of linear algebra that only GPUs use, on any device."""
 
 from __future__ import annotations
 
@@ -104,11 +104,50 @@ def test_orders_of_rows(gpu: Any, rng: Any, rows: int) -> None:
     np.testing.assert_array_equal(order, OPS["row_order"].reference(pivots, rows=rows))
 
 
-def test_spectra(gpu: Any, rng: Any) -> None:
-    a = rng.normal(size=(2, 33, 33)).astype(np.float32)
+@pytest.mark.parametrize("uplo", ["L", "U"])
+@pytest.mark.parametrize(("n", "kind"), [(1, "normal"), (7, "graded"), (16, "tiny"), (33, "normal")], ids=str)
+def test_eigenvalues_and_vectors(gpu: Any, rng: Any, n: int, kind: str, uplo: str) -> None:
+    a = hard_matrices.draw(rng, kind, (2, n, n))
     a = a + np.swapaxes(a, -2, -1)
-    values, vectors, _ = run(gpu, "symmetric_jacobi", [a])
+    half = np.where(np.tri(n, k=-1, dtype=bool) if uplo == "U" else ~np.tri(n, dtype=bool), np.float32(np.nan), a)
+    values, vectors, info = run(gpu, "symmetric_jacobi", [hard_matrices.strided(half)], uplo=uplo)
+    assert not info.any()
+    assert (np.diff(values) >= 0).all()
     assert matrix_residuals.of_spectrum(a, values, vectors) < matrix_residuals.SPECTRUM_LIMIT
-    wide = hard_matrices.draw(rng, "graded", (2, 20, 40))
-    u, s, vh, _ = run(gpu, "singular_jacobi", [wide], full_matrices=True)
-    assert matrix_residuals.of_singular_factors(wide, u, s, vh) < matrix_residuals.SPECTRUM_LIMIT
+    only, _, _ = run(gpu, "symmetric_jacobi", [half], uplo=uplo, vectors=False)
+    np.testing.assert_array_equal(only, values)
+
+
+SINGULAR = [
+    (5, 3, "normal"),
+    (3, 8, "tiny"),
+    (20, 20, "ill-conditioned"),
+    (40, 33, "graded"),
+    (4, 4, "zero"),
+    (9, 6, "rank 2"),
+]
+
+
+@pytest.mark.parametrize("full_matrices", [False, True])
+@pytest.mark.parametrize(("m", "n", "kind"), SINGULAR, ids=str)
+def test_singular_values_and_vectors(gpu: Any, rng: Any, m: int, n: int, kind: str, full_matrices: bool) -> None:
+    a = hard_matrices.draw(rng, kind, (2, m, n))
+    a = a * np.float32(kind != "zero")
+    if kind == "rank 2":
+        a = (rng.normal(size=(2, m, 2)) @ rng.normal(size=(2, 2, n))).astype(np.float32)
+    u, s, vh, info = run(gpu, "singular_jacobi", [hard_matrices.strided(a)], full_matrices=full_matrices)
+    assert not info.any()
+    assert (np.diff(s) <= 0).all()
+    assert matrix_residuals.of_singular_factors(a, u, s, vh) < matrix_residuals.SPECTRUM_LIMIT
+    (_, only, _, _) = run(gpu, "singular_jacobi", [a], vectors=False)
+    np.testing.assert_array_equal(only, s)
+
+
+def test_spectra_of_elements_that_are_not_finite(gpu: Any) -> None:
+    a = np.stack([np.eye(3), np.full((3, 3), np.nan), np.diag([1, np.inf, 1])]).astype(np.float32)
+    values, _, info = run(gpu, "symmetric_jacobi", [a])
+    assert info.tolist() == [0, 1, 1]
+    assert np.isnan(values[1:]).all()
+    _, values, _, info = run(gpu, "singular_jacobi", [a])
+    assert info.tolist() == [0, 1, 1]
+    assert values[0].tolist() == [1, 1, 1]

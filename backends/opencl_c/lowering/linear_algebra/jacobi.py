@@ -58,18 +58,21 @@ def _singular_jacobi(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...]
             "right_column": right[1],
             "kept": kept,
         }
-    team = 1 if runtime.features.cpu else _TEAM
-    return _launch(runtime, "linear_algebra/jacobi_svd", a, args, params["vectors"], {"TEAM": team})
+    return _launch(runtime, "linear_algebra/jacobi_svd", a, args, params["vectors"], {"TEAM": _TEAM})
 
 
 def _launch(
     runtime: Runtime, file: str, a: Spec, args: Arguments, with_vectors: bool, definitions: dict[str, int]
 ) -> Launch | Declined:
     features, (rows, columns) = runtime.features, a.shape[-2:]
+    if features.cpu:
+        return Declined(
+            "LAPACK's reductions take fewer operations than rotations, which processors do not run in parallel"
+        )
     size, batch = size_class(rows, columns), matrix_batch([a], a.shape[:-2])
     if isinstance(batch, Declined):
         return batch
-    group = 1 if features.cpu else min(_ITEMS_PER_COLUMN * size, _MAX_GROUP, features.max_group_size)
+    group = min(_ITEMS_PER_COLUMN * size, _MAX_GROUP, features.max_group_size)
     nbytes = (1 + with_vectors) * tile_bytes(size, a.dtype) + (4 * size + 3 * group) * a.dtype.itemsize
     return (
         require_small(rows, columns)

@@ -16,7 +16,7 @@ from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.samples import Tolerance
 
-LAPACK = OnHost("sequential steps on small matrices, for which LAPACK has no equal on a device")
+LAPACK = OnHost("LAPACK computes it, because the device has no kernels for it or is not faster")
 LAPACK_DTYPES = (dtypes.float32, dtypes.float64)
 LAPACK_ERROR = Tolerance(256.0, floor=2.0)
 """The samples have up to 6 rows and a condition below 30: the error is at most a small multiple of their product in units of
