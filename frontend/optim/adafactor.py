@@ -114,11 +114,11 @@ class Adafactor(Optimizer):
         parts = (params, grads, rows, columns)
         if all(p.ndim == 2 for p in params):
             totals = _SUMMED(mixed, number, mixed[:1], self._sums)[0][:count]
-            lists = (*parts, totals, self._inverses_of([p.shape[0] for p in params], params[0]))
-            return _FACTORED_BY_TOTALS(lists, {"least": least}, (updates,), self._sums)
+            inverses = self._inverses_of([p.shape[0] for p in params], params[0])
+            return _FACTORED_BY_TOTALS((*parts, totals, inverses), {"least": least}, (updates,), self._sums)
         _MIXED(mixed, number, mixed[:1], self._sums)
-        lists = (*parts, _means(rows, [-2] * count, square=False))
-        return _FACTORED(lists, {"least": least}, (updates,), self._sums)
+        mean_of_rows = _means(rows, [-2] * count, square=False)
+        return _FACTORED((*parts, mean_of_rows), {"least": least}, (updates,), self._sums)
 
     def _from_squares(
         self, params: Sequence[Tensor], grads: Sequence[Tensor], updates: Sequence[Tensor], weight: Any, least: float
