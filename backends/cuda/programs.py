@@ -198,8 +198,9 @@ class CudaPrograms(ProgramTexts):
             program = self._load(key)
         compiled = program is None
         if program is None:
-            source = for_cuda(self._ptx_of(ptx_key, label, text, flags, target))
-            code = _image(source, self._assemble(label, source.text, flags))
+            code = self._stored_ptx_assembled(ptx_key, label, flags)
+            if code is None:
+                code = self._assembled(label, self._compile(ptx_key, label, text, flags, target), flags)
             if self.disk is not None:
                 self.disk.store(key, code)
             program = self._loaded(label, code)
@@ -227,11 +228,24 @@ class CudaPrograms(ProgramTexts):
         except CudaError as error:
             raise self._errors.translate(error, f"loading {label}") from error
 
-    def _ptx_of(self, key: str, label: str, text: str, flags: list[str], target: Target | None) -> bytes:
-        """Return the PTX of a program, from disk or the compiler. Raises KernelBuildError."""
+    def _stored_ptx_assembled(self, key: str, label: str, flags: list[str]) -> bytes | None:
+        """Return the image of the PTX that is stored under a key; None without it.
+
+        PTX that the driver refuses, because it was stored with a newer driver, is compiled again if possible.
+        """
         stored = self._ptx.load(key) if self._ptx is not None else None
-        if stored is not None:
-            return stored
+        if self._ptx is None or stored is None:
+            return None
+        try:
+            return self._assembled(label, stored, flags)
+        except KernelBuildError:
+            if self._compiler is None:
+                raise
+            self._ptx.discard(key)
+            return None
+
+    def _compile(self, key: str, label: str, text: str, flags: list[str], target: Target | None) -> bytes:
+        """Return the PTX of a program for this device, and store it. Raises KernelBuildError."""
         if self._compiler is None:
             problem = "this kernel is not in the program cache, and there is no compiler for it"
             fix = "install NVIDIA's OpenCL driver, or copy the folder `cuda` of Polyhal's cache from a machine that has one"
@@ -244,6 +258,11 @@ class CudaPrograms(ProgramTexts):
         if self._ptx is not None:
             self._ptx.store(key, result)
         return result
+
+    def _assembled(self, label: str, output: bytes, flags: list[str]) -> bytes:
+        """Return the image of a compiler's output. Raises KernelBuildError."""
+        source = for_cuda(output)
+        return _image(source, self._assemble(label, source.text, flags))
 
     def _assemble(self, label: str, text: bytes, flags: list[str]) -> bytes:
         """Return the machine code of PTX. Raises KernelBuildError with the assembler's log."""

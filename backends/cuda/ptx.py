@@ -20,7 +20,11 @@ from polyhal.backends.common.launching.geometry import round_up
 _TEXTURE_MODE = re.compile(rb"^(\.target\s[^\n]*?),\s*texmode_independent", re.MULTILINE)
 _ENVIRONMENT = re.compile(rb"%envreg(\d+)\b")
 _GROUPS = {b"6": b"%nctaid.x", b"7": b"%nctaid.y", b"8": b"%nctaid.z", b"9": b"3"}
-_ENTRY = re.compile(rb"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)\s*\(.*?^\}", re.DOTALL | re.MULTILINE)
+_ENTRY = re.compile(
+    rb"^[ \t]*(?:\.\w+\s+)?\.entry\s+([\w$]+)\s*\(.*?(?=^[ \t]*(?:\.\w+\s+)?\.(?:entry|func)\b|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+"""A kernel, up to the next one: inline assembly may have lines that begin with a brace."""
 _SHARED = re.compile(rb"^[ \t]*\.shared\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\];[^\n]*\n", re.MULTILINE)
 _DYNAMIC = b"polyhal_shared"
 _ADDRESS_SIZE = re.compile(rb"^\.address_size[^\n]*\n", re.MULTILINE)
