@@ -9,12 +9,15 @@ import numpy as np
 
 from polyhal.hal import dtypes, layout
 from polyhal.hal.core import dispatch
+from polyhal.hal.core.memory.imports import ImportedBuffer
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.ops.returns import Returns, returns
 from polyhal.hal.ops.top_level import top_level
+from polyhal.interchange import shared
 from polyhal.tensor import Tensor, as_tensor, make_tensor
+from polyhal.tensor.foreign_arrays import imported, is_on_device
 
 NUMBERS = (builtins.bool, builtins.int, builtins.float, builtins.complex)
 
@@ -115,16 +118,16 @@ def asarray(
 ) -> Tensor:
     """Make a tensor of numbers, nested lists or arrays; a tensor that is as asked is returned itself, unless `copy`.
 
-    With `copy=False` the tensor shares the memory of a NumPy array, as with `from_dlpack`. Raises ValueError where only a
-    copy is possible.
+    With `copy=False` the tensor shares the memory of a NumPy array, as with `from_dlpack`. Arrays of other libraries in CUDA
+    memory, with DLPack or `__cuda_array_interface__`, are shared unless `copy`. Raises ValueError where only a copy is possible
+    with `copy=False`.
     """
     if copy:
         out = make_tensor(obj, dtype, device)
-    elif copy is False and isinstance(obj, np.ndarray) and (dtype is None or as_dtype(dtype) is as_dtype(obj.dtype)):
-        out = from_dlpack(obj, device=device, copy=False)
     else:
-        out = as_tensor(obj, dtype, device)
-        if copy is False and out is not obj:
+        may_share = copy is False and (isinstance(obj, np.ndarray) or is_on_device(obj))
+        out = as_tensor(from_dlpack(obj, device=device, copy=False) if may_share else obj, dtype, device)
+        if copy is False and out is not obj and not isinstance(out.real.buffer, ImportedBuffer):
             raise ValueError(message("asarray", "this takes a copy", fix="leave copy=False out"))
     return out.requires_grad_() if requires_grad else out
 
@@ -161,18 +164,23 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 @top_level
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
-    """Make a tensor of an array in host memory of another library, in its memory if the device works there, unless `copy`.
+    """Make a tensor of an array of another library, in its memory if possible, unless `copy`.
 
-    Shape and dtype equal the array's. In shared memory the device's work reads earlier writes of the host, and
-    the array shows results after `device.synchronize()`. Read-only arrays are copied. Raises ValueError with `copy=False` where
-    a copy is needed.
+    Shape and dtype equal the array's. An array in CUDA memory becomes a tensor of the same device by default, and later work
+    of the device comes after the work on the array so far. An array in host memory is shared by devices that work there: their
+    work reads earlier writes of the host, and the array shows results after `device.synchronize()`. Read-only arrays are
+    copied. Raises ValueError with `copy=False` where a copy is needed, and BufferError for memory that Polyhal cannot read.
     """
-    if copy is not True and not isinstance(x, Tensor):
-        from polyhal.interchange import shared
-
+    if isinstance(x, Tensor):
+        if copy is False:
+            raise ValueError(message("from_dlpack", "this takes a copy", fix="leave copy=False out"))
+        return make_tensor(x, None, device)
+    if (found := imported(x, device, copy)) is not None:
+        return found
+    if copy is not True:
         found = shared(np.from_dlpack(x), dispatch.target_device(device))
         if found is not None:
             return found
     if copy is False:
         raise ValueError(message("from_dlpack", "this takes a copy", fix="leave copy=False out"))
-    return make_tensor(x if isinstance(x, Tensor) else np.from_dlpack(x), None, device)
+    return make_tensor(np.from_dlpack(x), None, device)

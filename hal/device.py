@@ -17,6 +17,7 @@ from polyhal.hal.core.fork import process_devices
 from polyhal.hal.core.memory import last_at_exit  # noqa: F401 (registers itself before anything else does)
 from polyhal.hal.core.memory.buffer import Buffer
 from polyhal.hal.core.memory.events import DeviceEvent, record_event
+from polyhal.hal.core.memory.foreign import ForeignMemory
 from polyhal.hal.core.memory.host_bytes import byte_view
 from polyhal.hal.core.memory.imports import HostImports
 from polyhal.hal.core.memory.narrowed import narrowed
@@ -27,7 +28,7 @@ from polyhal.hal.core.memory.uploads import PendingUploads
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import OutOfMemoryError, UnsupportedDTypeError, message, out_of_memory_in
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.peer_memory import SupportsMemoryImport
+from polyhal.hal.peer_memory import SupportsForeignMemory, SupportsMemoryImport
 from polyhal.hal.protocol import (
     ComputeBackend,
     Feature,
@@ -59,6 +60,8 @@ class Device:
     features: Feature
     """The optional protocols of the contract that the backend implements."""
     backend: ComputeBackend
+    foreign: ForeignMemory | None
+    """Device memory shared with other libraries, where the backend can."""
     idle_streams: list[tuple[Any, Pool]]
     """Streams of the backend that no `Stream` uses, each with its memory pool."""
     imports: HostImports | None
@@ -119,6 +122,7 @@ class Device:
         self.stream_backend = backend if isinstance(backend, SupportsStreams) else None
         self.uploads = PendingUploads(backend) if isinstance(backend, SupportsPinnedMemory) else None
         self.imports = HostImports(backend, backend) if isinstance(backend, SupportsMemoryImport) else None
+        self.foreign = ForeignMemory(backend, backend) if isinstance(backend, SupportsForeignMemory) else None
         self.stand_ins = dtypes.stand_ins(backend.capabilities.storage)
         self.pool = Pool(backend, name)
         self.plans = PlanCache()
@@ -131,7 +135,7 @@ class Device:
         """Put `stand_in` in the place of all that works with the driver."""
         self.backend = self.pool = self.planner = stand_in
         self.reading_backend = self.stream_backend = self._flushing_backend = stand_in
-        self.uploads = self.imports = None
+        self.uploads = self.imports = self.foreign = None
 
     @property
     def info(self) -> DeviceInfo:
@@ -161,10 +165,11 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for everything enqueued on this device."""
-        if self.imports is None:
+        shared = self.imports or self.foreign
+        if shared is None:
             self.backend.synchronize()
         else:
-            self.imports.synchronize()
+            shared.synchronize()
 
     def flush(self) -> None:
         """Submit everything enqueued on this device without waiting for it."""

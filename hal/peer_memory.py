@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from polyhal.hal.protocol import CompletionEvent, ComputeBackend, Handle
+    from polyhal.hal.protocol import CompletionEvent, ComputeBackend, Event, Handle
 
 
 @runtime_checkable
@@ -76,3 +76,40 @@ class SupportsMemoryImport(Protocol):
         after them; writes of work are visible to the host after `synchronize`. `deallocate` releases the handle and not the
         memory. The caller keeps the memory until then, and until all work on it is done. Raises nothing.
         """
+
+
+@runtime_checkable
+class SupportsForeignMemory(Protocol):
+    """Device memory and streams of other libraries of the process, used without a copy and without waiting on the host.
+
+    `polyhal.from_dlpack`, `polyhal.asarray` and the exports of tensors call the members; the backend has those of
+    `SupportsDeviceAddress`, too. It is not a `Feature`: nothing else depends on it.
+
+    Streams are numbers, as in DLPack: for CUDA 1 is the default stream, 2 the default stream of the calling thread, and any
+    other number the driver's handle.
+    """
+
+    def memory_space(self) -> tuple[int, int]:
+        """Return the kind and the number of the device, the first two fields of each `DeviceAddress`."""
+
+    def number_of_device(self, address: int) -> int | None:
+        """Return the number of the device, of the same kind, that has the memory at an address; None for other addresses."""
+
+    def import_device_memory(self, address: int, nbytes: int) -> Handle:
+        """Return a handle for `nbytes` > 0 of this device's memory at `address`, a multiple of 128.
+
+        Every member takes the handle. `deallocate` releases the handle and not the memory. The caller keeps the memory until
+        then, and until all work on it is done.
+        """
+
+    def stream_number(self) -> int:
+        """Return the stream of the calling thread."""
+
+    def wait_for_stream(self, number: int) -> None:
+        """Make later work on the thread's stream wait for everything enqueued so far on another library's. Does not block."""
+
+    def let_stream_wait(self, number: int) -> None:
+        """Make later work on another library's stream wait for everything enqueued so far on the thread's. Does not block."""
+
+    def mark_everything(self) -> Event:
+        """Return an event after everything enqueued so far on all streams of the device, and on the default stream."""

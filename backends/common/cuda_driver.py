@@ -78,6 +78,7 @@ ffi.cdef(
         CUdeviceptr address, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags);
     CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
     CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count);
+    CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address);
     CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags);
     CUresult cuMemFreeHost(void *address);
     CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t bytes, CUstream stream);

@@ -12,6 +12,7 @@ from polyhal.backends.cuda import capabilities as probed
 from polyhal.backends.cuda import discovery
 from polyhal.backends.cuda.command_buffer import record
 from polyhal.backends.cuda.events import CudaEvent
+from polyhal.backends.cuda.foreign import CUDA, ForeignCudaMemory, ForeignStreams
 from polyhal.backends.cuda.memory import CudaMemory, CudaTransfers
 from polyhal.backends.cuda.peers import CudaPeerCopies
 from polyhal.backends.cuda.runtime import CudaRuntime
@@ -39,9 +40,6 @@ from polyhal.hal.protocol import (
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
-
-_CUDA = 2
-"""DLPack's number for CUDA devices."""
 
 
 def create(selector: str) -> CudaBackend:
@@ -83,6 +81,7 @@ class CudaBackend(CoreMethods):
         super().__init__(self.runtime, lowering.BUILDERS)
         self.kernels: KernelLibrary = self.runtime.programs
         self._call_log = KernelCallLog(device.info)
+        self._foreign = ForeignStreams(self.runtime)
         self._memory = CudaTransfers(self.runtime)
         self._peers = CudaPeerCopies(self.runtime)
         self._lowerings = lowering.table()
@@ -104,8 +103,9 @@ class CudaBackend(CoreMethods):
         return self._memory.allocate(nbytes)
 
     def deallocate(self, handle: CudaMemory) -> None:
-        """Release an allocation. Raises BackendError if it was released before."""
-        self._memory.deallocate(handle)
+        """Release an allocation; no-op for memory of another library. Raises BackendError if it was released before."""
+        if not isinstance(handle, ForeignCudaMemory):
+            self._memory.deallocate(handle)
 
     def copy_to_device(self, src: memoryview, dst: CudaMemory, offset: int) -> None:
         """Copy host bytes to the device."""
@@ -140,11 +140,39 @@ class CudaBackend(CoreMethods):
 
     def device_address(self, handle: CudaMemory) -> DeviceAddress:
         """Return the CUDA address of an allocation."""
-        return DeviceAddress(_CUDA, self.runtime.ordinal, handle.address)
+        return DeviceAddress(CUDA, self.runtime.ordinal, handle.address)
 
     def allocate_addressable(self, nbytes: int) -> CudaMemory:
         """Allocate memory: all of it has a CUDA address. Raises OutOfMemoryError."""
         return self.allocate(nbytes)
+
+    def memory_space(self) -> tuple[int, int]:
+        """Return the kind and the number of the device, as DLPack counts them."""
+        return CUDA, self.runtime.ordinal
+
+    def number_of_device(self, address: int) -> int | None:
+        """Return the number of the device that has the memory at an address."""
+        return self._foreign.number_of_device(address)
+
+    def import_device_memory(self, address: int, nbytes: int) -> CudaMemory:
+        """Return a handle for memory of another library."""
+        return ForeignCudaMemory(address, nbytes)
+
+    def stream_number(self) -> int:
+        """Return the handle of the thread's stream."""
+        return self._foreign.number()
+
+    def wait_for_stream(self, number: int) -> None:
+        """Make later work on the thread's stream wait for another library's stream."""
+        self._foreign.wait_for(number)
+
+    def let_stream_wait(self, number: int) -> None:
+        """Make later work on another library's stream wait for the thread's."""
+        self._foreign.let_wait(number)
+
+    def mark_everything(self) -> Event:
+        """Return an event after everything enqueued on all streams, and on the default stream."""
+        return self._foreign.mark_everything()
 
     def is_lost(self) -> bool:
         """Return whether the driver has reported that this process's context on the device is unusable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.common.cuda_context import PrimaryContext
@@ -80,6 +81,10 @@ class CudaStreams:
         stream = CudaStream(self._context)
         self._all = [*self._all, stream]
         return stream
+
+    def all(self) -> Sequence[CudaStream]:
+        """Return all streams, the device's own first."""
+        return self._all
 
     def current(self) -> CudaStream:
         """Return the stream of the calling thread."""

@@ -18,12 +18,12 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.returns import Returns, returns
-from polyhal.numpy_protocols import NumPyProtocols
 from polyhal.shapes import ElementCount, element_count
 from polyhal.tape.rebase import detached_index
 from polyhal.tensor.arrangement import Rearrangements
 from polyhal.tensor.casting import Conversions
 from polyhal.tensor.copying import Copies
+from polyhal.tensor.exporting import Exports
 from polyhal.tensor.inplace_methods import InPlaceMethods
 from polyhal.tensor.random_methods import RandomMethods
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods, InPlaceMethods, RandomMethods):
+class Tensor(Array, Conversions, Copies, Exports, Rearrangements, Methods, InPlaceMethods, RandomMethods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -196,16 +196,6 @@ class Tensor(Array, Conversions, Copies, NumPyProtocols, Rearrangements, Methods
     def numpy(self) -> np.ndarray:
         """Copy the elements to a new NumPy array. Waits for the device."""
         return dispatch.thread.executor.read(self)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        """Return the elements in host memory as a capsule: the device's own memory if that is the host's, else a copy."""
-        from polyhal.tensor.device_export import host_capsule
-
-        return host_capsule(self, options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """Host memory, which is where `__dlpack__` offers the elements."""
-        return (1, 0)
 
     def item(self) -> Any:
         """Return the only element as a Python number. Raises ValueError for other sizes."""
@@ -377,12 +367,25 @@ def as_tensor(data: Any, dtype: object = None, device: Device | str | None = Non
     if isinstance(data, Tensor):
         out = data if device is None else data.to(Device(device))
         return out if dtype is None else out.to(as_dtype(dtype))
+    if (imported := _imported(data, device)) is not None:
+        return imported if dtype is None else imported.to(as_dtype(dtype))
     return make_tensor(data, dtype, device)
+
+
+def _imported(data: Any, device: Device | str | None) -> Tensor | None:
+    """Return a tensor over the memory of an array of another library in CUDA memory; None for other data."""
+    if isinstance(data, Tensor) or not hasattr(data, "__cuda_array_interface__"):
+        return None
+    from polyhal.tensor.foreign_arrays import imported
+
+    return imported(data, device)
 
 
 def make_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
     """Make a tensor, which may be complex, from a copy of `data`. See `Tensor`."""
     kind = None if dtype is None else as_dtype(dtype)
+    if (imported := _imported(data, device)) is not None:
+        data = imported
     if isinstance(data, Tensor):
         if not (data.dtype.is_complex or (kind is not None and kind.is_complex)):
             return Tensor(data, dtype=kind, device=device)

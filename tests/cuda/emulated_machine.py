@@ -37,6 +37,9 @@ FACTS = {
 }
 """Attributes of a device by their number (`CUdevice_attribute`)."""
 
+_DEFAULT_STREAMS = (1, 2)
+"""CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, which is the same stream here: emulated programs have one thread."""
+
 
 class Handles:
     """Objects of the driver by their handles, which are unique among all kinds."""
@@ -226,7 +229,7 @@ class Machine:
 
     def stream(self, handle: Any) -> EmulatedStream:
         """Return the stream of a handle, which must belong to the current context."""
-        if handle == NULL:
+        if handle == NULL or number_of(handle) in _DEFAULT_STREAMS:
             return self.current().default
         stream: EmulatedStream = self.handles.get("CUstream", handle)
         if stream.context is not self.current():

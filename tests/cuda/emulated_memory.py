@@ -25,6 +25,8 @@ _GUARD, _GUARDED = 0xA5, 1024
 """Bytes before and after each block, and how many: kernels must not write there."""
 _RELEASE_THRESHOLD = 4
 """CU_MEMPOOL_ATTR_RELEASE_THRESHOLD."""
+_DEVICE_ORDINAL = 9
+"""CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL."""
 _READ_AND_WRITE = 3
 """CU_MEM_ACCESS_FLAGS_PROT_READWRITE."""
 
@@ -156,6 +158,12 @@ class MemoryFunctions:
     def cuMemGetInfo_v2(self, free: Any, total: Any) -> None:
         pool = self._machine.current().device.pool
         free[0], total[0] = pool.capacity - pool.reserved, pool.capacity
+
+    def cuPointerGetAttribute(self, value: Any, attribute: int, address: int) -> None:
+        block = self._machine.memory.find(address)
+        if block is None or block.device is None or attribute != _DEVICE_ORDINAL:
+            raise Refused(INVALID_VALUE, f"attribute {attribute} of {address:#x} is not known")
+        ffi.cast("int *", value)[0] = block.device.ordinal
 
     def cuMemAllocAsync(self, address: Any, nbytes: int, stream: Any) -> None:
         queue = self._machine.stream(stream)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from polyhal.hal.core.memory.pool import Pool
     from polyhal.hal.protocol import Handle
 
 
 TAKEN, SHARED = 1, 2
 """Owners of a gradient's memory: the `.grad` of a leaf (TAKEN), which may be a part of it, or several owners (SHARED)."""
+
+
+class BlockOwner(Protocol):
+    """Receiver of unreferenced blocks."""
+
+    def give(self, number: int, handle: Handle, size: int, /) -> None:
+        """Take a block back. Called by any thread and the garbage collector."""
 
 
 class Buffer:
@@ -44,7 +50,7 @@ class Buffer:
     views: Any
     """Tensors over this memory that are not on the tape; unset until there is one."""
 
-    def __init__(self, handle: Handle, nbytes: int, pool: Pool, number: int) -> None:
+    def __init__(self, handle: Handle, nbytes: int, pool: BlockOwner, number: int) -> None:
         self.nbytes = nbytes
         self.number = number
         """Number of the allocation in the pool."""

@@ -10,12 +10,13 @@ from polyhal.hal.dtypes import ALL
 from polyhal.hal.layout import ALIGNMENT
 
 if TYPE_CHECKING:
+    from polyhal.hal.core.memory.foreign import ForeignMemory
     from polyhal.hal.core.memory.pool import Pool
     from polyhal.hal.device import Device
     from polyhal.hal.peer_memory import SupportsMemoryImport
     from polyhal.hal.protocol import ComputeBackend, Handle
 
-_ALIGNMENT = ALIGNMENT * max(dtype.itemsize for dtype in ALL)
+IMPORT_ALIGNMENT = ALIGNMENT * max(dtype.itemsize for dtype in ALL)
 """Alignment of imported buffers in bytes: the alignment of elements is computed from the start of the buffer."""
 
 
@@ -56,7 +57,9 @@ class ImportedBuffer(Buffer):
 
     __slots__ = ("_imports", "owner", "start")
 
-    def __init__(self, handle: Handle, nbytes: int, pool: Pool, imports: HostImports, owner: Any, start: int) -> None:
+    def __init__(
+        self, handle: Handle, nbytes: int, pool: Pool, imports: HostImports | ForeignMemory, owner: Any, start: int
+    ) -> None:
         self._imports = imports
         self.owner = owner
         self.start = start
@@ -81,6 +84,6 @@ def import_memory(device: Device, address: int, nbytes: int, owner: Any) -> Impo
     imports = device.imports
     if imports is None or not nbytes:
         return None
-    start = address % _ALIGNMENT
+    start = address % IMPORT_ALIGNMENT
     handle = imports.add(address - start, nbytes + start)
     return None if handle is None else ImportedBuffer(handle, nbytes + start, device.pool, imports, owner, start)

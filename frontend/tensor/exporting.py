@@ -1,0 +1,39 @@
+"""Members of tensors by which other libraries take their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.numpy_protocols import NumPyProtocols
+
+
+class Exports(NumPyProtocols):
+    """The protocols of NumPy, DLPack and CUDA's array interface."""
+
+    __slots__ = ()
+
+    def __dlpack__(self: Any, **options: Any) -> Any:
+        """Return a capsule of DLPack: the memory itself for a consumer that works there, else a copy in host memory.
+
+        On a CUDA device, consumers that pass their `stream` or the device take the memory, as PyTorch, CuPy and JAX do.
+        Others, such as NumPy, take a copy in host memory.
+        """
+        from polyhal.tensor.device_export import capsule_of
+
+        return capsule_of(self, options)
+
+    def __dlpack_device__(self: Any) -> tuple[int, int]:
+        """Kind and number of the device from which `__dlpack__` shares: (2, number) for CUDA, (1, 0) for host memory."""
+        from polyhal.tensor.device_export import device_of
+
+        return device_of(self)
+
+    @property
+    def __cuda_array_interface__(self: Any) -> dict[str, Any]:
+        """The memory as other CUDA libraries take it: version 3 of the interface.
+
+        Raises AttributeError for tensors of devices other than CUDA's, and of bfloat16 and complex numbers.
+        """
+        from polyhal.tensor.device_export import cuda_array_interface
+
+        return cuda_array_interface(self)
