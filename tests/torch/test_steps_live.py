@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -178,6 +180,21 @@ def test_random_numbers_go_on() -> None:
         drawn.append([y.cpu() for x in inputs() for y in function(x)])
     assert equal(*drawn)
     assert not torch.equal(drawn[1][-1], drawn[1][-4])
+
+
+def test_numbers_that_another_thread_draws_while_a_step_is_recorded_do_not_repeat() -> None:
+    drawn: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        thread = threading.Thread(target=lambda: drawn.put(torch.rand(1).item()))
+        thread.start()
+        thread.join()
+        return x + 1
+
+    recorded = polyhal.torch.jit(step, strict=True)
+    for x in inputs(3):  # once op by op, and recorded twice
+        recorded(x)
+    assert len({drawn.get() for _ in range(3)}) == 3
 
 
 def test_step_counts_of_the_cpu_go_on_and_are_saved() -> None:

@@ -49,6 +49,8 @@ class HostProgram:
         self.actions: list[HostAction] = []
         self.written: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         """CPU tensors from outside that the step writes to, with copies of their former elements."""
+        self.draws = False
+        """True if the step draws random numbers of the CPU, which other threads may draw meanwhile."""
         self.decides = False
         """True if Python branches on a number, so that a run may differ from the recorded path."""
         self.acts_outside = False
@@ -136,7 +138,7 @@ class HostProgram:
             for action in self.actions:
                 action.run()
         except PathChangedError:
-            restore(before, state)
+            restore(before, state if self.draws else None)
             raise
 
     def release(self) -> None:
@@ -144,8 +146,8 @@ class HostProgram:
         self.values[:] = [None] * len(self.values)
 
     def roll_back(self, random_state: torch.Tensor) -> None:
-        """Restore the CPU tensors that the recording wrote to, and the state of the CPU's random numbers."""
-        restore(self.written.values(), random_state)
+        """Restore the CPU tensors that the recording wrote to, and the state of the CPU's random numbers if it drew some."""
+        restore(self.written.values(), random_state if self.draws else None)
 
     def decides_otherwise(self, other: HostProgram) -> bool:
         """Return whether another recording is equal up to a number on which Python branched differently."""
@@ -161,12 +163,13 @@ class HostProgram:
         )
 
 
-def restore(tensors: Any, random_state: torch.Tensor) -> None:
-    """Restore the elements of CPU tensors and the state of the CPU's random numbers."""
+def restore(tensors: Any, random_state: torch.Tensor | None) -> None:
+    """Restore the elements of CPU tensors and, unless it is None, the state of the CPU's random numbers."""
     with torch.no_grad():
         for x, before in tensors:
             x.detach().copy_(before)
-    torch.default_generator.set_state(random_state)
+    if random_state is not None:
+        torch.default_generator.set_state(random_state)
 
 
 def resolved(x: Any, values: list[Any]) -> Any:

@@ -244,6 +244,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
                 watch.before_host_write(x)
                 if watch.place(x) is x:
                     program.note_write(x)
+        program.draws = program.draws or torch.Tag.nondeterministic_seeded in func.tags
         out = func(*args, **kwargs)
         made = list(out) if isinstance(out, (tuple, list)) else [out]
         results = [x for x in made if isinstance(x, torch.Tensor)]
