@@ -122,6 +122,7 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "replay": ("host time per replayed launch", replay_table),
     "optimizers": ("launches and time of optimizer steps", optimizers_table),
     "linalg": ("linear algebra", linalg_table),
+    "fft": ("Fourier transforms", kernels_table),
     "overlap": ("overlap of copies and kernels in a loop bound by its data loader", overlap_table),
     "read_back": ("host work hidden behind the device's by asynchronous reads", read_back_table),
     "prediction": ("training steps, and their times on the simulated device", prediction_table),

@@ -35,9 +35,12 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "contiguous": np.ascontiguousarray,
     "embedding": _embedding,
     "exp": np.exp,
+    "fourier": lambda z, axes: np.fft.fftn(z, axes=axes),
+    "half_fourier": lambda z, axes, length: np.fft.irfft(z, length, axes[-1], norm="forward"),
     "layer_norm": _layer_norm,
     "matmul": np.matmul,
     "max": np.max,
+    "real_fourier": lambda x, axes: np.fft.rfftn(x, axes=axes),
     "rms_norm": _rms_norm,
     "softmax": _softmax,
     "sum": np.sum,
@@ -54,7 +57,10 @@ class NumpyCompetitor:
         if workload.dtype != "float32" or workload.precision != "highest":
             return "NumPy multiplies float32 and float64"
         arrays = [a.T if i in workload.transposed and a is not None else a for i, a in enumerate(workload.arrays())]
-        return HostRunner(lambda: function(*arrays, **workload.params))
+        if workload.op in ("fourier", "half_fourier"):
+            re, im = arrays
+            arrays = [np.asarray(re + 1j * im, np.complex64)]
+        return HostRunner(lambda: function(*arrays, **workload.params), download=lambda out: np.asarray(out.real))
 
 
 def competitors() -> dict[str, NumpyCompetitor]:

@@ -34,19 +34,29 @@ def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
         "cumsum": torch.cumsum,
         "embedding": lambda weight, index: functional.embedding(index, weight),
         "exp": torch.exp,
+        "fourier": lambda z, axes: torch.fft.fftn(z, dim=axes),
         "fused_elementwise": lambda x, w, b, steps, results: functional.gelu(x * w + b),
         "gelu": functional.gelu,
         "group_norm": lambda x, w, b, groups: functional.group_norm(x, groups, w, b),
+        "half_fourier": lambda z, axes, length: torch.fft.irfft(z, length, axes[-1], norm="forward"),
         "layer_norm": lambda x, w, b: functional.layer_norm(x, w.shape, w, b),
         "matmul": torch.matmul,
         "max": reduction(torch.amax),
         "max_pool2d": lambda x, kernel, stride: functional.max_pool2d(x, kernel, stride),
+        "real_fourier": lambda x, axes: torch.fft.rfftn(x, dim=axes),
         "rms_norm": lambda x, w: functional.rms_norm(x, w.shape, w, 1e-6),
         "softmax": lambda x, axis=-1: torch.softmax(x, axis),
         "sort_pairs": lambda x: torch.sort(x, stable=True)[0],
         "sum": reduction(torch.sum),
         "topk": lambda x, k: torch.topk(x, k)[0],
     }
+
+
+def _inputs_of(torch: Any, workload: OpWorkload, inputs: list[Any]) -> list[Any]:
+    """Return inputs in PyTorch's form: complex numbers are pairs in memory."""
+    if workload.op in ("fourier", "half_fourier"):
+        return [torch.complex(*inputs)]
+    return inputs
 
 
 class TorchRunner:
@@ -62,6 +72,7 @@ class TorchRunner:
                 x = x.t() if i in workload.transposed else x
                 x = x.detach().requires_grad_(workload.backward)
             self._inputs.append(x)
+        self._inputs = _inputs_of(torch, workload, self._inputs)
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
         self._out_grad = torch.ones_like(self._forward()).detach() if self._sources else None
 
@@ -95,7 +106,8 @@ class TorchRunner:
         return float(first.elapsed_time(last)) / 1e3 / calls
 
     def result(self) -> Any:
-        return self._forward().detach().float().cpu().numpy()
+        out = self._forward().detach()
+        return (out.real if out.is_complex() else out).float().cpu().numpy()
 
 
 class TorchCompetitor:

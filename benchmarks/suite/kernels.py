@@ -12,7 +12,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -123,7 +123,14 @@ def _emulate(device: Device, compute_capability: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = make_parser("kernels", __doc__)
+    return run("kernels", __doc__, workloads, arguments)
+
+
+def run(
+    name: str, description: str | None, workloads_of: Callable[[str], Sequence[OpWorkload]], arguments: Sequence[str]
+) -> int:
+    """Time the workloads that `workloads_of` returns for a size, and write the result of the benchmark `name`."""
+    parser = make_parser(name, description)
     parser.add_argument("--size", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--clock", choices=("wall", "device"), default="wall")
     parser.add_argument("--only", default="", help="workloads whose name contains one of these, comma-separated")
@@ -140,22 +147,22 @@ def main(arguments: Sequence[str]) -> int:
         for device in devices:
             _emulate(device, args.compute_capability)
     peaks = {d.name: peak.measure(d, args.size) for d in devices}
-    for name, limit in peaks.items():
+    for device_name, limit in peaks.items():
         fma = f", multiply-adds {limit.flops_per_s / 1e9:.0f} GFLOP/s" if limit.flops_per_s else ""
-        print(f"{name:<30} copies {limit.bytes_per_s / 1e9:.1f} GB/s{fma}")
+        print(f"{device_name:<30} copies {limit.bytes_per_s / 1e9:.1f} GB/s{fma}")
     excluded = [name for name in args.without.split(",") if name]
     chosen = {
         n: c for n, c in competitors(devices, args.size == "gpu").items() if not any(name in n for name in excluded)
     }
     result: dict[str, Any] = {
-        "benchmark": "kernels",
+        "benchmark": name,
         "clock": args.clock,
         "repetitions": args.repetitions,
         **describe_machine(devices),
         "limits": {n: limit._asdict() for n, limit in peaks.items()},
         "rows": [],
     }
-    for workload in workloads(args.size):
+    for workload in workloads_of(args.size):
         if not any(part in workload.name for part in args.only.split(",")):
             continue
         timings, left_out = compare(workload, chosen, args.repetitions, args.clock)

@@ -2,7 +2,7 @@
 // its vectors, from buffer to buffer in stages of butterflies in the order of Stockham.
 //
 // SOURCE_ORDER and TARGET_ORDER are the memory's: 1 if neighbouring rows are neighbours, 2 if neighbouring elements are (squares are
-// transposed in registers), 0 if neither.
+// transposed in registers), 0 if neither. Those of the source may be SOURCE_STEP 2 apart: parts of interleaved numbers.
 
 #ifndef LENGTH
 #define LENGTH 64
@@ -36,6 +36,9 @@
 #endif
 #ifndef SOURCE_ORDER
 #define SOURCE_ORDER 0
+#endif
+#ifndef SOURCE_STEP
+#define SOURCE_STEP 1
 #endif
 #ifndef TARGET_ORDER
 #define TARGET_ORDER 0
@@ -113,16 +116,27 @@ static __attribute__((noinline)) void transpose(__private V *square) { TRANSPOSE
 #define transpose(square)
 #endif
 
+#if SOURCE_STEP == 2
+// The second load begins one element early, since it must not reach beyond the last one.
+FORCE_INLINE V every_other(__global const REAL *p) {
+    const V low = VECTOR_LOAD(REAL, p), high = VECTOR_LOAD(REAL, p + WIDTH - 1);
+    return (V)(low.even, high.odd);
+}
+#define LOAD_NEIGHBOURS(p) every_other(p)
+#else
+#define LOAD_NEIGHBOURS(p) VECTOR_LOAD(REAL, p)
+#endif
+
 // Moves elements between memory and the vectors `part`, of `count` rows.
 #define LOAD_ROWS(part, memory, at, strides)                                                                          \
     {                                                                                                                 \
         uint e = 0;                                                                                                   \
         if (SOURCE_ORDER == 1 && count == WIDTH) {                                                                    \
-            for (; e < SOURCE_ELEMENTS; e++) part[e] = VECTOR_LOAD(REAL, memory + (at) + (long)e * strides[5]);       \
+            for (; e < SOURCE_ELEMENTS; e++) part[e] = LOAD_NEIGHBOURS(memory + (at) + (long)e * strides[5]);         \
         } else if (SOURCE_ORDER == 2 && count == WIDTH) {                                                             \
             for (; e + WIDTH <= SOURCE_ELEMENTS; e += WIDTH) {                                                        \
                 V square[WIDTH];                                                                                      \
-                EACH(WIDTH) square[c] = VECTOR_LOAD(REAL, memory + (at) + e + (long)c * strides[4]);                  \
+                EACH(WIDTH) square[c] = LOAD_NEIGHBOURS(memory + (at) + SOURCE_STEP * e + (long)c * strides[4]);      \
                 transpose(square);                                                                                    \
                 EACH(WIDTH) part[e + c] = square[c];                                                                  \
             }                                                                                                         \

@@ -35,12 +35,15 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
     arguments = pass_arguments(step, width, dtype.itemsize, vectors=True)
     blocks = math.prod(step.outer) * ceil_div(step.lanes, width)
     each = max(1, _EACH // (step.length * width))
+    apart = 1 if _order(step.source, 1) or not _order(step.source, 2) else 2
+    order = _order(step.source, apart)
     definitions = {
         **arguments.definitions,
         "REAL": real_type(dtype),
         "WIDTH": width,
-        "SOURCE_ORDER": _order(step.source),
-        "TARGET_ORDER": _order(step.target),
+        "SOURCE_ORDER": order,
+        "SOURCE_STEP": apart,
+        "TARGET_ORDER": _order(step.target, 1),
         "WHOLE_ROWS": step.whole_rows,
     }
     return runtime.launch(
@@ -68,9 +71,9 @@ def _width(features: KernelFeatures, length: int, itemsize: int) -> int:
     return width
 
 
-def _order(planes: Planes) -> int:
-    """Return the order of neighbours in memory: SOURCE_ORDER and TARGET_ORDER of fft/cpu_lanes.cl."""
+def _order(planes: Planes, apart: int) -> int:
+    """Return SOURCE_ORDER or TARGET_ORDER of fft/cpu_lanes.cl: which neighbours are `apart` elements apart in memory."""
     strides = [p.strides for p in (planes.re, planes.im) if p is not None]
-    if all(s[4] == 1 for s in strides):
+    if all(s[4] == apart for s in strides):
         return 1
-    return 2 if all(s[5] == 1 for s in strides) else 0
+    return 2 if all(s[5] == apart for s in strides) else 0
