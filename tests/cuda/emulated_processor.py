@@ -59,9 +59,11 @@ class Compiled:
 class Processor:
     """An OpenCL device of the host. Kernels get the plain addresses of host memory (SVM)."""
 
-    def __init__(self, device: cl.Device) -> None:
+    def __init__(self, found: discovery.OpenCLDevice) -> None:
+        self.found = found
+        """Description of the device by discovery."""
+        self.device = device = found.cl
         self.name = f"{device.platform.name} {device.driver_version}"
-        self.device = device
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
         self._library: Any = _ffi.dlopen(cl._cl.__file__)  # the extension module is linked against the loader
@@ -158,4 +160,4 @@ def processor() -> Processor | None:
     except (ImportError, RuntimeError):
         return None
     found.sort(key=lambda d: not d.platform.startswith("Intel"))
-    return Processor(found[0].cl) if found else None
+    return Processor(found[0]) if found else None
