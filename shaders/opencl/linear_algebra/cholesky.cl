@@ -32,7 +32,7 @@ __kernel NO_AUTOVEC void linear_algebra_cholesky(OPERAND(a), RESULT(DTYPE, out),
             SYNC;
             FOR_OWN(i, j + 1, rows) {
                 const REAL factor = tile[j * PITCH + i];
-                for (uint c = i; c < rows; c++) tile[i * PITCH + c] -= factor * tile[j * PITCH + c];
+                SUBTRACT_MULTIPLE(tile + i * PITCH, tile + j * PITCH, factor, i, rows)
             }
         } else {
             failed = j + 1;

@@ -54,8 +54,8 @@ FORCE_INLINE uint eliminate(__local REAL *tile, const uint rows, const uint colu
         FOR_OWN(i, j + 1, rows) {
             const REAL below = tile[i * PITCH + j], factor = pivot == 0 ? below : below / pivot;
             tile[i * PITCH + j] = factor;
-            for (uint c = j + 1; c < columns; c++) tile[i * PITCH + c] -= factor * tile[j * PITCH + c];
-            for (uint c = 0; c < width; c++) right[i * right_pitch + c] -= factor * right[j * right_pitch + c];
+            SUBTRACT_MULTIPLE(tile + i * PITCH, tile + j * PITCH, factor, j + 1, columns)
+            SUBTRACT_MULTIPLE(right + i * right_pitch, right + j * right_pitch, factor, 0, width)
         }
     }
     SYNC;

@@ -46,6 +46,15 @@ FORCE_INLINE void reflect(__local REAL *tile, const uint rows, const uint column
             squares += part * part;
         }
         const Reflection h = reflection(tile[j * PITCH + j], largest, squares);
+#if GROUP == 1
+        REAL along[SIZE];
+        for (uint c = j + 1; c < columns; c++) along[c] = tile[j * PITCH + c];
+        for (uint i = j + 1; i < rows; i++)
+            SUBTRACT_MULTIPLE(along, tile + i * PITCH, -tile[i * PITCH + j] * h.scale, j + 1, columns)
+        for (uint c = j + 1; c < columns; c++) tile[j * PITCH + c] -= along[c] * h.tau;
+        for (uint i = j + 1; i < rows; i++)
+            SUBTRACT_MULTIPLE(tile + i * PITCH, along, tile[i * PITCH + j] * h.scale * h.tau, j + 1, columns)
+#else
         FOR_OWN(c, j + 1, columns) {
             REAL along = tile[j * PITCH + c];
             for (uint i = j + 1; i < rows; i++) along += tile[i * PITCH + j] * h.scale * tile[i * PITCH + c];
@@ -53,6 +62,7 @@ FORCE_INLINE void reflect(__local REAL *tile, const uint rows, const uint column
             tile[j * PITCH + c] -= along;
             for (uint i = j + 1; i < rows; i++) tile[i * PITCH + c] -= tile[i * PITCH + j] * h.scale * along;
         }
+#endif
         SYNC;
         FOR_OWN(i, j + 1, rows) tile[i * PITCH + j] *= h.scale;
         if (ITEM == 0) {
@@ -66,6 +76,19 @@ FORCE_INLINE void reflect(__local REAL *tile, const uint rows, const uint column
 // The first `columns` columns of the product of `steps` reflections.
 FORCE_INLINE void form_q(__local const REAL *tile, __local const REAL *scales, const uint steps, Q_SPACE REAL *q,
                          const uint rows, const uint columns, const uint pitch) {
+#if GROUP == 1
+    REAL along[SIZE];
+    for (uint i = 0; i < rows; i++)
+        for (uint c = 0; c < columns; c++) q[i * pitch + c] = i == c;
+    for (uint j = min(steps, columns); j-- > 0;) {
+        for (uint c = j; c < columns; c++) along[c] = q[j * pitch + c];
+        for (uint i = j + 1; i < rows; i++)
+            SUBTRACT_MULTIPLE(along, q + i * pitch, -tile[i * PITCH + j], j, columns)
+        for (uint c = j; c < columns; c++) q[j * pitch + c] -= along[c] * scales[j];
+        for (uint i = j + 1; i < rows; i++)
+            SUBTRACT_MULTIPLE(q + i * pitch, along, tile[i * PITCH + j] * scales[j], j, columns)
+    }
+#else
     FOR_OWN(c, 0, columns) {
         for (uint i = 0; i < rows; i++) q[i * pitch + c] = i == c;
         for (uint j = min(steps, c + 1); j-- > 0;) {
@@ -76,6 +99,7 @@ FORCE_INLINE void form_q(__local const REAL *tile, __local const REAL *scales, c
             for (uint i = j + 1; i < rows; i++) q[i * pitch + c] -= tile[i * PITCH + j] * along;
         }
     }
+#endif
 }
 
 #endif

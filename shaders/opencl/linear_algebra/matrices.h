@@ -60,6 +60,20 @@
 #endif
 #define FOR_OWN(i, begin, end) for (uint i = (begin) + ITEM; i < (end); i += GROUP)
 
+// Subtracts a multiple of the elements [begin, end) of a row from another row: on processors in vectors.
+#if GROUP == 1
+#define SUBTRACT_MULTIPLE(to, from, factor, begin, end)                                                   \
+    {                                                                                                     \
+        uint at = (begin);                                                                                \
+        for (; at + 8 <= (end); at += 8)                                                                  \
+            vstore8(vload8(0, (to) + at) - (CONCAT(REAL, 8))(factor) * vload8(0, (from) + at), 0, (to) + at); \
+        for (; at < (end); at++) (to)[at] -= (factor) * (from)[at];                                       \
+    }
+#else
+#define SUBTRACT_MULTIPLE(to, from, factor, begin, end) \
+    for (uint at = (begin); at < (end); at++) (to)[at] -= (factor) * (from)[at];
+#endif
+
 // Copies a matrix of `rows` x `columns` to local memory.
 #define LOAD_TILE(tile, name, at, rows, columns)                                        \
     for (uint index = ITEM; index < (rows) * (columns); index += GROUP) {               \

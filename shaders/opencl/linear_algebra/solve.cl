@@ -56,7 +56,7 @@ __kernel NO_AUTOVEC void linear_algebra_solve(OPERAND(a),
         SYNC;
         FOR_OWN(i, 0, j) {
             const REAL factor = tile[i * PITCH + j];
-            for (uint c = 0; c < columns; c++) right[i * pitch + c] -= factor * right[j * pitch + c];
+            SUBTRACT_MULTIPLE(right + i * pitch, right + j * pitch, factor, 0, columns)
         }
         SYNC;
     }

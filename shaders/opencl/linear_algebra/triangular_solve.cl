@@ -46,7 +46,11 @@ __kernel NO_AUTOVEC void linear_algebra_triangular_solve(OPERAND(a), OPERAND(b),
         SYNC;
         for (uint i = j + 1 + (own_row + ROW_ITEMS - (j + 1) % ROW_ITEMS) % ROW_ITEMS; i < rows; i += ROW_ITEMS) {
             const REAL factor = tile[i * PITCH + j];
+#if GROUP == 1
+            SUBTRACT_MULTIPLE(x + i * X_PITCH, x + j * X_PITCH, factor, 0, width)
+#else
             for (uint c = own_column; c < width; c += COLUMNS) x[i * X_PITCH + c] -= factor * x[j * X_PITCH + c];
+#endif
         }
     }
     SYNC;

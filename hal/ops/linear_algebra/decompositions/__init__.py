@@ -1,1 +1,1 @@
-"""Factorizations, solvers and spectra of matrices, which LAPACK computes on the host."""
+"""Factorizations, solvers and spectra of matrices: programs for devices with kernels for small matrices, LAPACK for others."""

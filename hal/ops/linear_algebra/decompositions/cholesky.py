@@ -107,7 +107,7 @@ def _blocked_factor(a: TensorLike, upper: bool) -> Any:
     return t(out) if upper else out, info
 
 
-def _in_blocks(a: TensorLike) -> tuple[Any, Any]:
+def _in_blocks(a: TensorLike) -> Any:
     """Return the lower factor of matrices in two blocks of rows, and the first minor that fails, or 0."""
     n = a.shape[-1]
     if is_small(a):

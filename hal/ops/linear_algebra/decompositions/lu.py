@@ -148,7 +148,7 @@ def _is_panel(a: Spec | TensorLike) -> bool:
     return a.shape[-1] <= PANEL
 
 
-def _in_blocks(a: TensorLike, pivot: bool) -> tuple[Any, Any, Any]:
+def _in_blocks(a: TensorLike, pivot: bool) -> Any:
     """Factor the left columns, apply their steps to the right ones, and factor the rows below."""
     m, n = a.shape[-2:]
     if is_small(a) or _is_panel(a):

@@ -163,7 +163,7 @@ def _householder_program(specs: Specs, params: Params) -> DeviceProgram | Declin
     return DeviceProgram(_in_blocks, blocked=True)
 
 
-def _in_blocks(a: TensorLike) -> tuple[Any, Any]:
+def _in_blocks(a: TensorLike) -> Any:
     """Reflect the left columns, apply their reflections to the right ones, and reflect the rows below."""
     m, n = a.shape[-2:]
     if is_small(a) or n <= PANEL:
