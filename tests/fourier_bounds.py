@@ -36,7 +36,8 @@ def compare(device: Any, op: str, arrays: list[np.ndarray], **params: Any) -> No
     got = np.stack(run(device, op, arrays, **params))
     want = np.stack(OPS[op].reference(*(a.astype(np.float64) for a in arrays), **params)).reshape(got.shape)
     shape = arrays[0].shape
-    lengths = [params["length"] if "length" in params and a == params["axes"][-1] else shape[a] for a in params["axes"]]
+    lengths = list(params.get("lengths") or [shape[a] for a in params["axes"]])
+    lengths[-1] = params.get("length", lengths[-1])
     # Real transforms of even lengths are complex ones of half the length and a step like that of radix 2.
     bound = sum(max(roundings(n), roundings(n // 2 or 1) + 8) for n in lengths) * UNIT[got.dtype.name]
     norm = np.sqrt((want**2).sum(keepdims=True))

@@ -86,6 +86,18 @@ def test_gradients_of_every_order(n: int, axes: tuple[int, ...]) -> None:
     assert gradgradcheck(lambda x: function(x)[1], [x])
 
 
+@pytest.mark.parametrize("n", [3, 7, 8])
+def test_gradients_through_zeros_after_the_operand_and_through_cuts(n: int) -> None:
+    x = ph.tensor(signal(2, 5, complex_numbers=False), device="numpy", requires_grad=True)
+
+    def function(x: Any) -> Any:
+        spectra = ph.fft.rfft(x, n), ph.fft.ifft2(x * 1j, (3, n)), ph.fft.fft(x * x, n)
+        return [ph.view_as_real(z) for z in spectra]
+
+    assert gradcheck(function, [x])
+    assert gradgradcheck(lambda x: function(x)[2], [x])
+
+
 def test_captured_steps_transform(device: ph.Device) -> None:
     step = ph.jit(lambda x: ph.fft.irfft(ph.fft.rfft(x) * 2))
     x = ph.tensor(signal(8, complex_numbers=False).astype(np.float32), device=device)

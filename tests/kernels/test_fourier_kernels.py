@@ -46,6 +46,15 @@ def test_views(device: Any, rng: Any) -> None:
     compare(device, "real_fourier", [re], axes=(2, 1), scale=1.0)
 
 
+@pytest.mark.parametrize("lengths", [(9, 24), (12, 37), (12, 16), (9, 2100)], ids=str)
+def test_zeros_after_the_operand(device: Any, rng: Any, lengths: tuple[int, int]) -> None:
+    """No kernel loads them: an even number of real numbers may end within a pair."""
+    x = [draw(rng, 9, 2, 15), draw(rng, 9, 2, 15)]
+    compare(device, "fourier", x, axes=(0, 2), inverse=True, scale=1.0, lengths=lengths)
+    compare(device, "real_fourier", x[:1], axes=(0, 2), scale=1.0, lengths=lengths)
+    compare(device, "real_fourier", [x[0][..., :14]], axes=(0, 2), scale=1.0, lengths=lengths)
+
+
 @pytest.mark.parametrize("dtype", [dtypes.float64], ids=lambda d: d.name)
 def test_doubles(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     for n in (60, 509, 8192):

@@ -207,12 +207,15 @@ class FourierPlan:
             return Declined(f"length {n} is not a product of three numbers of at most {self.limits.several}")
         return None
 
-    def half_spectrum(self, rows: Rows, half: int, scale: float) -> Declined | None:
-        """Append the transforms of 2 `half` real numbers, given as complex ones, to half their spectrum."""
+    def half_spectrum(self, rows: Rows, half: int, count: int, scale: float) -> Declined | None:
+        """Append the transforms of 2 `half` real numbers, given as complex ones, to half their spectrum.
+
+        `count` complex numbers are in memory, and the others are 0; all if it is 0.
+        """
         if pass_lengths(half, self.limits.single, 0):
-            return self.transform(rows, half, Load(), Store("half", scale=scale))
+            return self.transform(rows, half, Load(count=count), Store("half", scale=scale))
         between = self.temporary((*rows.outer, half))
-        declined = self.transform(replace(rows, target=between), half, Load(), Store())
+        declined = self.transform(replace(rows, target=between), half, Load(count=count), Store())
         self.steps.append(HalfSpectrum(half, rows.outer, between, rows.target, scale))
         return declined
 

@@ -5,7 +5,7 @@ The first transform reads the operand; the others read and write the result, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,47 +28,55 @@ def fourier_plan(
     planes = [Plane(Tensor(i), s.strides) for i, s in enumerate((*specs, *outputs))]
     plan = FourierPlan(limits, specs[0].dtype.itemsize, len(planes))
     shape, axes, scale = specs[0].shape, tuple(params["axes"]), float(params["scale"])
+    lengths = tuple(params.get("lengths") or (shape[a] for a in axes))
     if op == "fourier":
         source, target = Planes(*planes[:2]), Planes(*planes[2:])
         if params["inverse"]:
             source, target = source.swapped, target.swapped
-        declined = _complex(plan, shape, source, target, axes, scale)
+        declined = _complex(plan, shape, source, target, dict(zip(axes, lengths, strict=True)), scale)
     elif op == "real_fourier":
-        declined = _real(plan, shape, planes[0], Planes(*planes[1:]), axes, scale)
+        declined = _real(plan, shape, planes[0], Planes(*planes[1:]), dict(zip(axes, lengths, strict=True)), scale)
     else:
         declined = _half(plan, shape, Planes(*planes[:2]), planes[2], axes, int(params["length"]), scale)
     return declined or plan
 
 
 def _complex(
-    plan: FourierPlan, shape: Sequence[int], source: Planes, target: Planes, axes: Sequence[int], scale: float
+    plan: FourierPlan, shape: Sequence[int], source: Planes, target: Planes, lengths: Mapping[int, int], scale: float
 ) -> Declined | None:
-    for axis in axes:
-        rows = rows_along(axis, shape, source, target)
+    """Transform along the axes that have `lengths`; numbers of `shape` are followed by zeros along these."""
+    present = list(shape)
+    for i, (axis, n) in enumerate(lengths.items()):
+        rows = rows_along(axis, present, source, target)
         if isinstance(rows, Declined):
             return rows
-        store = Store(scale=scale if axis == axes[-1] else 1.0)
-        if declined := plan.transform(rows, shape[axis], Load(), store):
+        load = Load(count=present[axis] if present[axis] < n else 0)
+        store = Store(scale=scale if i == len(lengths) - 1 else 1.0)
+        if declined := plan.transform(rows, n, load, store):
             return declined
-        source = target
+        source, present[axis] = target, n
     return None
 
 
 def _real(
-    plan: FourierPlan, shape: Sequence[int], x: Plane, target: Planes, axes: Sequence[int], scale: float
+    plan: FourierPlan, shape: Sequence[int], x: Plane, target: Planes, lengths: Mapping[int, int], scale: float
 ) -> Declined | None:
-    """Transform real numbers along the last of `axes`, then their spectra along the others."""
-    *others, axis = axes
-    n, last = shape[axis], 1.0 if others else scale
+    """Transform real numbers along the last of the axes that have `lengths`, then their spectra along the others.
+
+    An even number of them are pairs, unless zeros begin within a pair.
+    """
+    others = dict(lengths)
+    axis, n = others.popitem()
+    count, last = shape[axis], 1.0 if others else scale
     kept = n // 2 + 1
-    source = _pairs(x, axis) if n % 2 == 0 else Planes(x, None)
-    rows = rows_along(axis, shape, source, target)
+    paired = n % 2 == 0 and (count == n or count % 2 == 0)
+    rows = rows_along(axis, shape, _pairs(x, axis) if paired else Planes(x, None), target)
     if isinstance(rows, Declined):
         return rows
-    if n % 2 == 0:
-        declined = plan.half_spectrum(rows, n // 2, last)
+    if paired:
+        declined = plan.half_spectrum(rows, n // 2, count // 2 if count < n else 0, last)
     else:
-        declined = plan.transform(rows, n, Load(), Store(count=kept, scale=last))
+        declined = plan.transform(rows, n, Load(count=count if count < n else 0), Store(count=kept, scale=last))
     spectra = (*shape[:axis], kept, *shape[axis + 1 :])
     return declined or _complex(plan, spectra, target, target, others, scale)
 
@@ -80,7 +88,7 @@ def _half(
     *others, axis = axes
     if others:
         between = plan.temporary(shape)
-        if declined := _complex(plan, shape, source.swapped, between.swapped, others, 1.0):
+        if declined := _complex(plan, shape, source.swapped, between.swapped, {a: shape[a] for a in others}, 1.0):
             return declined
         source = between
     target = _pairs(out, axis) if n % 2 == 0 else Planes(out, None)

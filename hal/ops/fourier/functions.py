@@ -75,13 +75,17 @@ def _axes_and_lengths(name: str, x: TensorLike, s: Lengths, axes: Axes) -> tuple
     return counted, lengths
 
 
-def _resized(x: TensorLike, axes: Sequence[int], lengths: Sequence[int]) -> Any:
-    """`x` cut or padded with zeros at the end of `axes`."""
+def _cut(x: TensorLike, axes: Sequence[int], lengths: Sequence[int]) -> Any:
+    """`x` cut at the end of `axes`."""
     target = dict(zip(axes, lengths, strict=True))
     cut = tuple(min(n, target.get(a, n)) for a, n in enumerate(x.shape))
-    if cut != tuple(x.shape):
-        x = slice_(x, (0,) * x.ndim, cut, (1,) * x.ndim)
-    widths = tuple((0, target.get(a, n) - n) for a, n in enumerate(cut))
+    return x if cut == tuple(x.shape) else slice_(x, (0,) * x.ndim, cut, (1,) * x.ndim)
+
+
+def _resized(x: TensorLike, axes: Sequence[int], lengths: Sequence[int]) -> Any:
+    """`x` cut or padded with zeros at the end of `axes`."""
+    x, target = _cut(x, axes, lengths), dict(zip(axes, lengths, strict=True))
+    widths = tuple((0, target.get(a, n) - n) for a, n in enumerate(x.shape))
     return pad(x, widths) if any(after for _, after in widths) else x
 
 
@@ -90,8 +94,10 @@ def _transform(name: str, x: TensorLike, s: Lengths, axes: Axes, norm: Norm, inv
     x = _in_float(name, x)
     axes, lengths = _axes_and_lengths(name, x, s, axes)
     scale = _scale(name, norm, inverse, math.prod(lengths))
-    x = _resized(x, axes, lengths)
-    return join(*fourier(real(x), imag(x), axes, inverse, scale)) if axes else join(real(x), imag(x))
+    x = _cut(x, axes, lengths)
+    if not axes:
+        return join(real(x), imag(x))
+    return join(*fourier(real(x), imag(x), axes, inverse, scale, tuple(lengths)))
 
 
 def _of_real(name: str, x: TensorLike, s: Lengths, axes: Axes, norm: Norm, inverse: bool) -> Any:
@@ -102,7 +108,7 @@ def _of_real(name: str, x: TensorLike, s: Lengths, axes: Axes, norm: Norm, inver
     axes, lengths = _axes_and_lengths(name, x, s, axes)
     _require_axes(name, axes)
     scale = _scale(name, norm, inverse, math.prod(lengths))
-    out = join(*real_fourier(_resized(x, axes, lengths), axes, scale))
+    out = join(*real_fourier(_cut(x, axes, lengths), axes, scale, tuple(lengths)))
     return conj(out) if inverse else out
 
 

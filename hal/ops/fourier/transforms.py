@@ -3,6 +3,8 @@
 A transform is a sum over `exp(-2i pi j k / n)`, of `exp(2i pi j k / n)` if inverse, along each of `axes`, times `scale`. A real
 signal of length n has a spectrum whose n // 2 + 1 numbers along the last of `axes` tell the others. The adjoint of each
 transform is another one, which is all that gradients need.
+
+`lengths` are those of the transforms of numbers followed by zeros; () stands for the operand's own.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _DTYPES = (dtypes.float32, dtypes.float64)
 def _terms(specs: Specs, params: Params) -> int:
     """The number of terms that each result sums up."""
     shape = first_tensor(specs).shape
-    return int(np.prod([shape[a] for a in params["axes"]])) or 1
+    return int(np.prod(params.get("lengths") or [shape[a] for a in params["axes"]])) or 1
 
 
 _ERROR = Tolerance(8.0, floor=1.0, terms=_terms)
@@ -84,6 +86,27 @@ def _with_length(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, .
     return (*shape[:axis], length, *shape[axis + 1 :])
 
 
+def _padded(spec: Spec, params: dict[str, Any]) -> tuple[int, ...]:
+    """The shape of the operand followed by zeros; `lengths` that are the operand's become ()."""
+    lengths = tuple(int(n) for n in params["lengths"])
+    shape = list(spec.shape)
+    if lengths and len(lengths) != len(params["axes"]):
+        raise ValueError(f"{len(lengths)} lengths for {len(params['axes'])} axes")
+    for axis, n in zip(params["axes"], lengths, strict=False):
+        if n < shape[axis]:
+            raise ValueError(
+                f"length {n} along axis {axis}; expected {shape[axis]} or more, as many as the operand has"
+            )
+        shape[axis] = n
+    params["lengths"] = lengths if tuple(shape) != spec.shape else ()
+    return tuple(shape)
+
+
+def _without_zeros(x: TensorLike, spec: Spec, lengths: tuple[int, ...]) -> Any:
+    """The first numbers along each axis, as many as the operand had."""
+    return slice_(x, (0,) * x.ndim, spec.shape, (1,) * x.ndim) if lengths else x
+
+
 def _batched(call: Any) -> Any:
     """The batch is one more leading axis."""
     axes = tuple(a % call.rank(0) + 1 for a in call.params["axes"])
@@ -100,10 +123,18 @@ def _filled(g_re: Any, g_im: Any) -> tuple[Any, Any]:
 # --- complex to complex ---------------------------------------------------------------------------------------------
 
 
-def _fourier(re: Array, im: Array, *, axes: tuple[int, ...], inverse: bool = False, scale: float = 1.0) -> Any:
+def _fourier(
+    re: Array,
+    im: Array,
+    *,
+    axes: tuple[int, ...],
+    inverse: bool = False,
+    scale: float = 1.0,
+    lengths: tuple[int, ...] = (),
+) -> Any:
     """The transform of complex numbers."""
-    z = _complex(re, im)
-    out = np.fft.ifftn(z, axes=axes, norm="forward") if inverse else np.fft.fftn(z, axes=axes)
+    z, s = _complex(re, im), lengths or None
+    out = np.fft.ifftn(z, s, axes=axes, norm="forward") if inverse else np.fft.fftn(z, s, axes=axes)
     return _parts(out * np.asarray(scale, out.real.dtype))
 
 
@@ -111,13 +142,21 @@ def _infer_fourier(specs: Specs, params: dict[str, Any]) -> list[Output]:
     spec = _checked("fft", specs, params)
     _same_shape(specs)
     params["inverse"] = bool(params["inverse"])
-    return [(spec.dtype, spec.shape)] * 2
+    return [(spec.dtype, _padded(spec, params))] * 2
 
 
 def _fourier_gradient(
-    g_out_re: TensorLike, g_out_im: TensorLike, *, axes: tuple[int, ...], inverse: bool, scale: float
+    g_out_re: TensorLike,
+    g_out_im: TensorLike,
+    re_spec: Spec,
+    *,
+    axes: tuple[int, ...],
+    inverse: bool,
+    scale: float,
+    lengths: tuple[int, ...],
 ) -> Any:
-    return fourier(*_filled(g_out_re, g_out_im), axes, not inverse, scale)
+    parts = fourier(*_filled(g_out_re, g_out_im), axes, not inverse, scale)
+    return tuple(_without_zeros(part, re_spec, lengths) for part in parts)
 
 
 fourier: OpFunction = declare(
@@ -132,11 +171,14 @@ fourier: OpFunction = declare(
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (3, 8)), rng.uniform(-1, 1, (3, 8))), {"axes": (-1,), "scale": 0.5}),
         Sample((rng.uniform(-1, 1, (3, 5, 2)), rng.uniform(-1, 1, (3, 5, 2))), {"axes": (1, 0), "inverse": True}),
+        Sample((rng.uniform(-1, 1, (3, 5)), rng.uniform(-1, 1, (3, 5))), {"axes": (0, 1), "lengths": (3, 7)}),
     ],
     errors=[
         ErrorSample((np.zeros((2, 0)), np.zeros((2, 0))), {"axes": (1,)}, ValueError, "no elements along"),
         ErrorSample((np.zeros((2, 3)), np.zeros((2, 3))), {"axes": (1, -1)}, ValueError, "expected different ones"),
         ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"axes": (1,)}, ValueError, "expected equal ones"),
+        ErrorSample((np.zeros((2, 3)),) * 2, {"axes": (1,), "lengths": (2,)}, ValueError, "expected 3 or more"),
+        ErrorSample((np.zeros((2, 3)),) * 2, {"axes": (1,), "lengths": (4, 4)}, ValueError, "2 lengths for 1 axes"),
     ],
     dtypes=_DTYPES,
     tolerance=_ERROR,
@@ -148,24 +190,31 @@ fourier: OpFunction = declare(
 # --- real to half a spectrum ----------------------------------------------------------------------------------------
 
 
-def _real_fourier(x: Array, *, axes: tuple[int, ...], scale: float = 1.0) -> Any:
+def _real_fourier(x: Array, *, axes: tuple[int, ...], scale: float = 1.0, lengths: tuple[int, ...] = ()) -> Any:
     """The first half of the transform of real numbers along the last of `axes`."""
-    out = np.fft.rfftn(np.asarray(x), axes=axes)
+    out = np.fft.rfftn(np.asarray(x), lengths or None, axes=axes)
     return _parts(out * np.asarray(scale, out.real.dtype))
 
 
 def _infer_real(specs: Specs, params: dict[str, Any]) -> list[Output]:
     spec = _checked("rfft", specs, params)
-    axis = params["axes"][-1]
-    return [(spec.dtype, _with_length(spec.shape, axis, spec.shape[axis] // 2 + 1))] * 2
+    axis, shape = params["axes"][-1], _padded(spec, params)
+    return [(spec.dtype, _with_length(shape, axis, shape[axis] // 2 + 1))] * 2
 
 
 def _real_gradient(
-    g_out_re: TensorLike, g_out_im: TensorLike, x_spec: Spec, *, axes: tuple[int, ...], scale: float
+    g_out_re: TensorLike,
+    g_out_im: TensorLike,
+    x_spec: Spec,
+    *,
+    axes: tuple[int, ...],
+    scale: float,
+    lengths: tuple[int, ...],
 ) -> Any:
     axis = axes[-1]
-    n = x_spec.shape[axis]
-    return half_fourier(*(_edges(g, axis, n, 0.5) for g in _filled(g_out_re, g_out_im)), axes, n, scale)
+    n = lengths[-1] if lengths else x_spec.shape[axis]
+    out = half_fourier(*(_edges(g, axis, n, 0.5) for g in _filled(g_out_re, g_out_im)), axes, n, scale)
+    return _without_zeros(out, x_spec, lengths)
 
 
 def _edges(x: TensorLike, axis: int, length: int, inner: float) -> Any:
@@ -194,6 +243,7 @@ real_fourier: OpFunction = declare(
         Sample((rng.uniform(-1, 1, (3, 8)),), {"axes": (-1,), "scale": 0.5}),
         Sample((rng.uniform(-1, 1, (4, 5, 2)),), {"axes": (0, 1)}),
         Sample((rng.uniform(-1, 1, (1, 3)),), {"axes": (0,)}),
+        Sample((rng.uniform(-1, 1, (3, 5)),), {"axes": (0, 1), "lengths": (4, 8)}),
     ],
     errors=[ErrorSample((np.zeros((2, 0)),), {"axes": (1,)}, ValueError, "no elements along")],
     dtypes=_DTYPES,
