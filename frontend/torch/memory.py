@@ -12,7 +12,7 @@ import torch
 from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.torch import private, tensors
+from polyhal.torch import cuda_exchange, private, tensors
 from polyhal.torch.device import NAME, check_ordinal
 from polyhal.torch.failures import as_pytorch
 from polyhal.torch.storages import Storage
@@ -273,10 +273,10 @@ def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Copy the elements of `source` to `x`, to, from or on the device. `non_blocking` has no effect."""
     if x.device.type != NAME:
-        x.copy_(tensors.download(tensors.resolved(source)))
+        x.copy_(cuda_exchange.sent(tensors.resolved(source), x.device))
     elif x.numel():
         here = source.device.type == NAME
-        value = tensors.resolved(source) if here else tensors.upload(source)
+        value = tensors.resolved(source) if here else cuda_exchange.received(source)
         if here and source is not x:
             tensors.check_overlap(tensors.unwrap(x), value)
         tensors.write(x, value)

@@ -31,7 +31,7 @@ def test_polyhals_tensors_share_memory(torch_device: str) -> None:
 def test_numpy_and_dlpack(torch_device: str) -> None:
     x = torch.arange(4.0, device=torch_device)
     assert np.array_equal(x.cpu().numpy(), np.arange(4.0))
-    assert torch.equal(torch.from_dlpack(polyhal.arange(4.0)), x.cpu())
+    assert torch.equal(torch.from_dlpack(polyhal.arange(4.0)).cpu(), x.cpu())
     assert np.array_equal(np.from_dlpack(to_polyhal(x)), np.arange(4.0))
     with pytest.raises(TypeError, match=r"can't convert polyhal:0 device type tensor to numpy\. Use Tensor\.cpu\(\)"):
         x.numpy()
