@@ -22,6 +22,7 @@ from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNAR
 from polyhal.hal.system.reference.tolerances import EXACT, Bound
 from polyhal.hal.testing.kit import (
     contract_async,
+    contract_foreign,
     contract_import,
     contract_memory,
     contract_optional,
@@ -78,6 +79,7 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
     yield from contract_async.checks(device, scope)
     yield from contract_peer.checks(device, scope)
     yield from contract_import.checks(device, scope)
+    yield from contract_foreign.checks(device)
     yield from contract_record.checks(device)
     yield from contract_optional.checks(device, scope)
 
