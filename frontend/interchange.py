@@ -18,7 +18,8 @@ from polyhal.tensor import Tensor, wrap
 def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
     """Return a capsule with a copy of the elements in host memory, which one library can take over.
 
-    Libraries take tensors directly, too: `numpy.from_dlpack(x)`. With `device=True` the result is an object for `from_dlpack`
+    Libraries take tensors directly, too: `numpy.from_dlpack(x)`, and `torch.from_dlpack(x)`, which shares the memory of CUDA
+    devices. With `device=True` the result is an object for `from_dlpack`
     of another library over memory of the tensor's device, `torch.from_dlpack(to_dlpack(x, device=True))`: the tensor's own if
     the driver provides an address that others can use, as CUDA does, else a copy on the device.
 
