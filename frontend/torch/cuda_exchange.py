@@ -1,10 +1,11 @@
-"""Copies between the device and PyTorch's other ones: on the GPU where the device is one of PyTorch's, else through the host."""
+"""Copies between the device and PyTorch's other ones: on the GPU if both are the same, else through the host."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.utils import dlpack
 
 from polyhal.hal.core import dispatch
 from polyhal.tensor import Tensor
@@ -32,7 +33,7 @@ def sent(x: Tensor, device: torch.device) -> torch.Tensor:
     if not _is_same(device) or x.dtype.is_complex:
         return tensors.download(x)
     with torch.cuda.device(device):
-        return torch.from_dlpack(x.detach())
+        return dlpack.from_dlpack(x.detach())
 
 
 def _is_same(device: torch.device) -> bool:

@@ -37,7 +37,8 @@ def checks(device: Device) -> Iterator[tuple[str, MemberCheck]]:
 
 def addresses(backend: Any) -> None:
     """Check that addresses are in the memory space of the device."""
-    assert isinstance(backend, SupportsDeviceAddress), "the backend lacks the members of SupportsDeviceAddress"
+    has_addresses = isinstance(backend, SupportsDeviceAddress)
+    assert has_addresses, "the backend lacks the members of SupportsDeviceAddress"
     handle = backend.allocate(_SIZE)
     place = backend.device_address(handle)
     assert place is not None, "device_address returned None, but the device shares memory"
@@ -66,9 +67,9 @@ def _imported(backend: Any, handle: Any) -> Ref:
 
 
 def _read(backend: Any, handle: Any, nbytes: int) -> np.ndarray:
-    out = np.empty(nbytes // 4, np.float32)
-    backend.copy_from_device(handle, 0, memoryview(out.view(np.uint8)))
-    return out
+    out = bytearray(nbytes)
+    backend.copy_from_device(handle, 0, memoryview(out))
+    return np.frombuffer(out, np.float32)
 
 
 def both_ways(backend: Any) -> None:
