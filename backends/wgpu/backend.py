@@ -12,6 +12,7 @@ from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.command_buffer import record
 from polyhal.backends.wgpu.device_runtime import WGPURuntime
 from polyhal.backends.wgpu.memory import Allocation
+from polyhal.backends.wgpu.shader import ParameterSizeError
 from polyhal.backends.wgpu.user_kernel import compile_kernel
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import CommandBuffer, CompletionEvent, Declined, InputSpec, Launch, UserKernel
@@ -96,7 +97,10 @@ class WGPUBackend(CoreMethods):
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
     ) -> Launch | Declined:
         """Return a native kernel for `op`, or the reason why it has none."""
-        return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+        try:
+            return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+        except ParameterSizeError as error:
+            return Declined(str(error))
 
     def compile_kernel(
         self,

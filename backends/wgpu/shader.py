@@ -95,6 +95,10 @@ class Pipelines(ABC):
         """Return the pipeline of a rendered shader. Raises KernelBuildError, which advises `fix`."""
 
 
+class ParameterSizeError(KernelBuildError):
+    """A kernel has more bytes of parameters than the device takes with a dispatch. The text is a reason to decline an op."""
+
+
 class PipelineCache(Pipelines):
     """The compiled pipelines of an open device."""
 
@@ -108,6 +112,9 @@ class PipelineCache(Pipelines):
 
         access, signature = binding_access(text), read_signature(source, text)
         name = signature.kernel
+        needed, most = parameter_bytes(signature), self._features.immediates
+        if 0 < most < needed:
+            raise ParameterSizeError(f"{needed} bytes of parameters; a dispatch takes {most}")
         try:
             module = compile_module(self._device, text, name, checked=env.debug())
             layout = self._device.create_bind_group_layout(
@@ -122,7 +129,7 @@ class PipelineCache(Pipelines):
                 ],
             )
             groups = [layout] if self._features.immediates else [layout, self._parameter_layout]
-            sizes = {"immediate_size": parameter_bytes(signature)} if self._features.immediates else {}
+            sizes = {"immediate_size": needed} if self._features.immediates else {}
             start = time.perf_counter()
             native = self._device.create_compute_pipeline(
                 label=name,
