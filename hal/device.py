@@ -125,6 +125,8 @@ class Device:
         self.foreign = ForeignMemory(backend, backend) if isinstance(backend, SupportsForeignMemory) else None
         self.stand_ins = dtypes.stand_ins(backend.capabilities.storage)
         self.pool = Pool(backend, name)
+        if self.foreign is not None:
+            self.pool.reclaim = self.foreign.synchronize
         self.plans = PlanCache()
         self.planner = Planner(self)
         self.idle_streams = []

@@ -171,6 +171,14 @@ def test_lent_memory_returns_to_the_pool(emulation: Emulation) -> None:
     assert device.memory_stats().used <= used + 3 * 65536 * 4, "the next export takes it back without waiting"
 
 
+def test_lent_memory_is_available_before_the_device_is_out_of_memory(emulate: Any) -> None:
+    emulation = emulate(capacity=8 << 20)
+    library = ForeignLibrary(emulation)
+    for _ in range(3):
+        library.from_dlpack(ph.ones((5 << 18,), device=emulation.device))  # 5 MiB of 8
+    assert ph.ones((6 << 18,), device=emulation.device).sum().item() == 6 << 18
+
+
 def test_the_memory_lives_as_long_as_the_other_library_uses_it(emulation: Emulation) -> None:
     library = ForeignLibrary(emulation)
     x = tensor(emulation.device, 10)

@@ -121,6 +121,8 @@ class Pool:
         self.streams = StreamPools()
         self.check: Callable[[int], None] | None = None
         """Hook called with the size of each new block before its allocation; it raises to reject it."""
+        self.reclaim: Callable[[], None] | None = None
+        """Function that waits for the device and other libraries; None if no others use blocks of the pool."""
         self.used = 0
         self.reserved = 0
         self.peak = 0
@@ -242,10 +244,11 @@ class Pool:
         """Replace the backend, which must not be called any more, by `stand_in`."""
         for pool in (self, *self.streams.all):
             pool._backend = stand_in
+            pool.reclaim = None
 
     def drain(self) -> None:
         """Return every free block to the device, including the blocks of its streams."""
-        self._backend.synchronize()
+        (self.reclaim or self._backend.synchronize)()
         before = self.total_reserved
         for pool in (self, *self.streams.all):
             pool._deallocate(pool._free)
