@@ -16,6 +16,7 @@ from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.layout import Ref
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor, make_tensor
+from polyhal.tensor.arrivals import arrived
 from polyhal.tensor.complex_tensor import ComplexTensor
 from polyhal.tensor.copying import place_of
 
@@ -69,6 +70,7 @@ def _is_complex(data: Any, dtype: object) -> bool:
     """Return whether a tensor of `data` is complex."""
     if dtype is not None:
         return as_dtype(dtype).is_complex
+    data = arrived(data, None)
     return data.dtype.is_complex if isinstance(data, Tensor) else np.asarray(data).dtype.kind == "c"
 
 

@@ -21,6 +21,7 @@ from polyhal.hal.ops.returns import Returns, returns
 from polyhal.shapes import ElementCount, element_count
 from polyhal.tape.rebase import detached_index
 from polyhal.tensor.arrangement import Rearrangements
+from polyhal.tensor.arrivals import arrived
 from polyhal.tensor.casting import Conversions
 from polyhal.tensor.copying import Copies
 from polyhal.tensor.exporting import Exports
@@ -61,6 +62,7 @@ class Tensor(Array, Conversions, Copies, Exports, Rearrangements, Methods, InPla
         self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
     ) -> None:
         kind = None if dtype is None else as_dtype(dtype)
+        data = arrived(data, device)
         if isinstance(data, Tensor):
             target = data.device if device is None else Device(device)
             source = data.detach().to(target) if data.device is not target else _copy(data.detach())
@@ -364,28 +366,17 @@ _new = Tensor.__new__
 @returns(Returns.EITHER)
 def as_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
     """Return `data` if it is a tensor on that device and in that dtype, else a new tensor."""
+    data = arrived(data, device)
     if isinstance(data, Tensor):
         out = data if device is None else data.to(Device(device))
         return out if dtype is None else out.to(as_dtype(dtype))
-    if (imported := _imported(data, device)) is not None:
-        return imported if dtype is None else imported.to(as_dtype(dtype))
     return make_tensor(data, dtype, device)
-
-
-def _imported(data: Any, device: Device | str | None) -> Tensor | None:
-    """Return a tensor over the memory of an array of another library in CUDA memory; None for other data."""
-    if isinstance(data, Tensor) or not hasattr(data, "__cuda_array_interface__"):
-        return None
-    from polyhal.tensor.foreign_arrays import imported
-
-    return imported(data, device)
 
 
 def make_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
     """Make a tensor, which may be complex, from a copy of `data`. See `Tensor`."""
     kind = None if dtype is None else as_dtype(dtype)
-    if (imported := _imported(data, device)) is not None:
-        data = imported
+    data = arrived(data, device)
     if isinstance(data, Tensor):
         if not (data.dtype.is_complex or (kind is not None and kind.is_complex)):
             return Tensor(data, dtype=kind, device=device)

@@ -181,6 +181,7 @@ class InterfaceArray:
     def __init__(self, array: ForeignArray, **changes: Any) -> None:
         self.array = array
         self.changes = changes
+        self.shape = array.memory.shape
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -139,6 +139,26 @@ def test_copies_are_made_as_requested(emulation: Emulation) -> None:
     assert ph.tensor(source, device=device, requires_grad=True).requires_grad
 
 
+def test_arrays_are_operands_and_initial_values(emulation: Emulation) -> None:
+    library, device = ForeignLibrary(emulation), emulation.device
+    array = library.array([1, 2, 3])
+    given: Any = InterfaceArray(array)
+    x = ph.zeros((3,), device=device)
+    x[...] = given
+    x += given
+    x.copy_(x + given)
+    assert ph.add(x, given).tolist() == [4, 8, 12]
+    layer = ph.nn.Linear(3, 3, device=device)
+    layer.load_state_dict({**layer.state_dict(), "bias": given})
+    with emulation.library.logged() as calls, device:
+        made = [ph.Tensor(given), ph.nn.Parameter(given), layer.bias]
+        for own in made:
+            own.detach().add_(1)
+    assert "cuMemcpyDtoHAsync_v2" not in calls
+    assert [own.tolist() for own in made] == [[2, 3, 4]] * 3
+    assert array.memory.tolist() == [1, 2, 3]
+
+
 @IMPORTS
 def test_the_array_lives_until_the_work_on_it_is_done(emulation: Emulation, take: Import) -> None:
     library, device = ForeignLibrary(emulation), emulation.device
