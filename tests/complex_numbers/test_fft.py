@@ -59,7 +59,7 @@ def test_every_device_transforms(device: ph.Device) -> None:
 
 
 def test_explain_says_where_transforms_run(device: ph.Device) -> None:
-    native = device.name.partition(":")[0] in ("numpy", "opencl", "wgpu")
+    native = device.name.partition(":")[0] in ("numpy", "opencl", "cuda", "wgpu")
     assert ("native kernel" if native else "pocketfft") in str(ph.explain("fourier", device))
 
 

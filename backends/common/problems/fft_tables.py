@@ -55,14 +55,14 @@ def fine_and_coarse(n: int) -> tuple[Numbers, Numbers]:
     return roots(np.arange(fine), n), roots(np.arange(-(-n // fine)) * fine, n)
 
 
-@lru_cache(8)
+@lru_cache(2)
 def chirp(n: int) -> Numbers:
     """Return `exp(-i pi j^2 / n)` for j < n, by which Bluestein's algorithm makes a transform a convolution."""
     j = np.arange(n)
     return roots(j * j % (2 * n), 2 * n)
 
 
-@lru_cache(8)
+@lru_cache(2)
 def chirp_spectrum(n: int, padded: int) -> Numbers:
     """Return the transform, of length `padded` >= 2 n - 1, of the conjugate chirp, over `padded`."""
     filter_ = np.zeros(padded, np.complex128)

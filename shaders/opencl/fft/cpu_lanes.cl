@@ -43,6 +43,10 @@
 #ifndef TARGET_ORDER
 #define TARGET_ORDER 0
 #endif
+// 1 if neighbouring elements of the target are pairs of an imaginary and a real part, in this order.
+#ifndef TARGET_PAIRS
+#define TARGET_PAIRS 0
+#endif
 // 1 if a row is a whole transform, so that an element's index is its position.
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
@@ -109,7 +113,7 @@ typedef VEC(REAL) V;
 #define TARGET_ELEMENTS LENGTH
 #endif
 
-#if SOURCE_ORDER == 2 || TARGET_ORDER == 2
+#if SOURCE_ORDER == 2 || TARGET_ORDER == 2 || TARGET_PAIRS
 // Not inlined: its copies would take most of the compilation.
 static __attribute__((noinline)) void transpose(__private V *square) { TRANSPOSE(square) }
 #else
@@ -164,6 +168,33 @@ FORCE_INLINE V every_other(__global const REAL *p) {
             V values = part[e];                                                                                        \
             for (uint c = 0; c < count; c++) memory[(at) + (long)e * strides[5] + (long)c * strides[4]] = LANE(values, c); \
         }                                                                                                              \
+    }
+#define STORE_PAIRS(first, second, memory, at, strides)                                                                 \
+    {                                                                                                                   \
+        uint e = 0;                                                                                                     \
+        for (; e + WIDTH <= TARGET_ELEMENTS && count == WIDTH; e += WIDTH) {                                            \
+            V a[WIDTH], b[WIDTH];                                                                                       \
+            EACH(WIDTH) a[c] = first[e + c];                                                                            \
+            EACH(WIDTH) b[c] = second[e + c];                                                                           \
+            transpose(a);                                                                                               \
+            transpose(b);                                                                                               \
+            EACH(WIDTH) {                                                                                               \
+                V low, high;                                                                                            \
+                low.even = a[c].lo;                                                                                     \
+                low.odd = b[c].lo;                                                                                      \
+                high.even = a[c].hi;                                                                                    \
+                high.odd = b[c].hi;                                                                                     \
+                VECTOR_STORE(REAL, low, memory + (at) + 2 * e + (long)c * strides[4]);                                  \
+                VECTOR_STORE(REAL, high, memory + (at) + 2 * e + WIDTH + (long)c * strides[4]);                         \
+            }                                                                                                           \
+        }                                                                                                               \
+        for (; e < TARGET_ELEMENTS; e++) {                                                                              \
+            V a = first[e], b = second[e];                                                                              \
+            for (uint c = 0; c < count; c++) {                                                                          \
+                memory[(at) + 2 * e + (long)c * strides[4]] = LANE(a, c);                                               \
+                memory[(at) + 2 * e + 1 + (long)c * strides[4]] = LANE(b, c);                                           \
+            }                                                                                                           \
+        }                                                                                                               \
     }
 #define HALF_ROOT(k) root(table, geometry.half_fine, geometry.half_coarse, geometry.half_bits, k)
 
@@ -314,11 +345,15 @@ __kernel NO_AUTOVEC void fft_cpu_lanes(SOURCE, TARGET, __global const REAL_2 *ta
             RESULT_RE[k] *= scale;
             RESULT_IM[k] *= scale;
         }
+#if TARGET_PAIRS
+        STORE_PAIRS(RESULT_IM, RESULT_RE, target_im, to_im, geometry.target_im_strides)
+#else
 #if TARGET_RE
         STORE_ROWS(RESULT_RE, target_re, to_re, geometry.target_re_strides)
 #endif
 #if TARGET_IM
         STORE_ROWS(RESULT_IM, target_im, to_im, geometry.target_im_strides)
+#endif
 #endif
 #endif
     }

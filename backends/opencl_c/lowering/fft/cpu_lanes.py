@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.problems.fft import Pass, PassLimits, Planes
 from polyhal.backends.common.problems.fft_arguments import pass_arguments
@@ -37,13 +38,14 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
     each = max(1, _EACH // (step.length * width))
     apart = 1 if _order(step.source, 1) or not _order(step.source, 2) else 2
     order = _order(step.source, apart)
-    definitions = {
+    definitions: Definitions = {
         **arguments.definitions,
         "REAL": real_type(dtype),
         "WIDTH": width,
         "SOURCE_ORDER": order,
         "SOURCE_STEP": apart,
         "TARGET_ORDER": _order(step.target, 1),
+        "TARGET_PAIRS": step.whole_rows and _in_pairs(step.target),
         "WHOLE_ROWS": step.whole_rows,
     }
     return runtime.launch(
@@ -61,6 +63,14 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
         (ceil_div(blocks, each),),
         (1,),
     )
+
+
+def _in_pairs(planes: Planes) -> bool:
+    """Return whether neighbours in memory are the imaginary and the real part of an element, as in inverse transforms."""
+    re, im = planes.re, planes.im
+    if re is None or im is None or re.memory != im.memory or re.strides != im.strides:
+        return False
+    return re.strides[-1] == 2 and re.start == im.start + 1
 
 
 def _width(features: KernelFeatures, length: int, itemsize: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
 from polyhal.backends.common.problems.fft import Pass, PassLimits
 from polyhal.backends.common.problems.fft_arguments import pass_arguments
@@ -69,7 +70,7 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
     chosen = tile(step, runtime.features, dtype)
     arguments = pass_arguments(step, chosen.lanes, dtype.itemsize)
     registers = max(r * ceil_div(step.length // r, chosen.workers) for r in step.radices)
-    definitions = {
+    definitions: Definitions = {
         **arguments.definitions,
         "REAL": real_type(dtype),
         "LANES": chosen.lanes,

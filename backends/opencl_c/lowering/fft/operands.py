@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.launch import Arguments, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.fft import Plane, Planes
 
 
@@ -12,7 +12,7 @@ def memory(name: str, planes: Planes) -> Arguments:
     return {f"{name}_{part}": _bound(plane) for part, plane in parts if plane is not None}
 
 
-def _bound(plane: Plane) -> Tensor:
+def _bound(plane: Plane) -> Tensor | Workspace:
     if not plane.start:
         return plane.memory
     return Tensor(plane.memory.index, plane.start)
