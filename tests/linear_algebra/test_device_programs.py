@@ -194,5 +194,5 @@ def test_products_of_programs_have_full_precision(panels: Device, rng: Any) -> N
 def test_processors_keep_lapack_for_large_matrices(numpy_device: Device) -> None:
     device = Device.opened("panels", PanelBackend(numpy_device.backend.info))
     spec = contiguous(polyhal.float32, (99, 99))
-    plan = device.planner.plan(OPS["lu_factors"], (spec,), (True, False))
+    plan = device.planner.plan(OPS["lu_factors"], (spec,), (True, False, 0))
     assert "LAPACK divides matrices into blocks" in " ".join(plan.resolution.skipped)

@@ -8,7 +8,7 @@ typedef struct {
     MATRIX_MEMBERS(a);
     BATCH_MEMBERS;
     uint rows;
-    uint out_row, out_column;
+    uint out_row, out_column, start;
 } CholeskyGeometry;
 
 __kernel NO_AUTOVEC void linear_algebra_cholesky(OPERAND(a), RESULT(DTYPE, out), RESULT(int32, info),
@@ -45,5 +45,5 @@ __kernel NO_AUTOVEC void linear_algebra_cholesky(OPERAND(a), RESULT(DTYPE, out),
         const REAL value = j <= i && !failed ? tile[j * PITCH + i] : (REAL)0;
         STORE(DTYPE, value, out, i * geometry.out_row + j * geometry.out_column);
     }
-    if (ITEM == 0) info[info_offset + matrix] = failed;
+    if (ITEM == 0) info[info_offset + matrix] = failed ? geometry.start + failed : 0;
 }

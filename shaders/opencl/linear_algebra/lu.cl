@@ -1,12 +1,12 @@
 // LU factors with partial pivoting of a batch of small matrices: L and U in one matrix, pivots numbered from 1, and the number
-// of the first pivot that is 0, or 0. A group factors one matrix.
+// of the first pivot that is 0, or 0; numbers include `start` rows before the matrix. A group factors one matrix.
 
 #include "linear_algebra/elimination.h"
 
 typedef struct {
     MATRIX_MEMBERS(a);
     BATCH_MEMBERS;
-    uint rows, columns, exchange;
+    uint rows, columns, exchange, start;
 } LuGeometry;
 
 __kernel NO_AUTOVEC void linear_algebra_lu(OPERAND(a), RESULT(DTYPE, out), RESULT(int32, pivots), RESULT(int32, info),
@@ -18,8 +18,8 @@ __kernel NO_AUTOVEC void linear_algebra_lu(OPERAND(a), RESULT(DTYPE, out), RESUL
     LOAD_TILE(tile, a, MATRIX_OF(a, matrix), rows, columns)
     const uint failed = eliminate(tile, rows, columns, geometry.exchange, tile, 0, 0, chosen);
     STORE_TILE(tile, out, matrix, rows, columns)
-    FOR_OWN(j, 0, steps) pivots[pivots_offset + matrix * steps + j] = chosen[j] + 1;
-    if (ITEM == 0) info[info_offset + matrix] = failed;
+    FOR_OWN(j, 0, steps) pivots[pivots_offset + matrix * steps + j] = geometry.start + chosen[j] + 1;
+    if (ITEM == 0) info[info_offset + matrix] = failed ? geometry.start + failed : 0;
 }
 
 typedef struct {

@@ -9,7 +9,7 @@
 typedef struct {
     MATRIX_MEMBERS(a);
     BATCH_MEMBERS;
-    uint rows, columns, exchange;
+    uint rows, columns, exchange, start;
 } LuPanelGeometry;
 
 typedef struct {
@@ -71,7 +71,7 @@ __kernel void linear_algebra_lu_panel(OPERAND(a), RESULT(DTYPE, out), RESULT(int
             SYNC;
             const REAL pivot = top[j - block][j];
             if (pivot == 0 && !failed) failed = j + 1;
-            if (ITEM == 0) pivots[pivots_offset + matrix * steps + j] = chosen + 1;
+            if (ITEM == 0) pivots[pivots_offset + matrix * steps + j] = geometry.start + chosen + 1;
             mine = candidate(0, rows);
             FOR_OWN(i, j + 1, rows) {
                 const REAL below = PANEL_AT(i, j), factor = pivot == 0 ? below : below / pivot;
@@ -106,5 +106,5 @@ __kernel void linear_algebra_lu_panel(OPERAND(a), RESULT(DTYPE, out), RESULT(int
         SYNC;
     }
     STORE_PANEL(out, matrix)
-    if (ITEM == 0) info[info_offset + matrix] = failed;
+    if (ITEM == 0) info[info_offset + matrix] = failed ? geometry.start + failed : 0;
 }

@@ -1,5 +1,5 @@
 // The order of rows that the exchanges of an LU factorization make: out[i] is the row that moves to row i. A group has one matrix; its
-// first work-item exchanges one row after another.
+// first work-item exchanges one row after another, from `first_row`. Pivots count rows from `start` rows before these.
 
 #include "linear_algebra/matrices.h"
 
@@ -17,7 +17,8 @@
 #endif
 
 __kernel void linear_algebra_row_order(__global const int *pivots, const ulong pivots_offset, RESULT(int32, out),
-                                       const uint rows, const uint steps, const long matrix_step, const long step) {
+                                       const uint rows, const uint steps, const uint first_row,
+                                       const int start, const long matrix_step, const long step) {
     const ulong matrix = get_group_id(0);
     out += out_offset + matrix * rows;
     pivots += (long)pivots_offset + (long)matrix * matrix_step;
@@ -31,13 +32,13 @@ __kernel void linear_algebra_row_order(__global const int *pivots, const ulong p
     for (uint first = 0; first < steps; first += CHUNK) {
         const uint end = min(first + CHUNK, steps);
         WAIT;
-        FOR_OWN(j, first, end) staged[j - first] = pivots[(long)j * step] - 1;
+        FOR_OWN(j, first, end) staged[j - first] = pivots[(long)j * step] - 1 - start;
         WAIT;
         if (ITEM == 0) {
             for (uint j = first; j < end; j++) {
-                const int chosen = staged[j - first], moved = order[j];
+                const int chosen = staged[j - first], moved = order[first_row + j];
                 if (chosen >= 0 && chosen < (int)rows) {
-                    order[j] = order[chosen];
+                    order[first_row + j] = order[chosen];
                     order[chosen] = moved;
                 }
             }

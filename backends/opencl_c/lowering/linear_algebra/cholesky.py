@@ -52,6 +52,7 @@ def _cholesky_factor(
             "rows": rows,
             "out_row": out_row,
             "out_column": out_column,
+            "start": params["start"],
         },
         (batch.count * group,),
         (group,),

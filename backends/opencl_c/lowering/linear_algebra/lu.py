@@ -37,6 +37,7 @@ def _lu_factors(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], par
         "rows": rows,
         "columns": columns,
         "exchange": params["pivot"],
+        "start": params["start"],
     }
     if rows > SMALL and columns <= PANEL:
         return panel_launch(runtime, "linear_algebra/lu_panel", inputs[0], args, Workspace(4))

@@ -40,6 +40,8 @@ def _row_order(
             "out": Tensor(1),
             "rows": rows,
             "steps": pivots.shape[-1],
+            "first_row": params["first"],
+            "start": params["start"],
             "matrix_step": matrix_step,
             "step": pivots.strides[-1],
         },

@@ -5,23 +5,30 @@ A matrix is divided in two until its blocks are small matrices or tall panels, w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, broadcast_shapes
 from polyhal.hal.ops.indexing.along_axis import take_along_axis
 from polyhal.hal.ops.layout.axes import unsqueeze
+from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.views import broadcast_to
 from polyhal.hal.ops.linear_algebra.fused_matmul import fused_matmul
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.extrema import min_
 from polyhal.hal.ops.tensor_like import TensorLike
 
 SMALL = 64
 """The most rows and columns of matrices that are not divided."""
 PANEL = 32
 """The most columns of a tall panel that is not divided."""
+_NONE = 1 << 30
+"""Larger than every number of a step."""
 _SUBTRACT_PRODUCT: tuple[GroupStep, ...] = (("subtract", (1, 0), ()),)
 
 
@@ -50,7 +57,10 @@ def rows_in_order(x: TensorLike, order: TensorLike) -> Any:
     return take_along_axis(broadcast_to(x, shape), index, len(shape) - 2)
 
 
-def first_failure(first: TensorLike, second: TensorLike, rows: int) -> Any:
-    """Return the number of the first failed step of two parts, each with its own or 0; the first part has `rows` steps."""
-    later = where(equal(second, 0), 0, second + rows)
-    return where(equal(first, 0), later, first)
+def first_failure(numbers: Sequence[TensorLike]) -> Any:
+    """Return the first number that is not 0, or 0, of the failed steps of each part; later parts have larger numbers."""
+    if len(numbers) == 1:
+        return numbers[0]
+    failures = concat([unsqueeze(x, -1) for x in numbers], -1)
+    first = min_(where(equal(failures, 0), _NONE, failures), -1)
+    return cast(where(equal(first, _NONE), 0, first), dtype=dtypes.int32)

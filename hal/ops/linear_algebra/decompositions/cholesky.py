@@ -55,10 +55,11 @@ def _failed_minor(a: np.ndarray) -> int:
     return 0
 
 
-def _cholesky_factor(a: Array, *, upper: bool = False, check: bool = True) -> Any:
+def _cholesky_factor(a: Array, *, upper: bool = False, check: bool = True, start: int = 0) -> Any:
     """The triangular L with `a = L @ L.T`, or the upper U with `a = U.T @ U`, and per matrix the first minor that fails.
 
-    Only that triangle of `a` is read. Raises LinAlgError if `check` and a matrix is not positive definite.
+    Only that triangle of `a` is read. `a` may be a part of a matrix: `start` is the number of rows before it, which numbers of
+    minors include. Raises LinAlgError if `check` and a matrix is not positive definite.
     """
     a = np.asarray(a)
     lower = np.swapaxes(a, -2, -1) if upper else a
@@ -73,7 +74,7 @@ def _cholesky_factor(a: Array, *, upper: bool = False, check: bool = True) -> An
                 out[index] = np.linalg.cholesky(lower[index])
         if check:
             raise singular("cholesky", info, _PROBLEM) from error
-    return np.swapaxes(out, -2, -1) if upper else out, info
+    return np.swapaxes(out, -2, -1) if upper else out, np.where(info == 0, 0, info + start).astype(np.int32)
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -94,30 +95,32 @@ def _gradient(g: TensorLike, out: TensorLike, *, upper: bool) -> Any:
 
 def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
     if params["check"]:
-        return checked(lambda a: cholesky_factor(a, params["upper"], False), "cholesky", _PROBLEM)
+        return checked(lambda a: cholesky_factor(a, params["upper"], False, params["start"]), "cholesky", _PROBLEM)
     if is_small(first_tensor(specs)):
         return Declined("the matrices are small")
-    return DeviceProgram(lambda a: _blocked_factor(a, params["upper"]), blocked=True)
+    return DeviceProgram(lambda a: _blocked_factor(a, params["upper"], params["start"]), blocked=True)
 
 
-def _blocked_factor(a: TensorLike, upper: bool) -> Any:
+def _blocked_factor(a: TensorLike, upper: bool, start: int) -> Any:
     """Return the factor, 0 where a matrix is not positive definite."""
-    out, info = _in_blocks(t(a) if upper else a)
+    out, failures = _in_blocks(t(a) if upper else a, start)
+    info = first_failure(failures)
     out = where(equal(unsqueeze(unsqueeze(info, -1), -1), 0), out, 0.0)
     return t(out) if upper else out, info
 
 
-def _in_blocks(a: TensorLike) -> Any:
-    """Return the lower factor of matrices in two blocks of rows, and the first minor that fails, or 0."""
+def _in_blocks(a: TensorLike, start: int) -> tuple[Any, list[Any]]:
+    """Return the lower factor of matrices in two blocks of rows, and the first minor that fails, or 0, of each part."""
     n = a.shape[-1]
     if is_small(a):
-        return cholesky_factor(a, False, False)
+        out, info = cholesky_factor(a, False, False, start)
+        return out, [info]
     middle = half(n, SMALL)
-    first, failed = _in_blocks(a[..., :middle, :middle])
+    first, failures = _in_blocks(a[..., :middle, :middle], start)
     below = t(solve_triangular_left(first, t(a[..., middle:, :middle]), False))
-    last, later = _in_blocks(minus_product(a[..., middle:, middle:], below, t(below)))
+    last, later = _in_blocks(minus_product(a[..., middle:, middle:], below, t(below)), start + middle)
     above = pad(first, (*((0, 0),) * (a.ndim - 1), (0, n - middle)))
-    return concat([above, concat([below, last], -1)], -2), first_failure(failed, later, middle)
+    return concat([above, concat([below, last], -1)], -2), failures + later
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:

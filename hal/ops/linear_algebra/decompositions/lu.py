@@ -93,12 +93,15 @@ def eliminated(a: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.n
     return lu.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
 
 
-def _lu_factors(a: Array, *, pivot: bool = True, check: bool = False) -> Any:
+def _lu_factors(a: Array, *, pivot: bool = True, check: bool = False, start: int = 0) -> Any:
     """L and U of `a = P @ L @ U` in one matrix, pivots numbered from 1 as in LAPACK, and per matrix the first zero pivot or 0.
 
-    Raises LinAlgError if `check` and a pivot is 0.
+    `a` may be a part of a matrix: `start` is the number of rows before it, which numbers include. Raises LinAlgError if
+    `check` and a pivot is 0.
     """
     out, pivots, info = eliminated(np.asarray(a), pivot)
+    pivots += start
+    info[...] = np.where(info == 0, 0, info + start)
     if check and info.any():
         raise singular("lu_factor", info, SINGULAR)
     return out, pivots, info
@@ -137,43 +140,52 @@ def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike) -> Any:
 
 def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
     if params["check"]:
-        return checked(lambda a: lu_factors(a, params["pivot"], False), "lu_factor", SINGULAR)
+        return checked(lambda a: lu_factors(a, params["pivot"], False, params["start"]), "lu_factor", SINGULAR)
     spec = first_tensor(specs)
     if is_small(spec) or _is_panel(spec):
         return Declined("the matrices are small, or tall panels")
-    return DeviceProgram(lambda a: _in_blocks(a, params["pivot"]), blocked=True)
+    return DeviceProgram(lambda a: _factor_in_blocks(a, params["pivot"], params["start"]), blocked=True)
+
+
+def _factor_in_blocks(a: TensorLike, pivot: bool, start: int) -> tuple[Any, Any, Any]:
+    out, pivots, info = _in_blocks(a, pivot, start)
+    return out, concat(pivots, -1), first_failure(info)
 
 
 def _is_panel(a: Spec | TensorLike) -> bool:
     return a.shape[-1] <= PANEL
 
 
-def _in_blocks(a: TensorLike, pivot: bool) -> Any:
-    """Factor the left columns, apply their steps to the right ones, and factor the rows below."""
+def _in_blocks(a: TensorLike, pivot: bool, start: int) -> tuple[Any, list[Any], list[Any]]:
+    """Factor the left columns, apply their steps to the right ones, and factor the rows below.
+
+    Returns the factors, and the pivots and the first zero pivot of each part.
+    """
     m, n = a.shape[-2:]
     if is_small(a) or _is_panel(a):
-        return lu_factors(a, pivot, False)
-    middle = half(n, PANEL) if n <= m else min(m, n)
-    if n > m and m > PANEL:
-        middle = half(m, PANEL)
-    left, pivots, info = _in_blocks(a[..., :middle], pivot)
-    right = rows_in_order(a[..., middle:], row_order(pivots, m)) if pivot else a[..., middle:]
+        out, pivots, info = lu_factors(a, pivot, False, start)
+        return out, [pivots], [info]
+    k = min(m, n)
+    middle = half(k, PANEL) if k > PANEL else k
+    left, first_pivots, first_info = _in_blocks(a[..., :middle], pivot, start)
+    right = a[..., middle:]
+    if pivot:
+        right = rows_in_order(right, row_order(concat(first_pivots, -1), m, 0, start))
     top = solve_triangular_left(left[..., :middle, :], right[..., :middle, :], False, True)
     if middle == m:
-        return concat([left, top], -1), pivots, info
-    low = left[..., middle:, :]
-    rest, later_pivots, later_info = _in_blocks(minus_product(right[..., middle:, :], low, top), pivot)
+        return concat([left, top], -1), first_pivots, first_info
+    rest = minus_product(right[..., middle:, :], left[..., middle:, :], top)
+    rest, pivots, info = _in_blocks(rest, pivot, start + middle)
     if pivot:
-        low = rows_in_order(low, row_order(later_pivots, m - middle))
-    out = concat([concat([left[..., :middle, :], top], -1), concat([low, rest], -1)], -2)
-    return out, concat([pivots, later_pivots + middle], -1), first_failure(info, later_info, middle)
+        left = rows_in_order(left, row_order(concat(pivots, -1), m, middle, start))
+    return concat([left, concat([top, rest], -2)], -1), first_pivots + pivots, first_info + info
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
     cases = [((2, 4, 4), True), ((2, 3, 5), True), ((2, 5, 2), True), ((2, 3, 3), False), ((3, 0), True)]
     return [
-        Sample((well_conditioned(rng, *s) + (0 if pivot else 4 * np.eye(s[-1])),), {"pivot": pivot})
-        for s, pivot in cases
+        Sample((well_conditioned(rng, *s) + (0 if pivot else 4 * np.eye(s[-1])),), {"pivot": pivot, "start": start})
+        for start, (s, pivot) in enumerate(cases)
     ]
 
 
@@ -193,15 +205,18 @@ lu_factors: OpFunction = declare(
 )
 
 
-def _row_order(pivots: Array, *, rows: int) -> Any:
-    """The row in each place (..., rows) after the exchanges of rows that pivots (..., k), numbered from 1, represent."""
-    pivots = np.asarray(pivots)
+def _row_order(pivots: Array, *, rows: int, first: int = 0, start: int = 0) -> Any:
+    """The row in each place (..., rows) after the exchanges of rows that pivots (..., k), numbered from 1, represent.
+
+    The first exchange is of row `first`. `start` is the number of rows of the matrix before these, which pivots include.
+    """
+    pivots = np.asarray(pivots) - start
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.broadcast_to(np.arange(rows, dtype=np.int32), (flat.shape[0], rows)).copy()
     every = np.arange(flat.shape[0])
     for j in range(flat.shape[-1]):
-        other = flat[:, j] - 1
-        order[every, other], order[:, j] = order[:, j].copy(), order[every, other].copy()
+        other, place = flat[:, j] - 1, first + j
+        order[every, other], order[:, place] = order[:, place].copy(), order[every, other].copy()
     return order.reshape(*pivots.shape[:-1], rows)
 
 
@@ -224,6 +239,7 @@ row_order: OpFunction = declare(
         Sample((np.array([2, 3, 3], np.int32),), {"rows": 4}),
         Sample((np.array([[1, 2], [2, 2]], np.int32),), {"rows": 2}),
         Sample((np.array([[3, 300, 3]], np.int32),), {"rows": 300}),
+        Sample((np.array([[18, 16], [15, 15]], np.int32),), {"rows": 8, "first": 4, "start": 10}),
         Sample((np.zeros((2, 0), np.int32),), {"rows": 2}),
     ],
     errors=[ErrorSample((np.zeros(2),), {"rows": 2}, ValueError, "expected integers")],
