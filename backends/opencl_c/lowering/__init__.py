@@ -57,6 +57,7 @@ from polyhal.backends.opencl_c.lowering.linear_algebra import (
     row_order,
     solve,
     triangular_solve,
+    unit_lower,
 )
 from polyhal.backends.opencl_c.lowering.optim import optimizer
 from polyhal.backends.opencl_c.lowering.pointwise import copies, copy, elementwise, foreach, random
@@ -69,7 +70,7 @@ from polyhal.backends.opencl_c.lowering.sort import dispatch as sort
 _FAMILIES = (
     elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
     random, conv, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent, fft,
-    cholesky, jacobi, lu, qr, row_order, solve, triangular_solve,
+    cholesky, jacobi, lu, qr, row_order, solve, triangular_solve, unit_lower,
 )  # fmt: skip
 
 BUILDERS = Builders(

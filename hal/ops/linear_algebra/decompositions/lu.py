@@ -114,7 +114,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape), (dtypes.int32, (*batch, min(spec.shape[-2:]))), (dtypes.int32, batch)]
 
 
-def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike) -> Any:
+def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike, *, start: int) -> Any:
     """The square block M = tril(L^T dL - dU2 U2^T, -1) + triu(dU U^T - L2^T dL2) gives dA = P L^-T M U^-T.
 
     L2 are the rows and U2 the columns outside of the square block (de Hoog, Anderssen, Lukas 2011).
@@ -135,7 +135,7 @@ def _gradient(g: TensorLike, out: TensorLike, pivots: TensorLike) -> Any:
         result = concat([result, solve_triangular_left(t(square), g[..., :k, k:], True, True)], -1)
     if m > k:
         result = concat([result, t(solve_triangular_left(square, t(g[..., k:, :k]), True))], -2)
-    return op_matmul(permutation_matrix(pivots, m, out.dtype), result)
+    return op_matmul(permutation_matrix(pivots - start if start else pivots, m, out.dtype), result)
 
 
 def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:

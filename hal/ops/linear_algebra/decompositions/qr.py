@@ -9,6 +9,7 @@ import numpy as np
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops.declare import (
     Autocast,
+    Decompose,
     DeviceProgram,
     ErrorSample,
     OnDevice,
@@ -16,6 +17,7 @@ from polyhal.hal.ops.declare import (
     Output,
     Sample,
     Specs,
+    Tolerance,
     declare,
     first_tensor,
 )
@@ -100,14 +102,41 @@ def _factors_of_reflections(a: TensorLike, mode: str) -> tuple[Any, Any]:
     return minus_product(one, vectors, solve_triangular_left(mixed, right, True, True)), triu(packed[..., :kept, :])
 
 
+def _unit_lower(a: Array) -> Any:
+    """The lower triangles of matrices (..., m, n) with ones on the diagonal."""
+    a = np.asarray(a)
+    return np.tril(a, -1) + np.eye(*a.shape[-2:], dtype=a.dtype)
+
+
+def _infer_unit_lower(specs: Specs, params: Params) -> list[Output]:
+    spec = first_tensor(specs)
+    require_matrices("unit_lower", spec)
+    return [(spec.dtype, spec.shape)]
+
+
+unit_lower: OpFunction = declare(
+    _unit_lower,
+    name="unit_lower",
+    family="decomposition",
+    infer=_infer_unit_lower,
+    lowering=Decompose(lambda a: tril(a, -1) + identity_like(a)),
+    gradient=lambda g: tril(g, -1),
+    samples=lambda rng: [Sample((rng.uniform(-1, 1, s),)) for s in [(2, 4, 3), (3, 5), (0, 2)]],
+    errors=[ErrorSample((np.zeros(3),), {}, ValueError, r"expected \(..., m, n\)")],
+    dtypes=LAPACK_DTYPES,
+    tolerance=Tolerance(0.0),
+    autocast=Autocast.FLOAT32,
+    public=False,
+)
+
+
 def reflectors(packed: TensorLike, tau: TensorLike) -> tuple[Any, Any]:
     """The Householder vectors V as columns, and S of `H1 @ ... @ Hk = I - V (I + S)^-1 diag(tau) V^T`.
 
-    S is strictly upper triangular (Joffrain et al. 2006, Accumulating Householder transformations, revisited).
+    S is the strict upper triangle of a matrix (Joffrain et al. 2006, Accumulating Householder transformations, revisited).
     """
-    vectors = packed[..., : tau.shape[-1]]
-    vectors = tril(vectors, -1) + identity_like(vectors)
-    return vectors, triu(op_matmul(t(vectors), vectors), 1) * unsqueeze(tau, -1)
+    vectors = unit_lower(packed[..., : tau.shape[-1]])
+    return vectors, op_matmul(t(vectors), vectors) * unsqueeze(tau, -1)
 
 
 def _qr_samples(rng: np.random.Generator) -> list[Sample]:
