@@ -2,7 +2,8 @@
 
 All kernels support operands of any strides, so a transposed view is never copied.
 
-- `gemv`: few rows or columns; bound by the memory traffic of the matrix.
+- `few_rows`: few rows or columns and a large matrix in aligned lines, on GPUs; bound by one read of the matrix.
+- `gemv`: other products of few rows or columns; bound by the memory traffic of the matrix.
 - `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; reads operands directly
   from global memory.
 - CPU: `cpu_panels`, packed panels and register tiles.
@@ -18,6 +19,7 @@ from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm import (
     cpu_panels,
+    few_rows,
     gemv,
     matrix_unit,
     sliced_k,
@@ -40,6 +42,13 @@ def build(runtime: Runtime, p: Product) -> Launch:
     """Build the fastest launch for a product that the driver takes. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
         return strided.build(runtime, p)
+    if few_rows.suits(runtime, p):
+        return first_that_builds([partial(few_rows.build, runtime, p), partial(_build_other, runtime, p)])
+    return _build_other(runtime, p)
+
+
+def _build_other(runtime: Runtime, p: Product) -> Launch:
+    """Build the fastest launch for a product other than `few_rows`. Raises KernelBuildError."""
     vector = gemv.build(runtime, p)
     if vector is not None:
         return vector

@@ -1,0 +1,219 @@
+"""Products of few rows with a large matrix, on GPUs: bound by one read of the matrix.
+
+16-bit operands take `gemm/few_rows_mma` on tensor cores, up to 64 rows; float32 takes `gemm/few_rows`, up to 16 rows,
+above which float32's arithmetic takes longer than the read.
+
+The predicted time of a division of the work is the larger of two: all bytes of the matrix at the memory's bandwidth, and
+the bytes of the busiest compute unit, its share of the rows included, at the bandwidth of its cache. A split of the terms
+adds a launch and the traffic of partial sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Strided, Tensor, Workspace
+from polyhal.backends.common.launching.split_k import SplitK, split_k
+from polyhal.backends.common.problems.gemm import Matrix, Product
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.lowering.gemm.arguments import definitions, strided
+from polyhal.backends.opencl_c.lowering.gemm.split_k import reduce, workspace
+from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
+from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.core.kernels.tuning import Family, size_class
+from polyhal.hal.protocol import Launch
+
+_MAX_ROWS = {"half": 64, "float": 16}
+_MIN_BYTES = 1 << 20
+"""Minimum bytes of the matrices: a smaller read takes less time than a launch."""
+_MAX_BATCH = 65535
+"""Maximum groups along the second and third axis of a launch in CUDA."""
+_VECTOR_BYTES = 16
+_WARPS = 8
+_MIN_TERMS = 256
+"""Minimum terms of a split."""
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_BANDWIDTH, _UNIT_BANDWIDTH = 4000, 40
+"""Bytes per nanosecond: of the memory of an H200, and to one of its compute units."""
+_LAUNCH_TIME = 2500
+"""Nanoseconds of a split-K's second launch."""
+_PARTIAL_BANDWIDTH = 2500
+"""Bytes of partial sums per nanosecond that are written and read, from the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """Work of a group: 8 warps, `across` the columns and `8 / across` along the terms."""
+
+    across: int
+    column_blocks: int
+    """Blocks of 16 columns per warp on tensor cores."""
+    unroll: int
+    """Steps of terms in flight at a time."""
+    streamed: int = 0
+    """1: the matrix is loaded past the first-level cache."""
+    splits: int = 0
+    """Splits of the terms, if there are enough terms; 0 for the number with the least predicted time."""
+
+
+def _allowed(features: KernelFeatures, choice: FewRows) -> bool:
+    return choice.across <= _WARPS
+
+
+FAMILY = Family[FewRows](
+    "matmul_few_rows",
+    {"across": (1, 2, 4, 8), "column_blocks": (1, 2, 4), "unroll": (1, 2, 4), "streamed": (0, 1), "splits": (0, 1, 4)},
+    _allowed,
+)
+
+
+def suits(runtime: Runtime, p: Product) -> bool:
+    """Return whether a product, or its transpose, has few rows and vectors that are aligned, and is large enough."""
+    features = runtime.features
+    if features.cpu or not features.local_memory_is_real or features.max_group_size < 32 * _WARPS:
+        return False
+    if p.sum_class != "float" or p.row_sums is not None or p.count > _MAX_BATCH:
+        return False
+    half = p.dtype in HALF_DTYPES and features.tensor_cores
+    if not half and p.dtype is not dtypes.float32:
+        return False
+    p = _with_few_rows(p)
+    size = p.dtype.itemsize
+    return (
+        p.m <= _MAX_ROWS["half" if half else "float"]
+        and p.count * p.k * p.n * size >= _MIN_BYTES
+        and p.k * size % _VECTOR_BYTES == 0
+        and p.left.column == 1
+        and _whole_vectors(p.left, p.left.row if p.m > 1 else 0, size)
+        and (_k_major(p) or (p.right.column == 1 and p.n * size % _VECTOR_BYTES == 0))
+        and _whole_vectors(p.right, p.right.column if _k_major(p) else p.right.row, size)
+    )
+
+
+def build(runtime: Runtime, p: Product) -> Launch:
+    """Build the launch of a product that `suits`, with the predicted or a measured choice. Raises KernelBuildError."""
+    few = _with_few_rows(p)
+    kind = f"{size_class(few.m, few.n, few.k)} of {p.dtype.name}, {'K-major' if _k_major(few) else 'MN-major'}"
+    return multiply(runtime, p, runtime.tuning.choose(FAMILY, kind, predicted(runtime.features, few)))
+
+
+def predicted(features: KernelFeatures, p: Product) -> FewRows:
+    """Return the choice with the least predicted time for a product with few rows."""
+    return min(
+        (_choice(p, across) for across in (1, 2, 4, 8)), key=lambda choice: _time(features, p, choice, _split(features, p, choice))
+    )
+
+
+def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
+    """Build the launch with this division of the work. Raises KernelBuildError."""
+    few = _with_few_rows(p)
+    split = _split(runtime.features, few, choice)
+    partial = split.splits > 1
+    macros, epilogue_args = epilogue(replace(few, bias=None, epilogue=None) if partial else few)
+    half = few.dtype in HALF_DTYPES
+    rows = _rows(few)
+    tile = (
+        {"ROW_BLOCKS": rows // 8, "COLUMN_BLOCKS": choice.column_blocks, "STREAMED": choice.streamed}
+        if half
+        else {"ROWS": rows}
+    )
+    defined = definitions(
+        few,
+        macros,
+        tile,
+        K_MAJOR=_k_major(few),
+        ACROSS=choice.across,
+        ALONG=_WARPS // choice.across,
+        UNROLL=choice.unroll,
+        SPLIT_K=partial,
+        TENSOR_CORES=runtime.features.tensor_cores,
+    )
+    del defined["WIDEN"]
+    memory = Workspace(p.workspace) if partial else Tensor(p.out.place)
+    args: dict[str, Argument] = {
+        "x": strided(few.left),
+        "y": strided(few.right),
+        "out": Strided(memory, {"row": few.out.row, "column": few.out.column}),
+        "rows": few.m,
+        "n": few.n,
+        "k": few.k,
+        "split_terms": split.terms,
+        "batch1": few.batch[1],
+        "batch2": few.batch[2],
+        **epilogue_args,
+    }
+    items = 32 * _WARPS
+    groups = ceil_div(few.m, rows) * ceil_div(few.n, _columns(few, choice))
+    kernel = "gemm/few_rows_mma" if half else "gemm/few_rows"
+    launch = runtime.launch(kernel, defined, args, (groups * items, few.count, split.splits), (items, 1, 1))
+    if not partial:
+        return launch
+    return LaunchSequence([launch, reduce(runtime, p, split, p.workspace)], workspace(p, split))
+
+
+def _with_few_rows(p: Product) -> Product:
+    return p.transposed() if p.m > p.n else p
+
+
+def _k_major(p: Product) -> bool:
+    return p.right.row == 1
+
+
+def _whole_vectors(matrix: Matrix, line: int, size: int) -> bool:
+    """Return whether every line of every matrix begins at a vector."""
+    return matrix.aligned and not any(stride * size % _VECTOR_BYTES for stride in (line, *matrix.batch))
+
+
+def _rows(p: Product) -> int:
+    """Return the rows of a group: all, rounded up to a power of two."""
+    least, most = (8, _MAX_ROWS["half"]) if p.dtype in HALF_DTYPES else (1, _MAX_ROWS["float"])
+    return min(most, max(least, 1 << (p.m - 1).bit_length()))
+
+
+def _columns(p: Product, choice: FewRows) -> int:
+    """Return the columns of a group."""
+    if p.dtype in HALF_DTYPES:
+        return choice.across * 16 * choice.column_blocks
+    return choice.across * (16 if _k_major(p) else 32)
+
+
+def _choice(p: Product, across: int) -> FewRows:
+    """Return the choice with 128 bytes of the matrix in flight per work-item, as far as the registers allow."""
+    if p.dtype not in HALF_DTYPES:
+        return FewRows(across, 1, 2)
+    if not _k_major(p):
+        return FewRows(across, 4, 1)
+    blocks = 1 if p.m <= 16 else 2
+    return FewRows(across, blocks, 4 // blocks)
+
+
+def _step(p: Product, choice: FewRows) -> int:
+    """Return the terms that a group processes at a time."""
+    terms = 32 if p.dtype in HALF_DTYPES or _k_major(p) else 16
+    return terms * choice.unroll * (_WARPS // choice.across)
+
+
+def _split(features: KernelFeatures, p: Product, choice: FewRows) -> SplitK:
+    """Return the split of the terms with the least predicted time."""
+    tasks = ceil_div(p.m, _rows(p)) * ceil_div(p.n, _columns(p, choice)) * p.count
+    step = _step(p, choice)
+    counts = {
+        split_k(p.k, tasks, tasks * splits, min_terms=_MIN_TERMS, multiple=step): None
+        for splits in ((choice.splits,) if choice.splits else _SPLITS)
+    }
+    return min(counts, key=lambda split: _time(features, p, choice, split))
+
+
+def _time(features: KernelFeatures, p: Product, choice: FewRows, split: SplitK) -> float:
+    """Return the predicted nanoseconds of a product."""
+    size, columns, rows = p.dtype.itemsize, _columns(p, choice), _rows(p)
+    groups = ceil_div(p.m, rows) * ceil_div(p.n, columns) * p.count * split.splits
+    each = (columns + min(rows, p.m)) * min(split.terms, p.k) * size
+    read = p.count * p.k * p.n * size / _BANDWIDTH
+    time = max(read, ceil_div(groups, features.compute_units) * each / _UNIT_BANDWIDTH)
+    if split.splits == 1:
+        return time
+    return time + _LAUNCH_TIME + split.splits * p.count * p.m * p.n * 4 / _PARTIAL_BANDWIDTH
