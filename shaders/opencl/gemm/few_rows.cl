@@ -26,11 +26,13 @@
 #define LANE_K (lane % LANES_K)
 #define LANE_N (lane / LANES_K)
 #define FIRST_DISTANCE 1
+#define LINE_STEP y_column
 #else
 #define LANES_K 4
 #define LANE_K (lane / LANES_N)
 #define LANE_N (lane % LANES_N)
 #define FIRST_DISTANCE LANES_N
+#define LINE_STEP y_row
 #endif
 #define LANES_N (32 / LANES_K)
 #define COLUMNS (ACROSS * LANES_N * 4)
@@ -54,51 +56,54 @@ static inline float sum_over_terms(float value) {
 static inline float sum_over_terms(float value) { return value; }
 #endif
 
+// Adds `count` steps of terms from `term`; x and y point to this work-item's first row and column, `last_row` and
+// `last_column` are the last ones counted from these, and y_line is the stride of the axis of y that is not contiguous.
+FORCE_INLINE void add_terms(float4 *sums, __global const float *x, __global const float *y, const long x_row,
+                            const long y_line, const uint last_row, const uint term, const uint count,
+                            const uint last_column) {
+    float4 right[UNROLL][4];
+#pragma unroll
+    for (uint u = 0; u < count; u++)
+#pragma unroll
+        for (uint i = 0; i < 4; i++) {
+            const uint at = term + u * STEP;
+            right[u][i] = *(__global const float4 *)(y + (K_MAJOR ? min(i, last_column) * y_line + at : (at + i) * y_line));
+        }
+#pragma unroll
+    for (uint u = 0; u < count; u++)
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++) {
+            const float4 left = *(__global const float4 *)(x + (min(r, last_row) * x_row + term + u * STEP));
+#if K_MAJOR
+            sums[r] += (float4)(dot(left, right[u][0]), dot(left, right[u][1]), dot(left, right[u][2]),
+                                dot(left, right[u][3]));
+#else
+            sums[r] += left.s0 * right[u][0] + left.s1 * right[u][1] + left.s2 * right[u][2] + left.s3 * right[u][3];
+#endif
+        }
+}
+
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_few_rows(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y, const ulong y_offset,
     EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const FewRowsGeometry geometry) {
     LOCATE_GROUP
     __local float memory[SLICES * ROUND * COLUMNS] __attribute__((aligned(16)));
     const uint lane_column = (across * LANES_N + LANE_N) * 4;
-    const uint column = first_column + lane_column;
+    // Loads beyond the last row or column are moved inside instead of skipped, so that nothing separates them.
+    const uint column = min(first_column + lane_column, K_MAJOR ? n - 1 : n - 4), last_column = n - 1 - column;
+    x += first_row * x_row;
+    y += K_MAJOR ? column * y_column : column;
     float4 sums[ROWS];
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) sums[r] = (float4)(0);
 
-    for (uint from = start; from < end; from += ALONG * UNROLL * STEP) {
-        const uint mine = from + along * UNROLL * STEP + LANE_K * 4;
-        float4 right[UNROLL][4];
-#pragma unroll
-        for (uint u = 0; u < UNROLL; u++) {
-            const uint term = mine + u * STEP;
-#pragma unroll
-            for (uint i = 0; i < 4; i++) {
-#if K_MAJOR
-                const bool inside = term < end && column + i < n;
-                __global const float *const place = y + ((column + i) * y_column + term);
-#else
-                const bool inside = term < end && column < n;
-                __global const float *const place = y + ((term + i) * y_row + column);
-#endif
-                right[u][i] = inside ? *(__global const float4 *)place : (float4)(0);
-            }
-        }
-#pragma unroll
-        for (uint u = 0; u < UNROLL; u++) {
-            const uint term = mine + u * STEP;
-            if (term >= end) continue;
-#pragma unroll
-            for (uint r = 0; r < ROWS; r++) {
-                const uint row = min(first_row + r, rows - 1);
-                const float4 left = *(__global const float4 *)(x + (row * x_row + term));
-#if K_MAJOR
-                sums[r] += (float4)(dot(left, right[u][0]), dot(left, right[u][1]), dot(left, right[u][2]),
-                                    dot(left, right[u][3]));
-#else
-                sums[r] += left.s0 * right[u][0] + left.s1 * right[u][1] + left.s2 * right[u][2] + left.s3 * right[u][3];
-#endif
-            }
-        }
+    uint from = start;
+    for (; from + ALONG * UNROLL * STEP <= end; from += ALONG * UNROLL * STEP)
+        add_terms(sums, x, y, x_row, LINE_STEP, rows - 1 - first_row, from + along * UNROLL * STEP + LANE_K * 4, UNROLL,
+                  last_column);
+    for (; from < end; from += ALONG * STEP) {
+        const uint term = from + along * STEP + LANE_K * 4;
+        if (term < end) add_terms(sums, x, y, x_row, LINE_STEP, rows - 1 - first_row, term, 1, last_column);
     }
 #pragma unroll
     for (uint first = 0; first < ROWS; first += ROUND) {

@@ -104,16 +104,16 @@ static inline uint4 load_four(__global const STORAGE(DTYPE) *from) {
 #endif
 }
 
-// Loads LOAD_WORDS words, or zeros if they are outside the matrix.
-static inline void load_words(uint *words, __global const STORAGE(DTYPE) *from, bool inside) {
+// Loads LOAD_WORDS words.
+static inline void load_words(uint *words, __global const STORAGE(DTYPE) *from) {
 #if LOAD_WORDS == 4
-    const uint4 v = inside ? load_four(from) : (uint4)(0);
+    const uint4 v = load_four(from);
     words[0] = v.s0, words[1] = v.s1, words[2] = v.s2, words[3] = v.s3;
 #elif LOAD_WORDS == 2
-    const uint2 v = inside ? *(__global const uint2 *)from : (uint2)(0);
+    const uint2 v = *(__global const uint2 *)from;
     words[0] = v.s0, words[1] = v.s1;
 #else
-    words[0] = inside ? *(__global const uint *)from : 0;
+    words[0] = *(__global const uint *)from;
 #endif
 }
 
@@ -150,6 +150,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     __local uint exchanged[ITEMS * 6];
 #endif
     const uint line = lane / 4, terms = lane % 4 * 8;
+    // Loads beyond the edges are moved inside instead of skipped, so that nothing separates them; a row or column that
+    // repeats is not stored.
     const uint warp_column = first_column + across * WARP_COLUMNS;
     float sums[COLUMN_BLOCKS][ROW_BLOCKS][4];
 #pragma unroll
@@ -164,27 +166,34 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
         Step steps[UNROLL];
 #pragma unroll
         for (uint u = 0; u < UNROLL; u++) {
-            const uint term = mine + u * STEP;
+            const uint term = min(mine + u * STEP, end - 8);
 #pragma unroll
             for (uint i = 0; i < LOADS; i++) {
 #if K_MAJOR
-                const uint column = warp_column + COLUMN_OF(i / 2, i % 2 * 8 + line);
-                load_words(steps[u].words[i], y + (column * y_column + term), term < end && column < n);
+                const uint column = min(warp_column + COLUMN_OF(i / 2, i % 2 * 8 + line), n - 1);
+                load_words(steps[u].words[i], y + (column * y_column + term));
 #else
-                const uint column = warp_column + COLUMN_OF(0, line);
-                load_words(steps[u].words[i], y + ((term + i) * y_row + column), term < end && column < n);
+                const uint column = min(warp_column + COLUMN_OF(0, line), n - 2 * COLUMN_BLOCKS);
+                load_words(steps[u].words[i], y + ((term + i) * y_row + column));
 #endif
             }
         }
 #pragma unroll
         for (uint u = 0; u < UNROLL; u++) {
-            const uint term = mine + u * STEP;
+            const bool inside = mine + u * STEP < end;
+            const uint term = inside ? mine + u * STEP : end - 8;
             uint4 left[ROW_BLOCKS];
 #pragma unroll
             for (uint r = 0; r < ROW_BLOCKS; r++) {
-                const uint row = first_row + r * 8 + line;
-                left[r] = term < end && row < rows ? *(__global const uint4 *)(x + (row * x_row + term)) : (uint4)(0);
+                const uint row = min(first_row + r * 8 + line, rows - 1);
+                const uint4 loaded = *(__global const uint4 *)(x + (row * x_row + term));
+                left[r] = inside ? loaded : (uint4)(0);
             }
+            // An infinite number of the matrix times zero would not be zero.
+#pragma unroll
+            for (uint i = 0; i < LOADS; i++)
+#pragma unroll
+                for (uint w = 0; w < LOAD_WORDS; w++) steps[u].words[i][w] = inside ? steps[u].words[i][w] : 0;
 #pragma unroll
             for (uint half_step = 0; half_step < 2; half_step++)
 #pragma unroll

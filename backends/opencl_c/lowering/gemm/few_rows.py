@@ -102,9 +102,8 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 def predicted(features: KernelFeatures, p: Product) -> FewRows:
     """Return the choice with the least predicted time for a product with few rows."""
-    return min(
-        (_choice(p, across) for across in (1, 2, 4, 8)), key=lambda choice: _time(features, p, choice, _split(features, p, choice))
-    )
+    choices = (_choice(p, across) for across in FAMILY.space["across"])
+    return min(choices, key=lambda choice: _time(features, p, choice, _split(features, p, choice)))
 
 
 def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
