@@ -153,8 +153,8 @@ def test_the_kernels_are_chosen_for_large_aligned_matrices(device: Any, monkeypa
     assert not few_rows.suits(runtime, product(half, 1, 4096, 4096))
 
 
-def test_every_compute_unit_reads_a_part(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The predicted time is within a fifth of the matrix's read, or within it and the launch that reduces a split."""
+def test_every_compute_unit_reads_a_part(device: Any) -> None:
+    """The predicted time is within a third of the matrix's read, and four microseconds for the reduction of a split."""
     features = as_gpu(device.backend.runtime.features, compute_units=132, compute_capability=90)
     for dtype, rows in ((dtypes.bfloat16, (1, 2, 4, 8, 16)), (dtypes.float32, (1, 2, 4, 8))):
         for m in rows:
@@ -164,7 +164,7 @@ def test_every_compute_unit_reads_a_part(device: Any, monkeypatch: pytest.Monkey
                     choice = few_rows.predicted(features, p)
                     split = few_rows._split(features, p, choice)
                     read = n * k * dtype.itemsize / 4000
-                    assert few_rows._time(features, p, choice, split) < 1.2 * read + 4000
+                    assert few_rows._time(features, p, choice, split) < 1.34 * read + 4000
 
 
 def test_dispatch_multiplies_by_the_chosen_kernel(device: Any, rng: Any) -> None:

@@ -36,8 +36,10 @@ _WARPS = 8
 _MIN_TERMS = 256
 """Minimum terms of a split."""
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-_BANDWIDTH, _UNIT_BANDWIDTH = 4000, 40
-"""Bytes per nanosecond: of the memory of an H200, and to one of its compute units."""
+_BANDWIDTH, _UNIT_BANDWIDTH, _GROUP_BANDWIDTH = 4000, 40, 25
+"""Bytes per nanosecond of an H200: of its memory, to a compute unit, and to a unit that holds only one group."""
+_OVERLAP = 0.1
+"""Part of the shorter of the two times that the longer one does not hide."""
 _LAUNCH_TIME = 2500
 """Nanoseconds of a split-K's second launch."""
 _PARTIAL_BANDWIDTH = 2500
@@ -102,7 +104,8 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 def predicted(features: KernelFeatures, p: Product) -> FewRows:
     """Return the choice with the least predicted time for a product with few rows."""
-    choices = (_choice(p, across) for across in FAMILY.space["across"])
+    blocks = ((4, 2) if not _k_major(p) else (1,) if p.m <= 16 else (2,)) if p.dtype in HALF_DTYPES else (1,)
+    choices = [_choice(p, across, count) for count in blocks for across in FAMILY.space["across"]]
     return min(choices, key=lambda choice: _time(features, p, choice, _split(features, p, choice)))
 
 
@@ -179,14 +182,9 @@ def _columns(p: Product, choice: FewRows) -> int:
     return choice.across * (16 if _k_major(p) else 32)
 
 
-def _choice(p: Product, across: int) -> FewRows:
-    """Return the choice with 128 bytes of the matrix in flight per work-item, as far as the registers allow."""
-    if p.dtype not in HALF_DTYPES:
-        return FewRows(across, 1, 2)
-    if not _k_major(p):
-        return FewRows(across, 4, 1)
-    blocks = 1 if p.m <= 16 else 2
-    return FewRows(across, blocks, 4 // blocks)
+def _choice(p: Product, across: int, blocks: int) -> FewRows:
+    """Return the choice with 128 bytes of the matrix in flight per work-item."""
+    return FewRows(across, blocks, 4 // blocks if p.dtype in HALF_DTYPES else 2)
 
 
 def _step(p: Product, choice: FewRows) -> int:
@@ -212,7 +210,9 @@ def _time(features: KernelFeatures, p: Product, choice: FewRows, split: SplitK) 
     groups = ceil_div(p.m, rows) * ceil_div(p.n, columns) * p.count * split.splits
     each = (columns + min(rows, p.m)) * min(split.terms, p.k) * size
     read = p.count * p.k * p.n * size / _BANDWIDTH
-    time = max(read, ceil_div(groups, features.compute_units) * each / _UNIT_BANDWIDTH)
+    rate = _GROUP_BANDWIDTH if groups <= features.compute_units else _UNIT_BANDWIDTH
+    busiest = ceil_div(groups, features.compute_units) * each / rate
+    time = max(read, busiest) + _OVERLAP * min(read, busiest)
     if split.splits == 1:
         return time
     return time + _LAUNCH_TIME + split.splits * p.count * p.m * p.n * 4 / _PARTIAL_BANDWIDTH
