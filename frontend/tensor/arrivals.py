@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
-def arrived(data: Any, device: Device | str | None) -> Any:
-    """Return a tensor over the memory of an array of another library in CUDA memory, and other data as they are."""
+def arrived(data: Any, device: Device | str | None, copy: bool | None = None) -> Any:
+    """Return a tensor of an array of another library in CUDA memory, in its memory unless `copy`; other data as they are."""
     if isinstance(data, NumPyProtocols) or not hasattr(data, "__cuda_array_interface__"):
         return data
     from polyhal.tensor.foreign_arrays import imported
 
-    return imported(data, device)
+    return imported(data, device, copy)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _CUDA = 2
 _BACKENDS = {_CUDA: "cuda"}
 """Names of devices by DLPack's kind of memory."""
+_DEFAULT_STREAM = 1
+"""DLPack's number of CUDA's default stream."""
 _INTERFACE = "__cuda_array_interface__"
 
 
@@ -54,7 +56,7 @@ def imported(x: Any, device: Device | str | None, copy: bool | None = None) -> T
         capsule = x.__dlpack__(**options, max_version=VERSION)
     except TypeError:  # a producer from before versions
         capsule = x.__dlpack__(**options)
-    return _placed(_shared(owner, foreign, read_capsule(capsule)), device, copy)
+    return _placed(_shared(owner, foreign, read_capsule(capsule)), foreign, _DEFAULT_STREAM, device, copy)
 
 
 def _imported_by_interface(x: Any, device: Device | str | None, copy: bool | None) -> Tensor:
@@ -79,7 +81,7 @@ def _imported_by_interface(x: Any, device: Device | str | None, copy: bool | Non
             raise ValueError(message("asarray", f"the array names the stream {stream!r}", expected=expected))
         foreign.driver.wait_for_stream(stream)
     array = ArrayInMemory(address or 0, dtype, shape, strides, read_only, (x, found))
-    return _placed(_shared(owner, foreign, array), device, copy)
+    return _placed(_shared(owner, foreign, array), foreign, stream or _DEFAULT_STREAM, device, copy)
 
 
 def _dtype(typestr: str) -> DType:
@@ -114,8 +116,14 @@ def _shared(device: Device, foreign: ForeignMemory, array: ArrayInMemory) -> tup
     return wrap(device, buffer, Ref(buffer.handle, spec, offset)), array.read_only
 
 
-def _placed(shared: tuple[Tensor, bool], device: Device | str | None, copy: bool | None) -> Tensor:
-    """Return the tensor itself, or a copy where one is needed."""
+def _placed(
+    shared: tuple[Tensor, bool],
+    foreign: ForeignMemory,
+    stream: int,
+    device: Device | str | None,
+    copy: bool | None,
+) -> Tensor:
+    """Return the tensor itself, or a copy where one is needed; later work on the library's `stream` comes after the copy."""
     out, read_only = shared
     target = out.device if device is None else Device(device)
     if not copy and not read_only and target is out.device:
@@ -123,7 +131,10 @@ def _placed(shared: tuple[Tensor, bool], device: Device | str | None, copy: bool
     if copy is False:
         reason = f"the array is on {out.device}" if target is not out.device else "the array is read-only"
         raise ValueError(message("from_dlpack", f"this takes a copy: {reason}", fix="leave copy=False out"))
-    return out.to(target) if target is not out.device else FUNCTIONS["copy"](out)
+    copied = out.to(target) if target is not out.device else FUNCTIONS["copy"](out)
+    for number in {stream, _DEFAULT_STREAM}:
+        foreign.driver.let_stream_wait(number)
+    return copied
 
 
 def _copied_on_host(x: Any, device: Device | str | None, copy: bool | None) -> Tensor:

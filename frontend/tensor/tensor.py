@@ -62,7 +62,7 @@ class Tensor(Array, Conversions, Copies, Exports, Rearrangements, Methods, InPla
         self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
     ) -> None:
         kind = None if dtype is None else as_dtype(dtype)
-        data = arrived(data, device)
+        data = arrived(data, device, copy=True)
         if isinstance(data, Tensor):
             target = data.device if device is None else Device(device)
             source = data.detach().to(target) if data.device is not target else _copy(data.detach())
@@ -376,7 +376,10 @@ def as_tensor(data: Any, dtype: object = None, device: Device | str | None = Non
 def make_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
     """Make a tensor, which may be complex, from a copy of `data`. See `Tensor`."""
     kind = None if dtype is None else as_dtype(dtype)
-    data = arrived(data, device)
+    own: Any = arrived(data, device, copy=True)
+    if own is not data:
+        cast_own: Tensor = own if kind is None else own.to(kind)
+        return cast_own
     if isinstance(data, Tensor):
         if not (data.dtype.is_complex or (kind is not None and kind.is_complex)):
             return Tensor(data, dtype=kind, device=device)

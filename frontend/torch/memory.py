@@ -273,11 +273,14 @@ def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Copy the elements of `source` to `x`, to, from or on the device. `non_blocking` has no effect."""
     if x.device.type != NAME:
-        x.copy_(cuda_exchange.sent(tensors.resolved(source), x.device))
-    elif x.numel():
-        here = source.device.type == NAME
-        value = tensors.resolved(source) if here else cuda_exchange.received(source)
-        if here and source is not x:
+        cuda_exchange.send(tensors.resolved(source), x)
+    elif not x.numel():
+        return x
+    elif source.device.type != NAME:
+        cuda_exchange.receive(x, source)
+    else:
+        value = tensors.resolved(source)
+        if source is not x:
             tensors.check_overlap(tensors.unwrap(x), value)
         tensors.write(x, value)
     return x

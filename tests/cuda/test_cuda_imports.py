@@ -139,6 +139,24 @@ def test_copies_are_made_as_requested(emulation: Emulation) -> None:
     assert ph.tensor(source, device=device, requires_grad=True).requires_grad
 
 
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_a_copied_array_may_change_right_after_the_call(emulation: Emulation, own_stream: bool) -> None:
+    library, device = ForeignLibrary(emulation, own_stream=own_stream), emulation.device
+    copies: list[Callable[[Any], ph.Tensor]] = [
+        lambda x: ph.tensor(x, device=device),
+        lambda x: ph.tensor(x, dtype="float64", device=device),
+        lambda x: ph.Tensor(x, device=device),
+        lambda x: ph.asarray(x, device=device, copy=True),
+    ]
+    for copy in copies:
+        array = library.array([1, 2, 3])
+        x = copy(InterfaceArray(array))
+        array.add(7)
+        library.synchronize()  # the library runs first
+        assert array.memory.tolist() == [8, 9, 10]
+        assert x.tolist() == [1, 2, 3]
+
+
 def test_arrays_are_operands_and_initial_values(emulation: Emulation) -> None:
     library, device = ForeignLibrary(emulation), emulation.device
     array = library.array([1, 2, 3])
