@@ -23,7 +23,7 @@ def receive(x: torch.Tensor, source: torch.Tensor) -> None:
     """Copy the elements of a tensor of another device to `x`. Later work of PyTorch on `source` comes after the copy."""
     driver = _shared_driver(source.device)
     if driver is None or source.dtype not in tensors.DTYPES:
-        tensors.write(x, tensors.upload(source.cpu()))
+        tensors.write(x, tensors.upload(source if source.device.type == "cpu" else source.cpu()))
         return
     with torch.cuda.device(source.device):
         value: Any = imported(source.detach().resolve_neg(), current())
