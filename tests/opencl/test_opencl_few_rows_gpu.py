@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import Harness, as_gpu
-from native_ops import EPSILON, upload
+from native_ops import EPSILON, check, upload
 
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
 from polyhal.backends.common.problems import gemm
@@ -144,6 +144,7 @@ def test_the_kernels_are_chosen_for_large_aligned_matrices(device: Any, monkeypa
     assert not few_rows.suits(runtime, product(half, 65, 4096, 4096))
     assert not few_rows.suits(runtime, product(single, 17, 4096, 4096))
     assert not few_rows.suits(runtime, product(half, 1, 512, 512))
+    assert not few_rows.suits(runtime, product(half, 1, 65536, 128))
     assert not few_rows.suits(runtime, product(half, 1, 4096, 4100))
     assert not few_rows.suits(runtime, product(half, 1, 4100, 4096, k_major=False))
     assert not few_rows.suits(runtime, product(half, 1, 4096, 4096, aligned=False))
@@ -163,6 +164,7 @@ def test_every_compute_unit_reads_a_part(device: Any) -> None:
                     p = product(dtype, m, n, k, k_major=k_major)
                     choice = few_rows.predicted(features, p)
                     split = few_rows._split(features, p, choice)
+                    assert few_rows._step(p, choice) <= split.terms
                     read = n * k * dtype.itemsize / 4000
                     assert few_rows._time(features, p, choice, split) < 1.34 * read + 4000
 
@@ -175,3 +177,10 @@ def test_dispatch_multiplies_by_the_chosen_kernel(device: Any, rng: Any) -> None
     assert "few_rows" in launch.name
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
     assert_product(device.download(out).astype(np.float64), x, y, dtypes.float32)
+
+
+@pytest.mark.parametrize("rows", [(1,), (2, 3)], ids=str)
+def test_a_fused_linear_layer_of_few_rows(device: Any, rng: Any, rows: tuple[int, ...]) -> None:
+    x, weight, bias = (rng.uniform(-1, 1, shape) for shape in ((*rows, 512), (520, 512), (520,)))
+    residual = rng.uniform(-1, 1, (*rows, 520))
+    check(device, "fused_linear", [x, weight, bias, residual], ulps=64, activation="gelu", scale=0.5)

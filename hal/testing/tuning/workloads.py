@@ -68,6 +68,7 @@ def workloads(kind: DeviceType) -> list[Workload]:
     out += [Workload("conv2d", ((4, 64, 56, 56), (64, 64, 3, 3), None), {"padding": (1, 1)})]
     if large:
         out += [Workload("matmul", ((n, n), (n, n)), {}, dtypes.float16) for n in sides[1:]]
+        out += [Workload("linear", ((8, 4096), (4096, 4096), (4096,)), {}, dtypes.float16)]
         out += [Workload("sort_pairs", shape, {}) for shape in (((2**20,),), ((64, 16384),))]
     return [w for w in out if w.op in OPS]
 

@@ -34,7 +34,7 @@ _MAX_BATCH = 65535
 _VECTOR_BYTES = 16
 _WARPS = 8
 _MIN_TERMS = 256
-"""Minimum terms of a split."""
+"""Minimum terms of a product or of a split: fewer do not occupy the warps of a group."""
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _BANDWIDTH, _UNIT_BANDWIDTH, _GROUP_BANDWIDTH = 4000, 40, 25
 """Bytes per nanosecond of an H200: of its memory, to a compute unit, and to a unit that holds only one group."""
@@ -87,6 +87,7 @@ def suits(runtime: Runtime, p: Product) -> bool:
     return (
         p.m <= _MAX_ROWS["half" if half else "float"]
         and p.count * p.k * p.n * size >= _MIN_BYTES
+        and p.k >= _MIN_TERMS
         and p.k * size % _VECTOR_BYTES == 0
         and p.left.column == 1
         and _whole_vectors(p.left, p.left.row if p.m > 1 else 0, size)
@@ -106,7 +107,8 @@ def predicted(features: KernelFeatures, p: Product) -> FewRows:
     """Return the choice with the least predicted time for a product with few rows."""
     blocks = ((4, 2) if not _k_major(p) else (1,) if p.m <= 16 else (2,)) if p.dtype in HALF_DTYPES else (1,)
     choices = [_choice(p, across, count) for count in blocks for across in FAMILY.space["across"]]
-    return min(choices, key=lambda choice: _time(features, p, choice, _split(features, p, choice)))
+    busy = [choice for choice in choices if _step(p, choice) <= p.k] or choices[-1:]
+    return min(busy, key=lambda choice: _time(features, p, choice, _split(features, p, choice)))
 
 
 def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
@@ -183,8 +185,11 @@ def _columns(p: Product, choice: FewRows) -> int:
 
 
 def _choice(p: Product, across: int, blocks: int) -> FewRows:
-    """Return the choice with 128 bytes of the matrix in flight per work-item."""
-    return FewRows(across, blocks, 4 // blocks if p.dtype in HALF_DTYPES else 2)
+    """Return the choice with 128 bytes of the matrix in flight per work-item, fewer if there are too few terms."""
+    choice = FewRows(across, blocks, 4 // blocks if p.dtype in HALF_DTYPES else 2)
+    while choice.unroll > 1 and _step(p, choice) > p.k:
+        choice = replace(choice, unroll=choice.unroll // 2)
+    return choice
 
 
 def _step(p: Product, choice: FewRows) -> int:
