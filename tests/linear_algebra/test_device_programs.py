@@ -15,6 +15,7 @@ import polyhal
 from polyhal import Tensor, linalg
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.host_work import HOST_WORK
 from polyhal.hal.device import Device
 from polyhal.hal.errors import LinAlgError
@@ -196,3 +197,20 @@ def test_processors_keep_lapack_for_large_matrices(numpy_device: Device) -> None
     spec = contiguous(polyhal.float32, (99, 99))
     plan = device.planner.plan(OPS["lu_factors"], (spec,), (True, False, 0))
     assert "LAPACK divides matrices into blocks" in " ".join(plan.resolution.skipped)
+
+
+def test_programs_write_to_unaligned_results_by_kernels_for_these(
+    panels: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels for aligned results would store whole vectors at an address that does not allow it."""
+    lower = PanelBackend.lower
+
+    def without_matrix(self: PanelBackend, op: str, *more: Any) -> Launch | Declined:
+        return Declined("left out") if op == "permutation_matrix" else lower(self, op, *more)
+
+    monkeypatch.setattr(PanelBackend, "lower", without_matrix)
+    target = contiguous(polyhal.float32, (4, 4))._replace(aligned=False)
+    op, pivots = OPS["permutation_matrix"], contiguous(polyhal.int32, (3,))
+    plan = panels.planner.plan_into(op, (pivots,), (4, polyhal.float32), (target,), (dispatch.SEPARATE,))
+    assert plan.resolution.how.startswith("program of")
+    assert plan.resolution.parts[-1].outputs == (target,)

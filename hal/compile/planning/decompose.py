@@ -39,7 +39,6 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
             f"decomposition: it needs {', '.join(sorted(missing))}, which the device does not store"
         )
         return None
-    _mark_unaligned(graph, {v for v, output in zip(graph.outputs, outputs, strict=True) if not output.aligned})
     run = interpreted(planner, request, graph)
     resolution.step, resolution.how = ResolutionStep.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
     return run, None
@@ -54,9 +53,13 @@ def _mark_unaligned(graph: Graph, values: set[int]) -> None:
 
 
 def interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
-    """Return a run of all nodes in order. Nodes with equal signatures are resolved once."""
+    """Return a run of all nodes in order. Nodes with equal signatures are resolved once.
+
+    The graph's first outputs are the request's.
+    """
     from polyhal.hal.compile.planning.interpreter import GraphInterpreter, nodes_in_place
 
+    _mark_unaligned(graph, {v for v, output in zip(graph.outputs, request.outputs, strict=False) if not output.aligned})
     runs: list[Run | None] = []
     resolved: dict[Any, tuple[Run, Resolution]] = {}
     in_place = nodes_in_place(graph, request.aliases)
