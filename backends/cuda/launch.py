@@ -194,7 +194,7 @@ class CudaLaunch:
             if runtime.profile is None:
                 status = runtime.start(self._kernel.function, self._geometry, self._block.pointers, stream.handle)
             else:
-                with runtime.context, runtime.profiled(self.name, stream):
+                with runtime.calling(f"launching {self.name}"), runtime.profiled(self.name, stream):
                     status = runtime.start(self._kernel.function, self._geometry, self._block.pointers, stream.handle)
         if status:
             raise runtime.launch_failed(status, self.name, self._geometry)

@@ -6,9 +6,11 @@ import threading
 from typing import Any
 
 import numpy as np
+import pytest
 from emulated_backend import Emulation
 
 from polyhal.hal import dtypes
+from polyhal.hal.errors import OutOfMemoryError
 from polyhal.hal.protocol import Event
 
 
@@ -152,3 +154,20 @@ def test_timestamps_while_profiling(emulation: Emulation) -> None:
     assert backend.stop_profiling() == []
     backend.fill(4.0, x)
     assert (harness.download(x) == 4).all()
+
+
+def test_a_timestamp_that_cannot_be_recorded_is_a_typed_error(emulation: Emulation) -> None:
+    backend = emulation.backend
+    x = emulation.harness.upload(np.zeros(10, np.float32))
+    recorded = backend.record([lambda: backend.fill(2.0, x)])
+    backend.fill(1.0, x)
+    backend.start_profiling()
+    emulation.library.refused["cuEventCreate"] = 2
+    for launch in (lambda: backend.fill(1.0, x), lambda: recorded.submit([])):
+        with pytest.raises(
+            OutOfMemoryError, match=r"launching \w+ failed with CUDA_ERROR_OUT_OF_MEMORY \(cuEventCreate\)"
+        ):
+            launch()
+    emulation.library.refused.clear()
+    backend.fill(3.0, x)
+    assert len(backend.stop_profiling()) == 1
