@@ -31,6 +31,8 @@ _MIN_BYTES = 1 << 20
 """Minimum bytes of the matrices: a smaller read takes less time than a launch."""
 _MAX_BATCH = 65535
 """Maximum groups along the second and third axis of a launch in CUDA."""
+_LOCAL_MEMORY = 32 << 10
+"""Maximum bytes of local memory of a group."""
 _VECTOR_BYTES = 16
 _WARPS = 8
 _MIN_TERMS = 256
@@ -76,6 +78,8 @@ def suits(runtime: Runtime, p: Product) -> bool:
     """Return whether a product, or its transpose, has few rows and vectors that are aligned, and is large enough."""
     features = runtime.features
     if features.cpu or not features.local_memory_is_real or features.max_group_size < 32 * _WARPS:
+        return False
+    if features.static_local_memory < _LOCAL_MEMORY:
         return False
     if p.sum_class != "float" or p.row_sums is not None or p.count > _MAX_BATCH:
         return False
