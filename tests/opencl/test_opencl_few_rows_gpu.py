@@ -169,6 +169,30 @@ def test_every_compute_unit_reads_a_part(device: Any) -> None:
                     assert few_rows._time(features, p, choice, split) < 1.34 * read + 4000
 
 
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the kernels with the predicted division, as if they had been measured to be faster."""
+
+    def predicted(runtime: Any, p: Product) -> FewRows:
+        return few_rows.predicted(runtime.features, few_rows._with_few_rows(p))
+
+    monkeypatch.setattr(few_rows, "measured", predicted)
+
+
+def test_kernels_are_used_after_a_measurement(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = draw(rng, dtypes.float32, False, 2, 1024), draw(rng, dtypes.float32, True, 1024, 260)
+    runtime, out = device.backend.runtime, device.empty(dtypes.float32, (2, 260))
+    p = describe([upload(device, a) for a in (x, y)], out)
+    requests: dict[Any, Any] = {}
+    monkeypatch.setattr(runtime.tuning, "requests", requests)
+    assert "few_rows" not in dispatch.build(runtime, p).name
+    ((key, request),) = ((k, r) for k, r in requests.items() if r.family is few_rows.FAMILY)
+    assert all(values.get("across") for values in request.family.candidates(runtime.features, request.default))
+    monkeypatch.setattr(runtime.tuning, "trial", {key: {"across": 4}})
+    assert "few_rows" in dispatch.build(runtime, p).name
+
+
+@pytest.mark.usefixtures("used")
 def test_dispatch_multiplies_by_the_chosen_kernel(device: Any, rng: Any) -> None:
     x, y = draw(rng, dtypes.float32, False, 2, 1024), draw(rng, dtypes.float32, True, 1024, 260)
     refs = [upload(device, a) for a in (x, y)]
@@ -179,6 +203,7 @@ def test_dispatch_multiplies_by_the_chosen_kernel(device: Any, rng: Any) -> None
     assert_product(device.download(out).astype(np.float64), x, y, dtypes.float32)
 
 
+@pytest.mark.usefixtures("used")
 @pytest.mark.parametrize("rows", [(1,), (2, 3)], ids=str)
 def test_a_fused_linear_layer_of_few_rows(device: Any, rng: Any, rows: tuple[int, ...]) -> None:
     x, weight, bias = (rng.uniform(-1, 1, shape) for shape in ((*rows, 512), (520, 512), (520,)))

@@ -42,9 +42,10 @@ def build(runtime: Runtime, p: Product) -> Launch:
     """Build the fastest launch for a product that the driver takes. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
         return strided.build(runtime, p)
-    if few_rows.suits(runtime, p):
-        return first_that_builds([partial(few_rows.build, runtime, p), partial(_build_other, runtime, p)])
-    return _build_other(runtime, p)
+    choice = few_rows.measured(runtime, p) if few_rows.suits(runtime, p) else None
+    if choice is None:
+        return _build_other(runtime, p)
+    return first_that_builds([partial(few_rows.multiply, runtime, p, choice), partial(_build_other, runtime, p)])
 
 
 def _build_other(runtime: Runtime, p: Product) -> Launch:

@@ -6,6 +6,9 @@ above which float32's arithmetic takes longer than the read.
 The predicted time of a division of the work is the larger of two: all bytes of the matrix at the memory's bandwidth, and
 the bytes of the busiest compute unit, its share of the rows included, at the bandwidth of its cache. A split of the terms
 adds a launch and the traffic of partial sums.
+
+The kernels have not run on hardware of the project, so a device uses them only after `polyhal tune` has measured there that
+they are faster.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class FewRows:
     """Work of a group: 8 warps, `across` the columns and `8 / across` along the terms."""
 
     across: int
+    """0: another kernel is used."""
     column_blocks: int
     """Blocks of 16 columns per warp on tensor cores."""
     unroll: int
@@ -64,7 +68,7 @@ class FewRows:
 
 
 def _allowed(features: KernelFeatures, choice: FewRows) -> bool:
-    return choice.across <= _WARPS
+    return 0 < choice.across <= _WARPS
 
 
 FAMILY = Family[FewRows](
@@ -100,11 +104,12 @@ def suits(runtime: Runtime, p: Product) -> bool:
     )
 
 
-def build(runtime: Runtime, p: Product) -> Launch:
-    """Build the launch of a product that `suits`, with the predicted or a measured choice. Raises KernelBuildError."""
+def measured(runtime: Runtime, p: Product) -> FewRows | None:
+    """Return the division of a product that `suits`, if it was measured to be faster than other kernels, else None."""
     few = _with_few_rows(p)
     kind = f"{size_class(few.m, few.n, few.k)} of {p.dtype.name}, {'K-major' if _k_major(few) else 'MN-major'}"
-    return multiply(runtime, p, runtime.tuning.choose(FAMILY, kind, predicted(runtime.features, few)))
+    choice = runtime.tuning.choose(FAMILY, kind, replace(predicted(runtime.features, few), across=0))
+    return choice if choice.across else None
 
 
 def predicted(features: KernelFeatures, p: Product) -> FewRows:
