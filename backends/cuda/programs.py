@@ -104,6 +104,7 @@ class CudaProgram:
     def __del__(self) -> None:
         if hasattr(self, "module"):
             with self.context:
+                self.context.driver.lib.cuCtxSynchronize()  # a launch may still run
                 self.context.driver.lib.cuModuleUnload(self.module)
 
 
