@@ -85,7 +85,7 @@ def test_each_problem_is_reported_once_and_with_a_fix(report: dict[str, Any]) ->
 
 
 def test_built_in_backends_load_first_so_that_their_names_are_not_taken(report: dict[str, Any]) -> None:
-    assert report["report"]["backends"][:2] == ["null", "numpy"]
+    assert report["report"]["backends"][:2] == ["cuda", "null"]
 
 
 def test_working_parts_of_a_partly_broken_plug_in_are_kept(report: dict[str, Any]) -> None:

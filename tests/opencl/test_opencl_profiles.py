@@ -56,6 +56,7 @@ def record(name: str) -> tuple[Any, DeviceType]:
         single_fp_config=0,
         host_unified_memory=kind is not GPU,
         max_work_group_size=group,
+        max_parameter_size=1024,
         local_mem_size=local * 1024,
         local_mem_type=types.LOCAL if on_chip else types.GLOBAL,
         max_compute_units=4,

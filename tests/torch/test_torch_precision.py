@@ -19,10 +19,12 @@ PRECISIONS = ("highest", "high", "medium")
 
 @pytest.fixture(autouse=True)
 def _settings_are_restored() -> Iterator[None]:
-    yield
-    torch.backends.fp32_precision = "none"  # type: ignore[attr-defined]
-    torch.backends.cuda.matmul.fp32_precision = "none"
-    torch.set_float32_matmul_precision("highest")
+    # PyTorch's testing utilities, which other tests import, refuse to set flags without this.
+    with getattr(torch.backends, "__allow_nonbracketed_mutation")():
+        yield
+        torch.backends.fp32_precision = "none"  # type: ignore[attr-defined]
+        torch.backends.cuda.matmul.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
     assert polyhal.get_float32_matmul_precision() == "highest"
 
 

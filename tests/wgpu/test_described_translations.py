@@ -33,6 +33,8 @@ for nbytes, extension in enumerate(("spv", "hlsl", "metal"), 1):
 READS = "assert '@compute' in sys.stdin.read()\n"
 FIGURES: dict[str, dict[str, int]] = json.loads(translation_figures.PATH.read_text(encoding="utf-8"))
 NOT_TRANSLATED = {
+    "fft/half_spectrum.wgsl",
+    "fft/local_stages.wgsl",
     "gather/replace_rows.wgsl",
     "optim/means_along.wgsl",
     "pointwise/foreach.wgsl",

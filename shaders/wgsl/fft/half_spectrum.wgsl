@@ -1,6 +1,7 @@
 {#- Half the spectra of twice as many real numbers, from the spectra of the complex numbers that their pairs are: the last step of transforms
     of several passes. An invocation stores one element, and one stores two. -#}
 {% set GROUP = GROUP | default(64) %}
+{% set HALF_TARGET = 1 %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "fft/elements.wgsl" as elements with context %}
 {% import "fft/butterflies.wgsl" as butterflies %}
