@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import discovery
+from polyhal.backends.opencl import discovery, present_units
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl_c import matrix_units
 from polyhal.backends.opencl_c.profiles import vendor_profile
@@ -50,7 +50,7 @@ class EmulatedBackend(OpenCLBackend):
 
         with (
             mock.patch.object(probed, "features", as_gpu),
-            mock.patch.object(matrix_units, "present", return_value=(UNITS[unit],)),
+            mock.patch.object(present_units, "present", return_value=(UNITS[unit],)),
         ):
             super().__init__(replace(found, info=info))
         programs = self.runtime.programs

@@ -16,8 +16,8 @@ FORCE_INLINE uint pivot_row(__local const REAL *tile, const uint column, const u
     REAL best = -1;
     uint found = first;
     for (uint i = first; i < rows; i++) {
-        REAL size = fabs(tile[i * PITCH + column]);
-        if (size != size) size = INFINITY;
+        const REAL element = fabs(tile[i * PITCH + column]);
+        const REAL size = isnan(element) ? INFINITY : element;
         if (size > best) {
             best = size;
             found = i;

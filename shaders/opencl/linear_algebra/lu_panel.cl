@@ -24,8 +24,7 @@ FORCE_INLINE Candidate better(const Candidate a, const Candidate b) {
 
 FORCE_INLINE Candidate candidate(const REAL value, const uint row) {
     Candidate found;
-    found.size = fabs(value);
-    if (found.size != found.size) found.size = INFINITY;
+    found.size = isnan(value) ? INFINITY : fabs(value);
     found.row = row;
     return found;
 }

@@ -79,6 +79,8 @@ class Blas:
         """
         if p.dtype not in _TYPES:
             return Declined(f"cuBLAS does not multiply {p.dtype.name}")
+        if p.out_dtype is not p.dtype:
+            return Declined(f"a product of {p.dtype.name} with a result of {p.out_dtype.name}")
         if p.bias is not None:
             return Declined("cuBLAS adds no bias")
         a, b = layout(p.m, p.k, p.left.row, p.left.column), layout(p.k, p.n, p.right.row, p.right.column)
