@@ -1,4 +1,4 @@
-"""Fourier transforms on several devices and in other frameworks: rates, ratios, and fractions of the rate of copies.
+"""Fourier transforms on several devices and in other frameworks: rates, ratios, and fractions of a copy's rate.
 
 A rate counts each number of the operand and of the result once, as a transform in one pass over memory reads and writes
 them. Frameworks, clocks and options are those of the benchmark `kernels`; with `--size gpu` PyTorch is on CUDA (cuFFT).
