@@ -240,7 +240,7 @@ class SupportsProfiling(Protocol):
     """Device timestamps around launches. Called by the profilers, the tuner and the benchmarks."""
 
     def start_profiling(self) -> None:
-        """Record timestamps for every launch from now on. This may make launches slower."""
+        """Record timestamps for every later launch. This may make launches slower."""
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock.

@@ -16,7 +16,7 @@ from polyhal.torch import private
 
 
 def install() -> None:
-    """Follow PyTorch's setting from now on. Sums that use atomic additions are then ordered."""
+    """Follow later changes of PyTorch's setting. Sums that use atomic additions are then ordered."""
     if torch.are_deterministic_algorithms_enabled():
         _follow(True)
     private.call_with_deterministic_mode(_follow)

@@ -9,7 +9,7 @@ from polyhal.torch import private
 
 
 def install() -> None:
-    """Follow PyTorch's setting from now on; a setting of before counts unless it is the default."""
+    """Follow later changes of PyTorch's setting; a setting of before counts unless it is the default."""
     private.call_after_matmul_precision(_follow)
     if private.matmul_precision() != "highest":
         _follow()

@@ -87,7 +87,7 @@ CEILINGS = {
     "opens with what": 0.0,
     "of which": 1.0,
     "anew, beside": 0.5,
-    "from ... on": 0.3,
+    "from ... on": 0.2,
     "is there": 0.2,
     "gives, gets, knows": 1.8,
     "lies, stands": 1.0,

@@ -23,7 +23,7 @@ class _Transfer(Protocol):
 
 
 Enqueue = Callable[[np.ndarray, int], _Transfer]
-"""Function that enqueues a copy between staged bytes and the device's memory from a byte on, counted from the first."""
+"""Function that enqueues a copy of staged bytes to or from the device; the number is their first byte of the transfer."""
 
 
 class PinnedRing:

@@ -27,7 +27,7 @@
 #ifndef TARGET_IM
 #define TARGET_IM 1
 #endif
-// 1 if elements from a position on are 0, or not stored.
+// 1 if elements past a position are 0, or not stored.
 #ifndef SOURCE_CUT
 #define SOURCE_CUT 0
 #endif

@@ -36,7 +36,7 @@
 {% endmacro %}
 {% macro head_offset(name) %}p.o_{{ name }}{% for a in range(AXES) %} + i{{ a }} * p.{{ name }}_batch{{ a }}{% endfor %}{% endmacro %}
 
-{#- Loads four features of a row from `column` on, with zeros past `length` if the last vector is partial. -#}
+{#- Loads four features of a row, beginning at `column`, with zeros past `length` if the last vector is partial. -#}
 {% macro reader(name) %}
 fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
 {% if TAIL %}

@@ -4,7 +4,7 @@
 
   - `enable()` comes first in every kernel file.
   - `input(binding, name, dtype, lanes)` declares a read-only buffer and the functions `NAME_at(i)` for element i and `NAME_at4(i)` for
-    four elements from i on. With lanes = 4 the latter is one load, and i must be a multiple of 4.
+    four elements, the first at i. With lanes = 4 the latter is one load, and i must be a multiple of 4.
   - `output(binding, name, dtype, lanes)` declares a write-only buffer, `NAME_set(i, value)` and `NAME_set4(i, values)`.
   - `inout(...)` declares both.
   - `scratch(binding, name, type, access)` declares workspace of plain WGSL elements.

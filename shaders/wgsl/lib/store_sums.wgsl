@@ -1,6 +1,6 @@
 {#- Stores the sums of a matrix product. Import it `with context`:
 
-  - `declare(binding, storage)` declares the bias, if BIAS, and the output as buffers from `binding` on. With SPLIT it declares `partial`
+  - `declare(binding, storage)` declares the bias, if BIAS, and the output as buffers that begin at `binding`. With SPLIT it declares `partial`
     (split, batch, m, n) instead, which gemm/split_k_reduce.wgsl adds up.
   - `members()` are parameters for a matrix as output, `offsets()` those of the buffers.
   - `store(row, column, sum)` stores one sum, and `store4(row, column, sums)` four neighbours in a row, as far as they are in range; both
