@@ -8,6 +8,7 @@ listed in `violations`.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,9 @@ from emulated_statuses import ILLEGAL_ADDRESS, NOT_SUPPORTED, Refused
 from emulated_streams import StreamFunctions
 
 from polyhal.backends.common.cuda_driver import ffi
+
+_CALLBACKS: list[Any] = []
+"""C functions of all libraries, which finalizers may call until the process ends."""
 
 
 class EmulatedLibrary:
@@ -44,7 +48,7 @@ class EmulatedLibrary:
         self.calls: list[str] = []
         """Names of the functions that were called."""
         self._lock = threading.RLock()
-        self._kept: list[Any] = []
+        self._methods: dict[str, Callable[..., None]] = {}
         programs = ProgramFunctions(machine, processor)
         parts = (
             DeviceFunctions(machine, version),
@@ -86,14 +90,19 @@ class EmulatedLibrary:
     def _function(self, name: str, kind: str, method: Callable[..., None]) -> Callable[..., int]:
         """Return a function that checks and converts its arguments as C does, and returns a status."""
         problems = threading.local()
+        self._methods[name] = method
+        itself = weakref.ref(self)
 
         def status(*args: Any) -> int:
-            with self._lock:
-                self.calls.append(name)
+            library = itself()
+            if library is None:
+                return 0  # a finalizer calls, after the last test of the library
+            with library._lock:
+                library.calls.append(name)
                 try:
-                    if name in self.refused:
-                        return self.refused[name]
-                    method(*args)
+                    if name in library.refused:
+                        return library.refused[name]
+                    library._methods[name](*args)
                 except Refused as refusal:
                     return refusal.status
                 except BaseException as problem:
@@ -101,7 +110,7 @@ class EmulatedLibrary:
                 return 0
 
         native = ffi.callback(kind, status)
-        self._kept.append(native)
+        _CALLBACKS.append(native)
 
         def function(*args: Any) -> int:
             result = int(native(*args))
