@@ -125,7 +125,6 @@ class _Graph:
         """Build the graph from the launches' argument blocks. The context must be current. Raises CudaError."""
         self._context = runtime.context
         self._driver = driver = runtime.driver
-        self._launches = launches
         self._params = [_node_params(b) for b in launches]
         self._nodes: list[Any] = []
         self._graph = driver.value("cuGraphCreate", "CUgraph *", 0)

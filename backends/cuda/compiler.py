@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from polyhal.backends.common.cuda_driver import CudaDriver
-
-_COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR = 75, 76
-_PLATFORM = "NVIDIA CUDA"
+from polyhal.backends.cuda.capabilities import PLATFORM, compute_capability
 
 
 class CompilationError(Exception):
@@ -62,18 +60,18 @@ def find_compiler(driver: CudaDriver, device: int, address: str) -> OpenCLCompil
     except ImportError:
         return "pyopencl is not installed"
     try:
-        platforms = [p for p in cl.get_platforms() if p.name == _PLATFORM]
+        platforms = [p for p in cl.get_platforms() if p.name == PLATFORM]
         devices = [d for p in platforms for d in p.get_devices()]
     except cl.Error as error:
         return f"NVIDIA's OpenCL driver fails: {error}"
     if not platforms:
         return "NVIDIA's OpenCL driver is not installed"
-    wanted = tuple(driver.attribute(a, device) for a in (_COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR))
-    equal = [d for d in devices if (d.compute_capability_major_nv, d.compute_capability_minor_nv) == wanted]
+    wanted = compute_capability(driver, device)
+    equal = [d for d in devices if 10 * d.compute_capability_major_nv + d.compute_capability_minor_nv == wanted]
     bus = int(address.split(":")[1], 16)
     chosen = next((d for d in equal if d.pci_bus_id_nv == bus), next(iter(equal), None))
     if chosen is None:
-        return f"NVIDIA's OpenCL driver has no device of compute capability {wanted[0]}.{wanted[1]}"
+        return f"NVIDIA's OpenCL driver has no device of compute capability {wanted / 10:.1f}"
     try:
         return OpenCLCompiler(chosen)
     except cl.Error as error:

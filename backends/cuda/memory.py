@@ -1,7 +1,7 @@
 """Device memory and transfers: stream-ordered allocations, and copies through pinned memory.
 
 Writes never block on earlier kernels: the bytes are staged in pinned memory first. Reads block, or report their completion.
-Source: CUDA Driver API, sections "CudaStream Ordered Memory Allocator" and "API synchronization behavior".
+Source: CUDA Driver API, sections "Stream Ordered Memory Allocator" and "API synchronization behavior".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CudaStreams: in-order queues of a device, its own and further ones that threads select."""
+"""Streams: in-order queues of a device, its own and further ones that threads select."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_without_a_compiler_a_device_is_unusable_until_programs_are_cached(
     found: EmulatedLibrary, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiler, "_PLATFORM", "a platform that no driver has")
+    monkeypatch.setattr(compiler, "PLATFORM", "a platform that no driver has")
     (first, _) = discovery.probe()
     assert isinstance(first, UnusableDevice)
     assert "OpenCL driver" in first.reason
