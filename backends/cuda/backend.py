@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.core_methods import CoreMethods
-from polyhal.backends.common.launching.table import lower
 from polyhal.backends.cuda import capabilities as probed
 from polyhal.backends.cuda import discovery
 from polyhal.backends.cuda.command_buffer import record
@@ -18,28 +16,20 @@ from polyhal.backends.cuda.peers import CudaPeerCopies
 from polyhal.backends.cuda.runtime import CudaRuntime
 from polyhal.backends.cuda.self_check import self_check
 from polyhal.backends.cuda.streams import CudaStream
-from polyhal.backends.opencl_c import lowering
 from polyhal.backends.opencl_c.capabilities import kernel_capabilities
 from polyhal.backends.opencl_c.features import KernelFeatures
-from polyhal.backends.opencl_c.user_kernel import UserKernelCompiler
+from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
-from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.core.kernels.library import KernelLibrary
-from polyhal.hal.layout import Spec
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
     CommandBuffer,
     CompletionEvent,
     ComputeBackend,
-    Declined,
     Event,
-    InputSpec,
-    Launch,
-    UserKernel,
 )
 
 if TYPE_CHECKING:
-    from polyhal.hal.ops.schema import Params
+    pass
 
 
 def create(selector: str) -> CudaBackend:
@@ -49,7 +39,7 @@ def create(selector: str) -> CudaBackend:
     return backend
 
 
-class CudaBackend(CoreMethods):
+class CudaBackend(KernelMethods):
     """One opened CUDA device."""
 
     def __init__(
@@ -78,19 +68,10 @@ class CudaBackend(CoreMethods):
         self.runtime = CudaRuntime(
             device.driver, device.ordinal, device.compiler, device.info, features, self.capabilities, self.tuning
         )
-        super().__init__(self.runtime, lowering.BUILDERS)
-        self.kernels: KernelLibrary = self.runtime.programs
-        self._call_log = KernelCallLog(device.info)
+        super().__init__(self.runtime, self.runtime.programs, self.runtime)
         self._foreign = ForeignStreams(self.runtime)
         self._memory = CudaTransfers(self.runtime)
         self._peers = CudaPeerCopies(self.runtime)
-        self._lowerings = lowering.table()
-        self._user_kernels = UserKernelCompiler(self.runtime, self.info.name)
-
-    @property
-    def features(self) -> KernelFeatures:
-        """The device facts by which kernels and launches are chosen."""
-        return self.runtime.features
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -215,27 +196,3 @@ class CudaBackend(CoreMethods):
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
         return self.runtime.stop_profiling()
-
-    # --- lowering ---------------------------------------------------------------------------------------------------
-
-    def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
-    ) -> Launch | Declined:
-        """Return a native kernel for `op`, or the reason for declining it. Logs calls that build programs."""
-        known = len(self.kernels.program_builds)
-        launch = lower(self._lowerings, self.runtime, op, inputs, outputs, params)
-        if builds := self.kernels.program_builds[known:]:
-            self._call_log.add(KernelCall(op, inputs, outputs, params), [b.digest for b in builds if b.compiled])
-        return launch
-
-    def compile_kernel(
-        self,
-        kernel: UserKernel,
-        inputs: tuple[InputSpec | None, ...],
-        outputs: tuple[Spec, ...],
-        params: Params,
-        grid: tuple[int, ...],
-        group: tuple[int, ...],
-    ) -> Launch | Declined:
-        """Return a launch of a user's kernel, or the reason for declining it. Raises KernelBuildError."""
-        return self._user_kernels.compile(kernel, inputs, outputs, params, grid, group)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from polyhal.backends.common.launching.core_methods import CoreMethods
-from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, present_units
 from polyhal.backends.opencl.command_buffer import record
@@ -20,30 +18,20 @@ from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.peer_copies import PeerCopies
 from polyhal.backends.opencl.peers.window_communicator import open_window_communicator
 from polyhal.backends.opencl.queues import CommandQueue
-from polyhal.backends.opencl_c import lowering
-from polyhal.backends.opencl_c.features import KernelFeatures
-from polyhal.backends.opencl_c.user_kernel import UserKernelCompiler
+from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
-from polyhal.hal.core.kernels.call_log import KernelCall, KernelCallLog
-from polyhal.hal.core.kernels.library import KernelLibrary
-from polyhal.hal.layout import Spec
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
     CommandBuffer,
     CompletionEvent,
     ComputeBackend,
-    Declined,
     Event,
-    InputSpec,
-    Launch,
-    UserKernel,
 )
 
 if TYPE_CHECKING:
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
-    from polyhal.hal.ops.schema import Params
 
 _HOST, _CUDA = 1, 2
 """DLPack's numbers for the host and for CUDA devices."""
@@ -58,7 +46,7 @@ _GROUP = 64
 """Work-items per group of kernels for GPUs on a processor."""
 
 
-class OpenCLBackend(CoreMethods):
+class OpenCLBackend(KernelMethods):
     """One opened OpenCL device."""
 
     def __init__(self, device: discovery.OpenCLDevice, quirks: Mapping[str, bool | int] | None = None) -> None:
@@ -72,18 +60,9 @@ class OpenCLBackend(CoreMethods):
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)
         self.runtime = DeviceRuntime(device.cl, device.info, features, self.capabilities, self.tuning, device.context)
-        super().__init__(self.runtime, lowering.BUILDERS)
-        self.kernels: KernelLibrary = self.runtime.programs
-        self._call_log = KernelCallLog(device.info)
+        super().__init__(self.runtime, self.runtime.programs, self.runtime)
         self._memory = OpenCLMemory(self.runtime)
         self.peers = PeerCopies(self.runtime, self._memory)
-        self._lowerings = lowering.table()
-        self._user_kernels = UserKernelCompiler(self.runtime, self.info.name)
-
-    @property
-    def features(self) -> KernelFeatures:
-        """The device facts by which kernels and launches are chosen."""
-        return self.runtime.features
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -216,27 +195,3 @@ class OpenCLBackend(CoreMethods):
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
         return self.runtime.stop_profiling()
-
-    # --- lowering ---------------------------------------------------------------------------------------------------
-
-    def lower(
-        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
-    ) -> Launch | Declined:
-        """Return a native kernel for `op`, or the reason for declining it. Logs calls that build programs."""
-        known = len(self.kernels.program_builds)
-        launch = lower(self._lowerings, self.runtime, op, inputs, outputs, params)
-        if builds := self.kernels.program_builds[known:]:
-            self._call_log.add(KernelCall(op, inputs, outputs, params), [b.digest for b in builds if b.compiled])
-        return launch
-
-    def compile_kernel(
-        self,
-        kernel: UserKernel,
-        inputs: tuple[InputSpec | None, ...],
-        outputs: tuple[Spec, ...],
-        params: Params,
-        grid: tuple[int, ...],
-        group: tuple[int, ...],
-    ) -> Launch | Declined:
-        """Return a launch of a user's kernel, or the reason for declining it. Raises KernelBuildError."""
-        return self._user_kernels.compile(kernel, inputs, outputs, params, grid, group)
