@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.frameworks.pytorch_ways import PEER, best_ms
+
 
 def flops_text(rate: float) -> str:
     """Return a rate of operations with its unit."""
@@ -105,21 +107,30 @@ def _mebibytes(row: Mapping[str, Any], who: str) -> str:
 
 
 def training_step_table(result: dict[str, Any]) -> list[str]:
-    """Time per step of every competitor, the speed relative to PyTorch's, memory, and the first step."""
+    """Time per step of every competitor, the speed relative to PyTorch's best, memory, and the first step."""
     everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["who"]))
-    head = ["model", "precision", "device", *everyone, "speedup over PyTorch", "peak MiB", "PyTorch's", "first step"]
+    head = [
+        "model",
+        "precision",
+        "device",
+        *everyone,
+        "speedup over PyTorch's best",
+        "peak MiB",
+        "PyTorch's",
+        "first step",
+    ]
     lines = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
     for row in result["rows"]:
         best = row["who"].get("captured", row["who"].get("eager"))
-        peer = row["who"].get("PyTorch")
+        peer = best_ms(row["who"])
         cells = [
             row["what"],
             row["precision"],
             f"`{row['device']}`",
             *(_step(row, who) for who in everyone),
-            f"{peer['ms'] / best['ms']:.2f}" if peer else "",
+            f"{peer / best['ms']:.2f}" if peer else "",
             _mebibytes(row, "captured"),
-            _mebibytes(row, "PyTorch"),
+            _mebibytes(row, PEER),
             f"{best['first_s']:.2f} s" if "first_s" in best else "",
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -16,6 +16,8 @@ from torch import nn
 import polyhal
 from benchmarks import torch_models
 from benchmarks.frameworks.cuda_graph import as_cuda_graph
+from benchmarks.frameworks.pytorch_ways import COMPILED as PEERS_COMPILED
+from benchmarks.frameworks.pytorch_ways import GRAPHS, PEERS
 from benchmarks.training_workloads import WORKLOADS, TrainingWorkload, polyhal_step
 from polyhal import Device
 
@@ -23,11 +25,6 @@ Step = Callable[[], torch.Tensor]
 """Takes one training step, waits for it, and returns the loss."""
 EAGER, RECORDED, COMPILED = "eager", "recorded", "compiled"
 OWN = "Polyhal's own"
-PEER, INDUCTOR = "PyTorch", "PyTorch compiled"
-GRAPH, INDUCTOR_GRAPH = "PyTorch, CUDA graph", "PyTorch compiled, CUDA graph"
-GRAPHS = (GRAPH, INDUCTOR_GRAPH)
-"""Whole steps as CUDA graphs: on CUDA only."""
-PEERS = (PEER, INDUCTOR, *GRAPHS)
 WHO = (EAGER, RECORDED, COMPILED, OWN, *PEERS)
 
 
@@ -165,7 +162,7 @@ def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) ->
     inputs, targets = (x.to(place) for x in workload.batch())
     optimizer = torch.optim.AdamW(model.parameters(), lr=workload.rate, fused=True, capturable=who in GRAPHS)
     forward: Any = model
-    if who in (COMPILED, INDUCTOR, INDUCTOR_GRAPH):
+    if who in (COMPILED, *PEERS_COMPILED):
         forward = torch.compile(model, backend="polyhal" if who == COMPILED else "inductor")
     if place == "cuda":
         torch.set_float32_matmul_precision("highest" if precision == "highest" else "high")

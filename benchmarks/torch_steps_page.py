@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_RECORDED, _PEERS = "recorded", "PyTorch"
+from benchmarks.frameworks.pytorch_ways import best_ms
+
+_RECORDED = "recorded"
 _FIRST_STEPS = {
     "first_s": "Seconds that the first four steps took in a new process without caches of kernels",
     "first_cpu_s": "Seconds of the processor in such a process, without those of processes that build kernels ahead",
@@ -53,6 +55,5 @@ def _first(t: Mapping[str, Any] | None, name: str) -> str:
 
 def _speedup(row: Mapping[str, Any]) -> str:
     """Return how many of PyTorch's fastest steps take as long as one recorded step: above 1 if recorded ones are faster."""
-    who = row["who"]
-    peers = [t["ms"] for name, t in who.items() if name.startswith(_PEERS)]
-    return f"{min(peers) / who[_RECORDED]['ms']:.2f}" if peers and _RECORDED in who else ""
+    best = best_ms(row["who"])
+    return f"{best / row['who'][_RECORDED]['ms']:.2f}" if best and _RECORDED in row["who"] else ""

@@ -1,8 +1,8 @@
 """Training steps of the same models on the same data in Polyhal and PyTorch: forward, backward, optimizer, and a wait.
 
-Steps of Polyhal run eagerly or captured; PyTorch's run eagerly or, on CUDA, as a CUDA graph. Language models train with
-AdamW and gradient clipping, as in `polyhal train`, classifiers with Adam. Benchmarks of several devices prepare their steps
-with `captured_step`.
+Steps of Polyhal run eagerly or captured; PyTorch's run in the ways of `frameworks.pytorch_ways`. Language models train
+with AdamW and gradient clipping, as in `polyhal train`, classifiers with Adam; PyTorch's optimizers are fused on CUDA.
+Benchmarks of several devices prepare their steps with `captured_step`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 import polyhal
 from benchmarks.frameworks.cuda_graph import as_cuda_graph
+from benchmarks.frameworks.pytorch_ways import COMPILED, GRAPHS, PEER
 from polyhal import Device, amp, jit, optim
 from polyhal.hal import dtypes
 from polyhal.models import CNN, GPT, MLP, GPTConfig, resnet18, resnet50
@@ -25,9 +26,11 @@ from polyhal.nn.utils import clip_grad_norm_
 
 Step = Callable[[], object]
 """Takes one training step and returns the loss, on the device."""
-PRECISIONS = ("highest", "high", "bfloat16")
-"""Precisions of float32 matrix products; bfloat16 is autocast."""
+PRECISIONS = ("highest", "high", "medium", "bfloat16")
+"""Precisions of float32 matrix products; bfloat16 is autocast. PyTorch computes `medium` in TF32, `high` in float32."""
 _CLASSES = 10
+_IMAGES = 4
+"""Dimensions of a batch of images."""
 _RUNS_BEFORE = 4
 """A captured step is recorded twice before it is only replayed."""
 
@@ -154,23 +157,31 @@ def _classifier(name: str, device: Device) -> Module:
     return (resnet50 if name == "resnet-50" else resnet18)(_CLASSES, device=device)
 
 
-def torch_step(workload: TrainingWorkload, place: str, precision: str, *, graph: bool) -> Step:
-    """Prepare a training step of PyTorch on its device `place`; with `graph`, as a CUDA graph. `high` is plain float32."""
+def torch_step(workload: TrainingWorkload, place: str, precision: str, way: str = PEER) -> Step:
+    """Prepare a training step of PyTorch on its device `place`, in one of PyTorch's ways.
+
+    On CUDA, optimizers are fused, and images in bfloat16 have their channels last unless the compiler chooses the layout.
+    """
     import torch
 
     from benchmarks import torch_models
 
     torch.manual_seed(0)
     x, y = (torch.tensor(a, device=place) for a in workload.batch())
-    half, compute = precision == "bfloat16", torch.nn.functional
+    half, compute, parameters = precision == "bfloat16", torch.nn.functional, []
+    options = {"fused": place == "cuda", "capturable": way in GRAPHS}
     if workload.config is not None:
         gpt = torch_models.TorchGPT(workload.config).to(place)
-        parameters, optimizer = list(gpt.parameters()), torch.optim.AdamW(gpt.parameters(), lr=1e-3, capturable=graph)
-        loss_of = lambda: gpt.loss(x, y)  # noqa: E731
+        parameters, optimizer = list(gpt.parameters()), torch.optim.AdamW(gpt.parameters(), lr=1e-3, **options)
+        forward = torch.compile(gpt.loss) if way in COMPILED else gpt.loss
+        loss_of = lambda: forward(x, y)  # noqa: E731
     else:
         model = torch_models.classifier(workload.name).to(place)
-        parameters, optimizer = [], torch.optim.Adam(model.parameters(), capturable=graph)
-        loss_of = lambda: compute.cross_entropy(model(x), y)  # noqa: E731
+        if half and place == "cuda" and x.ndim == _IMAGES and way not in COMPILED:
+            model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
+        optimizer = torch.optim.Adam(model.parameters(), **options)
+        classify = torch.compile(model) if way in COMPILED else model
+        loss_of = lambda: compute.cross_entropy(classify(x), y)  # noqa: E731
 
     def step() -> torch.Tensor:
         optimizer.zero_grad()
@@ -182,9 +193,18 @@ def torch_step(workload: TrainingWorkload, place: str, precision: str, *, graph:
         optimizer.step()
         return loss
 
-    run = as_cuda_graph(step) if graph else step
+    tf32 = precision == "medium"
+
+    def prepare() -> None:
+        if torch.backends.cudnn.allow_tf32 != tf32:
+            torch.backends.cudnn.allow_tf32 = tf32
+            torch.set_float32_matmul_precision("high" if tf32 else "highest")
+
+    prepare()
+    run = as_cuda_graph(step) if way in GRAPHS else step
 
     def wait() -> object:
+        prepare()
         loss = run()
         if place == "cuda":
             torch.cuda.synchronize()

@@ -107,7 +107,7 @@ def test_training_steps_learn_alike(name):
         config = replace(workload.config, n_layer=1, n_embd=32, block_size=16)
         workload = replace(workload, config=config, inputs=(4, 16))
     own = training_workloads.polyhal_step(workload, Device("numpy"), "highest", captured=False)
-    peer = training_workloads.torch_step(workload, "cpu", "highest", graph=False)
+    peer = training_workloads.torch_step(workload, "cpu", "highest")
     losses = np.array([[step().item() for step in (own, peer)] for _ in range(8)])
     # Guessing among n classes costs log n; random initial weights change that a little.
     guess = np.log(workload.config.vocab_size if workload.config else 10)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.arguments import choices, make_parser, open_devices
+from benchmarks.frameworks.pytorch_ways import GRAPHS, PEER, PEERS
 from benchmarks.result_files import describe_machine, write
 from benchmarks.suite.startup import cache_variables
 from benchmarks.timing import alternate
@@ -98,7 +99,7 @@ def _takes_part(who: str, workload: Any, place: str) -> bool:
     """Return whether a competitor can take part: its compiler is installed, or Polyhal's library has the model."""
     from torch import _dynamo
 
-    from benchmarks.torch_step_workloads import COMPILED, GRAPHS, OWN
+    from benchmarks.torch_step_workloads import COMPILED, OWN
 
     if who == COMPILED:
         return "polyhal" in _dynamo.list_backends()
@@ -119,7 +120,7 @@ def measure(
     one_core: bool,
 ) -> dict[str, Any]:
     """Measure one step in all competitors and print the results. Returns a row."""
-    from benchmarks.torch_step_workloads import OWN, PEER, PEERS, prepare
+    from benchmarks.torch_step_workloads import OWN, prepare
 
     clock = time.process_time if one_core else time.perf_counter
     with ExitStack() as processes:
