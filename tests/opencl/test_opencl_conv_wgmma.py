@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import Harness, as_gpu
-from native_ops import check, run
+from native_ops import check, run, upload
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
@@ -99,6 +99,60 @@ def test_views(device: Any, rng: Any) -> None:
     check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
     check(device, "conv2d_input_grad", [slope, kernel[::-1]], ulps=16, shape=image.shape, **DEFAULTS)
     check(device, "conv2d_weight_grad", [slope[:, ::-1], image[:, ::-1]], ulps=16, kernel=(3, 3), **DEFAULTS)
+
+
+def _channels_last(device: Any, op: str, arrays: list[Any], **params: Any) -> tuple[np.ndarray, Any]:
+    """The result, stored with channels last unless it has the shape of a weight, and the launch."""
+    refs = [upload(device, x) if x is not None else x for x in arrays]
+    bound = {**OPS[op].schema.params, **params}
+    ((dtype, shape),) = OPS[op].infer(tuple(x and x.spec for x in refs), bound)
+    order = (0, 1, 2, 3) if op.endswith("weight_grad") else (0, 2, 3, 1)
+    stored = device.empty(dtype, [shape[axis] for axis in order])
+    strides = dict(zip(order, stored.strides, strict=True))
+    out = device.view(stored, shape, tuple(strides[axis] for axis in range(4)))
+    launch = device.accepted(device.backend.lower(op, tuple(x and x.spec for x in refs), (out.spec,), bound))
+    device.backend.fill(77, stored)
+    launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
+    return device.download(stored).astype(np.float64).transpose(np.argsort(order)), launch
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "more"),
+    [
+        ((2, 16, 7, 9), (24, 16, 3, 3), {"padding": (1, 1)}),
+        ((2, 8, 8, 6), (16, 8, 3, 3), {"padding": (1, 1), "stride": (2, 2)}),
+        ((3, 72, 5, 4), (40, 72, 1, 1), {}),
+        ((2, 240, 4, 4), (16, 240, 3, 3), {"padding": (1, 1)}),
+        ((1, 3, 9, 8), (8, 3, 3, 3), {"stride": (2, 2), "padding": (1, 1)}),
+    ],
+    ids=["3x3", "strided", "1x1", "split", "stem"],
+)
+def test_channels_last(device: Any, rng: Any, x: tuple[int, ...], weight: tuple[int, ...], more: Any) -> None:
+    """Images in half precision with channels last are read in place if whole vectors of channels are aligned."""
+    params = DEFAULTS | more
+    half = dtypes.bfloat16.numpy
+
+    def last(array: Any) -> Any:
+        return np.ascontiguousarray(array.transpose(0, 2, 3, 1)).astype(half).transpose(0, 3, 1, 2)
+
+    image, kernel, slope = _draw(rng, x, weight, params)
+    image, slope, kernel = last(image), last(slope), kernel.astype(half)
+    bias = rng.uniform(-1, 1, weight[0]).astype(half)
+    calls: list[tuple[str, list[Any], dict[str, Any]]] = [
+        ("conv2d", [image, kernel, None], {}),
+        ("conv2d", [image, kernel, bias], {}),
+        ("conv2d_input_grad", [slope, kernel], {"shape": x}),
+        ("conv2d_weight_grad", [slope, image], {"kernel": weight[2:]}),
+    ]
+    for op, arrays, own in calls:
+        got, launch = _channels_last(device, op, arrays, **params, **own)
+        wide = [None if a is None else a.astype(np.float64) for a in arrays]
+        want = OPS[op].reference(*wide, **params, **own)
+        # Sums are accurate in float32 and rounded once, to eight bits.
+        np.testing.assert_allclose(got, want, rtol=2**-8, atol=2**-8 * np.abs(want).max())
+        packs = 0 if op.endswith("weight_grad") else int(weight[2:] != (1, 1) or op == "conv2d_input_grad")
+        packs += x[1] % 8 != 0 and op != "conv2d_input_grad"
+        assert ("wgmma_pack" in launch.name) == (packs > 0)
 
 
 def test_numbers_that_cannot_be_split(device: Any, rng: Any) -> None:

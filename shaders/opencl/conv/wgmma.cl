@@ -4,7 +4,8 @@
 // conv/wgmma_pack.cl has packed both operands channels-last, `pitch` channels per pixel, so that eight k of a row are one
 // copy: x is (term, group, image, y, x, channel), `weight` (term, group, column, tap, channel). With SPLIT (split-K) the
 // groups of a tile share the k axis and write to `partial` (split, group, column, row), which conv/split_k_reduce.cl adds up
-// in a fixed order.
+// in a fixed order. With CHANNELS_LAST the channels of a pixel of the result are contiguous, are stored as vectors, and
+// partial results are (split, group, row, column).
 
 #include "conv/wgmma_tile.h"
 #include "conv/geometry.h"
@@ -13,16 +14,46 @@
 #ifndef BIAS_DTYPE
 #define BIAS_DTYPE OUT_DTYPE
 #endif
+#ifndef CHANNELS_LAST
+#define CHANNELS_LAST 0
+#endif
+// Operands that are read in place may be views.
+#ifndef X_IN_PLACE
+#define X_IN_PLACE 0
+#endif
+#ifndef WEIGHT_IN_PLACE
+#define WEIGHT_IN_PLACE 0
+#endif
 #define K_CONTIGUOUS 1
+#define LINES_OF_ROWS !CHANNELS_LAST
 #define UNROLL_LINES _Pragma("unroll 4")
 // Copies of eight k. A work-item copies the same eight of each slice, for every STEP-th row.
 #define ROW_COPIES (DEPTH / 8)
 #define STEP (ITEMS / ROW_COPIES)
 #define LOADS (ROWS / STEP)
 
+#if BIAS && CHANNELS_LAST
+static inline VEC(float) lanes_of_bias(__global const STORAGE(BIAS_DTYPE) *bias, const ulong at) {
+    union {
+        float each[OUT_LANES];
+        VEC(float) all;
+    } lanes;
+#pragma unroll
+    for (uint e = 0; e < OUT_LANES; e++) lanes.each[e] = LOAD(BIAS_DTYPE, bias, at + e);
+    return lanes.all;
+}
+#endif
+
 // `k` is the padded length of the k axis. x_group_size, x_term_size and weight_term_size are distances in the packed operands.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma(
-    __global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *weight,
+    __global const STORAGE(DTYPE) *x,
+#if X_IN_PLACE
+    const ulong x_offset,
+#endif
+    __global const STORAGE(DTYPE) *weight,
+#if WEIGHT_IN_PLACE
+    const ulong weight_offset,
+#endif
 #if BIAS
     __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
 #endif
@@ -46,6 +77,12 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     const uint start = get_group_id(1) * k_per_split, end = min(start + k_per_split, k);
     x += group * x_group_size;
     weight += (ulong)group * columns * k;
+#if X_IN_PLACE
+    x += x_offset;
+#endif
+#if WEIGHT_IN_PLACE
+    weight += weight_offset;
+#endif
 
     int window_offset[LOADS], window[LOADS];
     const int last = LAST_PIXEL(height, width);
@@ -86,22 +123,34 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     ACCUMULATE
 
     EXCHANGE_ACC
-    const uint my_row = first_row + LINE_POSITION;
+#define PIXEL_OFFSET(row)                                      \
+    ((row) / (column_width * column_height) * output.out_image + \
+     (row) / column_width % column_height * output.out_down + (row) % column_width * output.out_across)
 #if SPLIT
-    __global float *to =
-        partial + ((ulong)get_group_id(1) * get_num_groups(2) + group) * rows * columns + my_row;
-#define LINE_OFFSET(line) ((ulong)(first_column + (line)) * rows)
+    __global float *to = partial + ((ulong)get_group_id(1) * get_num_groups(2) + group) * rows * columns + LINE_POSITION;
+#if CHANNELS_LAST
+    to += first_column;
+#define LINE_OFFSET(line) ((ulong)(first_row + (line)) * columns)
 #else
-    __global STORAGE(OUT_DTYPE) *to = out + (long)out_offset + out_first + group * output.out_group +
-                                      my_row / (column_width * column_height) * output.out_image +
-                                      my_row / column_width % column_height * output.out_down +
-                                      my_row % column_width * output.out_across;
+    to += first_row;
+#define LINE_OFFSET(line) ((ulong)(first_column + (line)) * rows)
+#endif
+#else
+    __global STORAGE(OUT_DTYPE) *to = out + (long)out_offset + out_first + group * output.out_group;
+#if CHANNELS_LAST
+    to += first_column + LINE_POSITION;
+#define LINE_OFFSET(line) PIXEL_OFFSET(first_row + (line))
+#else
+    to += PIXEL_OFFSET(first_row + LINE_POSITION);
 #define LINE_OFFSET(line) ((first_column + (line)) * output.out_channel)
 #endif
-#if BIAS
-#define PLUS_BIAS(column) +LOAD(BIAS_DTYPE, bias, bias_offset + group * columns + (column))
-#else
+#endif
+#if !BIAS
 #define PLUS_BIAS(column)
+#elif CHANNELS_LAST
+#define PLUS_BIAS(column) +lanes_of_bias(bias, bias_offset + group * columns + (column))
+#else
+#define PLUS_BIAS(column) +LOAD(BIAS_DTYPE, bias, bias_offset + group * columns + (column))
 #endif
 #define EXISTS(row, column) ((row) < rows && (column) < columns)
 #define RECOMPUTE(row, column)                                                                              \

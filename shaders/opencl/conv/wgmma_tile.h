@@ -2,8 +2,8 @@
 // registers, from k-slices of DEPTH in local memory; see lib/wgmma.h and, for BF16_TERMS 3 (bf16x3), gemm/wgmma.cl.
 // Copies of the next slices overlap with the multiplication of the current one, and one product stays in flight.
 //
-// The including kernel defines K_CONTIGUOUS, whether its operands are contiguous along k; if so results are contiguous along
-// rows, else along columns. It also defines
+// The including kernel defines K_CONTIGUOUS, whether its operands are contiguous along k, and LINES_OF_ROWS: results are
+// contiguous along rows if it is 1, else along columns. It also defines
 //   LOAD_SLICE(slot)         begin to copy the next slice, zeros past the last one, to LEFT and RIGHT of a slot;
 //   RECOMPUTE(row, column)   add the products of a result, one by one, to `sum`;
 //   EXISTS(row, column) whether such a result exists;
@@ -115,9 +115,9 @@ static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong t
 
 // The results go through local memory, to which no copy is in flight any more, so that each work-item can store
 // vectors: the same positions of several lines. The pitch avoids bank conflicts.
-#define LINE_LENGTH (K_CONTIGUOUS ? ROWS : WIDE)
-#define LINE_COUNT (K_CONTIGUOUS ? WIDE : ROWS)
-#define EXCHANGE_PITCH (LINE_LENGTH + (K_CONTIGUOUS ? 4 : 8))
+#define LINE_LENGTH (LINES_OF_ROWS ? ROWS : WIDE)
+#define LINE_COUNT (LINES_OF_ROWS ? WIDE : ROWS)
+#define EXCHANGE_PITCH (LINE_LENGTH + (LINES_OF_ROWS ? 4 : 8))
 #define LINE_VECTORS (LINE_LENGTH / OUT_LANES)
 #define FIRST_LINE (me / LINE_VECTORS)
 #define LINE_POSITION (me % LINE_VECTORS * OUT_LANES)
@@ -127,11 +127,11 @@ static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong t
     barrier(CLK_LOCAL_MEM_FENCE);                                                                         \
     _Pragma("unroll") for (uint i = 0; i < SUMS; i++) {                                                   \
         const uint row = warpgroup * 64 + SUM_ROW(i), column = SUM_COLUMN(i);                             \
-        exchanged[K_CONTIGUOUS ? column * EXCHANGE_PITCH + row : row * EXCHANGE_PITCH + column] = acc[i]; \
+        exchanged[LINES_OF_ROWS ? column * EXCHANGE_PITCH + row : row * EXCHANGE_PITCH + column] = acc[i]; \
     }                                                                                                     \
     barrier(CLK_LOCAL_MEM_FENCE);
-#define ROW_OF(line, position) (first_row + (K_CONTIGUOUS ? (position) : (line)))
-#define COLUMN_OF(line, position) (first_column + (K_CONTIGUOUS ? (line) : (position)))
+#define ROW_OF(line, position) (first_row + (LINES_OF_ROWS ? (position) : (line)))
+#define COLUMN_OF(line, position) (first_column + (LINES_OF_ROWS ? (line) : (position)))
 
 #if SPLIT
 #define TO_DTYPE float32

@@ -9,7 +9,15 @@
 #include "conv/wgmma_tile.h"
 #include "conv/geometry.h"
 
+// Operands that are read in place may be views.
+#ifndef X_IN_PLACE
+#define X_IN_PLACE 0
+#endif
+#ifndef G_IN_PLACE
+#define G_IN_PLACE 0
+#endif
 #define K_CONTIGUOUS 0
+#define LINES_OF_ROWS 0
 #define UNROLL_LINES _Pragma("unroll 1")
 // Copies of eight rows. A work-item copies the same eight of each slice, for every STEP-th pixel.
 #define PIXEL_COPIES (ROWS / 8)
@@ -18,8 +26,15 @@
 
 // `rows` are padded. x_group_size, x_term_size, g_group_size and g_term_size are distances in the packed operands.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_weight_grad(
-    __global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *g, __global float *partial, const uint rows,
-    const uint k_per_split, const uint x_pitch, const uint g_pitch, const ulong x_group_size, const ulong x_term_size,
+    __global const STORAGE(DTYPE) *x,
+#if X_IN_PLACE
+    const ulong x_offset,
+#endif
+    __global const STORAGE(DTYPE) *g,
+#if G_IN_PLACE
+    const ulong g_offset,
+#endif
+    __global float *partial, const uint rows, const uint k_per_split, const uint x_pitch, const uint g_pitch, const ulong x_group_size, const ulong x_term_size,
     const ulong g_group_size, const ulong g_term_size, const ConvGeometry geometry) {
     __local uint slices[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
     const uint columns = geometry.m, k = geometry.k;
@@ -33,6 +48,12 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     const uint start = get_group_id(1) * k_per_split, end = min(start + k_per_split, k);
     x += group * x_group_size;
     g += group * g_group_size;
+#if X_IN_PLACE
+    x += x_offset;
+#endif
+#if G_IN_PLACE
+    g += g_offset;
+#endif
 
     const int last = LAST_PIXEL(height, width);
     const uint my_row = me % PIXEL_COPIES * 8;

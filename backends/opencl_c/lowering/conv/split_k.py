@@ -45,8 +45,13 @@ class Partials:
 
 def add_up(runtime: Runtime, out: Spec, parts: int, workspace: int, target: int) -> Launch:
     """Return a launch that adds up `parts` contiguous tensors like `out` in a workspace (see `common.problems.conv_pieces`)."""
-    output = OutputIndex((out.size, 0, out.size, 0, 1), (1, out.size), 1, (1, 1), (1, out.size))
-    return reduction(runtime, Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype), None, target, output)
+    partials = Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype)
+    return reduction(runtime, partials, None, target, flat_index(out.size))
+
+
+def flat_index(size: int) -> OutputIndex:
+    """Return the output index of `size` contiguous results."""
+    return OutputIndex((size, 0, size, 0, 1), (1, size), 1, (1, 1), (1, size))
 
 
 def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:

@@ -1,7 +1,8 @@
 """Convolution on Hopper's tensor cores: implicit matrix products by wgmma, of operands packed channels-last.
 
 Rows of the products are pixels of the result (in the weight gradient, taps and channels), columns filters. At precision
-`high` float32 is split into three bfloat16 terms (bf16x3), at `medium` it is rounded to one.
+`high` float32 is split into three bfloat16 terms (bf16x3), at `medium` it is rounded to one. Operands in half precision that
+have this layout already are read in place, and results with channels last are stored as vectors of channels.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import conv
 from polyhal.backends.common.problems.conv import Convolution, Correlation
@@ -22,24 +23,18 @@ from polyhal.backends.opencl_c.lowering.conv.arguments import (
     output_index,
     stores_vectors,
 )
-from polyhal.backends.opencl_c.lowering.conv.split_k import Partials, reduction
+from polyhal.backends.opencl_c.lowering.conv.split_k import Partials, flat_index, reduction
 from polyhal.backends.opencl_c.lowering.conv.tile_configs import WgmmaTile, choose_wgmma_tile, half_type
+from polyhal.backends.opencl_c.lowering.conv.wgmma_pack import Matrices, Packed, matrices_of, pack
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER, HOPPER
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
-_VECTOR = 8
-"""Channels per copy of 16 bytes; packed channels are a multiple of it."""
 _MAX_STORE = 16
 """Maximum bytes that a work-item stores at once."""
-_PACK_TILE = 64
-"""TILE of conv/wgmma_pack.cl: channels, and pixels, that a group transposes."""
-_PACK_ITEMS = 256
-"""ITEMS of conv/wgmma_pack.cl."""
 _REDUCE_SIDE = 16
 """SIDE of conv/wgmma_split_k_reduce.cl: filters, and pairs of channel and tap, that a group transposes."""
 _MIN_CHANNELS = 16
@@ -58,7 +53,9 @@ def fastest(runtime: Runtime, c: Convolution, build: Build) -> Launch | None:
     Warns if the driver rejects the kernel.
     """
     images = (c.first, c.second) if build is weight_grad else (c.first,)
-    if not _packing_is_faster(runtime, c, sum(s.size for s in images)):
+    groups = c.geometry.groups
+    packed = sum(s.size for s in images if not matrices_of(s, groups).is_packed(s, _bf16_terms(c)))
+    if not _packing_is_faster(runtime, c, packed):
         return None
     try:
         return build(runtime, c)
@@ -99,78 +96,14 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     return _correlate(runtime, c, phases)
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """An operand in workspace `index`, packed by conv/wgmma_pack.cl; distances count elements."""
-
-    launch: Launch
-    index: int
-    pitch: int
-    """Channels per pixel, padded."""
-    group_size: int
-    term_size: int
-    nbytes: int
-
-    def sizes(self, name: str) -> Args:
-        """Return the distances of groups and terms, as arguments."""
-        return {f"{name}_group_size": self.group_size, f"{name}_term_size": self.term_size}
-
-
-@dataclass(frozen=True, slots=True)
-class _Matrices:
-    """The matrices (channel, pixel) of an operand: groups, images (or rows of weights), channels, (height, width)."""
-
-    lengths: tuple[int, int, int, tuple[int, int]]
-    strides: tuple[int, int, int, tuple[int, int]]
-    first: int = 0
-    """Offset of the first element."""
-
-
-def _pack(runtime: Runtime, tensor: int, dtype: DType, m: _Matrices, terms: int, workspace: int) -> _Packed:
-    groups, images, channels, (height, width) = m.lengths
-    x_group, x_image, x_channel, (x_down, x_across) = m.strides
-    pixels, pitch = images * height * width, round_up(channels, _VECTOR)
-    group_size = pixels * pitch
-    launch = runtime.launch(
-        "conv/wgmma_pack",
-        {"DTYPE": dtype.name, "HALF_TYPE": half_type(dtype), "BF16_TERMS": terms},
-        {
-            "x": Tensor(tensor),
-            "packed": Workspace(workspace),
-            "term_size": groups * group_size,
-            "channels": channels,
-            "pixels": pixels,
-            "pitch": pitch,
-            "height": height,
-            "width": width,
-            "first": m.first,
-            "x_group": x_group,
-            "x_image": x_image,
-            "x_channel": x_channel,
-            "x_down": x_down,
-            "x_across": x_across,
-        },
-        (ceil_div(pixels, _PACK_TILE) * _PACK_ITEMS, ceil_div(pitch, _PACK_TILE), groups),
-        (_PACK_ITEMS, 1, 1),
-    )
-    return _Packed(launch, workspace, pitch, group_size, groups * group_size, 2 * terms * groups * group_size)
-
-
-def _pack_images(runtime: Runtime, tensor: int, x: Spec, groups: int, terms: int, workspace: int) -> _Packed:
-    images, channels, *size = x.shape
-    s, each = x.strides, channels // groups
-    matrices = _Matrices((groups, images, each, (size[0], size[1])), (each * s[1], s[0], s[1], (s[2], s[3])))
-    return _pack(runtime, tensor, x.dtype, matrices, terms, workspace)
-
-
 def _correlate(runtime: Runtime, c: Convolution, products: list[Correlation]) -> Launch | None:
     first = c.target + 1
     products = [_with_positive_steps(p) for p in products]
-    x = _pack_images(runtime, 0, c.first, c.geometry.groups, _bf16_terms(c), first)
+    x = pack(runtime, 0, c.first, matrices_of(c.first, c.geometry.groups), _bf16_terms(c), first)
     if x.group_size >= 1 << 31 or any(_largest_position(p) >= POSITION_LIMIT for p in products):
         return None
-    steps: list[Launch] = [x.launch]
-    workspace = [x.nbytes]
+    steps: list[Launch] = list(x.steps)
+    workspace = list(x.workspace)
     for product in products:
         more, sizes = _product(runtime, c, product, x, first + len(workspace))
         steps += more
@@ -208,22 +141,24 @@ def _with_positive_steps(p: Correlation) -> Correlation:
     )
 
 
-def _product(
-    runtime: Runtime, c: Convolution, p: Correlation, x: _Packed, index: int
-) -> tuple[list[Launch], list[int]]:
+def _product(runtime: Runtime, c: Convolution, p: Correlation, x: Packed, index: int) -> tuple[list[Launch], list[int]]:
     """Return the launches of one product, and the bytes of their workspaces, which begin at index `index`."""
     terms, taps = _bf16_terms(c), math.prod(p.term_lengths)
-    matrices = _Matrices(
+    matrices = Matrices(
         (p.groups, p.m, p.k // taps, p.term_lengths), (p.a_group, p.a_row, p.a_terms[0], p.a_terms[1:]), p.a_offset
     )
-    weight = _pack(runtime, 1, c.second.dtype, matrices, terms, index)
+    weight = pack(runtime, 1, c.second, matrices, terms, index)
+    workspace = list(weight.workspace)
     k = taps * weight.pitch
-    tile, splits, k_per_split = choose_wgmma_tile(runtime, terms, (p.n, p.m, k, p.groups), splittable=p.out_offset == 0)
+    channels_last = p.out_row == 1 and math.prod(p.column_lengths) > 1
+    # With channels last, conv/split_k_reduce.cl adds up contiguous results only.
+    splittable = p.out_offset == 0 and (not channels_last or (c.bias is None and _is_dense(p)))
+    tile, splits, k_per_split = choose_wgmma_tile(runtime, terms, (p.n, p.m, k, p.groups), splittable=splittable)
     split, output = splits > 1, output_index(p)
-    lanes = (4 if p.n % 4 == 0 else 1) if split else _store_lanes(p, c.out)
+    lanes = (4 if (p.m if channels_last else p.n) % 4 == 0 else 1) if split else _store_lanes(p, c.out)
     args: Args = {
-        "x": Workspace(x.index),
-        "weight": Workspace(index),
+        "x": x.memory,
+        "weight": weight.memory,
         "k_per_split": k_per_split,
         "pitch": x.pitch,
         **x.sizes("x"),
@@ -232,7 +167,8 @@ def _product(
         "k": k,
         **output.args(),
     }
-    args |= {"partial": Workspace(index + 1)} if split else {"out": Tensor(c.target), "out_first": p.out_offset}
+    partial = index + len(workspace)
+    args |= {"partial": Workspace(partial)} if split else {"out": Tensor(c.target), "out_first": p.out_offset}
     biased = c.bias is not None and not split
     if biased and c.bias is not None:
         args["bias"] = Tensor(c.bias)
@@ -250,27 +186,41 @@ def _product(
             "OUT_DTYPE": c.out.dtype.name,
             "OUT_LANES": lanes,
             "SPLIT": split,
+            "CHANNELS_LAST": channels_last,
+            "X_IN_PLACE": x.in_place,
+            "WEIGHT_IN_PLACE": weight.in_place,
         },
     )
     if not split:
-        return [weight.launch, multiply], [weight.nbytes]
-    partials = Partials(index + 1, splits, p.groups, p.m, p.n, c.first.dtype, c.out.dtype)
-    reduce = reduction(runtime, partials, c.bias, c.target, output)
-    return [weight.launch, multiply, reduce], [weight.nbytes, partials.nbytes]
+        return [*weight.steps, multiply], workspace
+    shape = (1, 1, c.out.size) if channels_last else (p.groups, p.m, p.n)
+    partials = Partials(partial, splits, *shape, c.first.dtype, c.out.dtype)
+    reduce = reduction(runtime, partials, c.bias, c.target, flat_index(c.out.size) if channels_last else output)
+    return [*weight.steps, multiply, reduce], [*workspace, partials.nbytes]
+
+
+def _is_dense(p: Correlation) -> bool:
+    """Return whether the result is contiguous with channels last."""
+    height, width = p.column_lengths
+    return p.groups == 1 and p.out_columns == (height * width * p.m, width * p.m, p.m)
 
 
 def _store_lanes(p: Correlation, out: Spec) -> int:
-    """Return how many contiguous pixels are stored at once."""
+    """Return how many contiguous pixels, or channels, are stored at once."""
     vectors = (n for n in (8, 4) if n * out.dtype.itemsize <= _MAX_STORE)
-    return next((n for n in vectors if stores_vectors(p, out, n)), 1)
+    if p.out_row != 1 or math.prod(p.column_lengths) == 1:
+        return next((n for n in vectors if stores_vectors(p, out, n)), 1)
+    distances = (p.m, p.out_group, *p.out_columns, p.out_offset)
+    return next((n for n in vectors if out.aligned and all(d % n == 0 for d in distances)), 1)
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the launches of the weight gradient. Raises KernelBuildError."""
     geometry, terms, first = c.geometry, _bf16_terms(c), c.target + 1
     p = conv.weight_gradient(geometry, c.first, c.second, c.out)
-    g = _pack_images(runtime, 0, c.first, p.groups, terms, first)
-    x = _pack_images(runtime, 1, c.second, p.groups, terms, first + 1)
+    g = pack(runtime, 0, c.first, matrices_of(c.first, p.groups), terms, first)
+    x = pack(runtime, 1, c.second, matrices_of(c.second, p.groups), terms, first + len(g.workspace))
+    partial = first + len(g.workspace) + len(x.workspace)
     ends = (abs(o) + step * n for o, step, n in zip(p.origin, p.term_step, p.term_lengths, strict=True))
     windows = (step * n for step, n in zip(p.column_step, p.column_lengths, strict=True))
     if max(*ends, *windows, *p.size) >= POSITION_LIMIT or max(x.group_size, g.group_size) >= 1 << 31:
@@ -287,9 +237,9 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         splits,
         (rows, p.m, p.groups),
         {
-            "x": Workspace(x.index),
-            "g": Workspace(g.index),
-            "partial": Workspace(first + 2),
+            "x": x.memory,
+            "g": g.memory,
+            "partial": Workspace(partial),
             "rows": rows,
             "k_per_split": k_per_split,
             "x_pitch": x.pitch,
@@ -298,14 +248,14 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
             **g.sizes("g"),
             **geometry_args(p),
         },
-        {"OUT_LANES": 1 if p.m % 4 else 4},
+        {"OUT_LANES": 1 if p.m % 4 else 4, "X_IN_PLACE": x.in_place, "G_IN_PLACE": g.in_place},
     )
     out_filter, out_channel, out_down, out_across = c.out.strides
     reduce = runtime.launch(
         "conv/wgmma_split_k_reduce",
         {"OUT_DTYPE": c.out.dtype.name},
         {
-            "partial": Workspace(first + 2),
+            "partial": Workspace(partial),
             "out": Tensor(c.target),
             "size": size,
             "filters": p.m,
@@ -323,8 +273,8 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         (ceil_div(geometry.channels * taps, _REDUCE_SIDE) * _REDUCE_SIDE**2, ceil_div(p.m, _REDUCE_SIDE), p.groups),
         (_REDUCE_SIDE**2, 1, 1),
     )
-    workspace = (g.nbytes, x.nbytes, 4 * splits * size)
-    return LaunchSequence([g.launch, x.launch, multiply, reduce], workspace)
+    workspace = (*g.workspace, *x.workspace, 4 * splits * size)
+    return LaunchSequence([*g.steps, *x.steps, multiply, reduce], workspace)
 
 
 def _launch(
