@@ -18,7 +18,7 @@ from polyhal.backends.wgpu.error_mapping import AdapterErrors
 from polyhal.backends.wgpu.forking import release_nothing_in_children
 from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
-from polyhal.backends.wgpu.native import binder
+from polyhal.backends.wgpu.native import binder, waiter
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.read_back import ReadBack
 from polyhal.backends.wgpu.runtime import Runtime
@@ -57,7 +57,8 @@ class WGPURuntime(Runtime):
         self.recorder: LaunchRecorder[DispatchCall] | None = None
         """Recorder that receives launches instead of the encoder while a command buffer is recorded."""
         self.recording = threading.Lock()
-        self._fence = self.memory.allocate(4)
+        self._wait = waiter(self.device) or self._read_fence
+        self._fence: Allocation | None = None
 
     def _dispatch(
         self,
@@ -77,6 +78,17 @@ class WGPURuntime(Runtime):
 
     def finish(self) -> None:
         """Submit all recorded work and wait for it."""
+        import wgpu
+
+        self.encoder.flush()
+        try:
+            self._wait()
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise self.errors.translate(error, None, "waiting for submitted work") from error
+
+    def _read_fence(self) -> None:
+        """Wait for submitted work by a copy to the host."""
+        self._fence = self._fence or self.memory.allocate(4)
         self.memory.read(self._fence, 0, memoryview(bytearray(4)))
 
     def start_profiling(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.error_mapping import AdapterErrors
-from polyhal.backends.wgpu.native import record, recorder
+from polyhal.backends.wgpu.native import encoding, record, recorder
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.errors import PolyhalError
@@ -36,6 +36,7 @@ class CommandEncoder:
         self._errors = errors
         self._immediates = features.immediates > 0
         self._record, self._record_all = recorder()
+        self._create, self._begin, self._submit = encoding(device)
         self._encoder: Any = None
         self._pass: Any = None
         self._last: Any = None
@@ -116,11 +117,13 @@ class CommandEncoder:
     def _begin_pass(self, name: str) -> Any:
         """Begin a compute pass, which is timed under `name` while profiling."""
         if self._encoder is None:
-            self._encoder = self._device.create_command_encoder()
+            self._encoder = self._create()
         if self._pass is not None:
             self._pass.end()
-        extra = self.timestamps.next(name) if self.timestamps is not None else {}
-        self._pass = self._encoder.begin_compute_pass(**extra)
+        if self.timestamps is None:
+            self._pass = self._begin(self._encoder)
+        else:
+            self._pass = self._encoder.begin_compute_pass(**self.timestamps.next(name))
         self._last = None
         return self._pass
 
@@ -128,7 +131,7 @@ class CommandEncoder:
         """Record a copy between buffers. Offsets and size are multiples of 4."""
         with self.lock:
             if self._encoder is None:
-                self._encoder = self._device.create_command_encoder()
+                self._encoder = self._create()
             if self._pass is not None:
                 self._pass.end()
                 self._pass = None
@@ -148,10 +151,9 @@ class CommandEncoder:
             try:
                 if commands is not None:
                     commands.end()
-                buffer = encoder.finish()
                 if parameters:
                     self._queue.write_buffer(self._ring, 0, parameters)
-                self._queue.submit([buffer])
+                self._submit(encoder)
                 self.submissions += 1
             except (wgpu.GPUError, RuntimeError) as error:
                 raise self._error_of_culprit(recorded, error) from error

@@ -4,7 +4,8 @@
   sandbox web pages; they halve the speed of a matrix product.
 - Recording a dispatch with four plain calls. The package's own methods check and convert each argument and poll for
   errors after each call, which takes four times as long. An encoder reports its errors when it is finished anyway.
-- Bind groups, for the same reason.
+- Bind groups, command encoders and submissions, for the same reason.
+- Waiting for submitted work. The package waits through a mapped buffer, an empty submission and a thread that polls.
 
 All calls use the package's own binding. If a release changes it, the public methods are used instead.
 """
@@ -111,6 +112,46 @@ def record_all(commands: Any, dispatches: Sequence[Any], last: Any) -> None:
     for pipeline, group, parameters, x, y in dispatches:
         record(commands, None if pipeline is last else pipeline.native, group, parameters, x, y)
         last = pipeline
+
+
+def encoding(device: Any) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], None]]:
+    """Return the fastest functions that create a command encoder, begin a compute pass in one, and submit its work."""
+    api = _binding("ffi", "lib", "libf", "GPUCommandEncoder", "GPUComputePassEncoder")
+    try:
+        create = api.libf.wgpuDeviceCreateCommandEncoder
+        begin = api.libf.wgpuCommandEncoderBeginComputePass
+        finish = api.libf.wgpuCommandEncoderFinish
+        submit = api.libf.wgpuQueueSubmit
+        release = api.lib.wgpuCommandBufferRelease
+        none, command_buffers = api.ffi.NULL, "WGPUCommandBuffer[1]"
+    except AttributeError:
+        return (
+            device.create_command_encoder,
+            lambda encoder: encoder.begin_compute_pass(),
+            lambda encoder: device.queue.submit([encoder.finish()]),
+        )
+
+    def create_natively() -> Any:
+        return api.GPUCommandEncoder("", create(device._internal, none), device)
+
+    def begin_natively(encoder: Any) -> Any:
+        return api.GPUComputePassEncoder("", begin(encoder._internal, none), device)
+
+    def submit_natively(encoder: Any) -> None:
+        finished = finish(encoder._internal, none)
+        try:
+            submit(device.queue._internal, 1, api.ffi.new(command_buffers, [finished]))
+        finally:
+            release(finished)
+
+    return create_natively, begin_natively, submit_natively
+
+
+def waiter(device: Any) -> Callable[[], None] | None:
+    """Return a function that waits for all submitted work; None if this release of the package has none."""
+    api = _binding("ffi", "libf")
+    poll = getattr(api.libf, "wgpuDevicePoll", None) if api else None
+    return None if poll is None else lambda: poll(device._internal, True, api.ffi.NULL)
 
 
 Binding = tuple[Any, int, int]

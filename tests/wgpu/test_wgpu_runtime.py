@@ -109,11 +109,20 @@ def _without_immediates(backend: WGPUBackend, found: discovery.WGPUAdapter) -> W
     return backend
 
 
-def test_public_and_native_recording_agree(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_and_native_calls_agree(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = device.upload(np.arange(100, dtype=np.float32))
     fast = device.run("multiply", [x, 3.0], dtypes.float32, (100,))
-    monkeypatch.setattr(device.backend.runtime.encoder, "_record", native.record)
-    np.testing.assert_array_equal(device.run("multiply", [x, 3.0], dtypes.float32, (100,)), fast)
+    device.backend.synchronize()
+    monkeypatch.setattr(native, "_binding", lambda *_: None)
+    runtime = device.backend.runtime
+    assert native.waiter(runtime.device) is None
+    monkeypatch.setattr(runtime, "_wait", runtime._read_fence)
+    for name, call in zip(("_create", "_begin", "_submit"), native.encoding(runtime.device), strict=True):
+        monkeypatch.setattr(runtime.encoder, name, call)
+    monkeypatch.setattr(runtime.encoder, "_record", native.record)
+    result = device.run("multiply", [x, 3.0], dtypes.float32, (100,))
+    device.backend.synchronize()
+    np.testing.assert_array_equal(result, fast)
 
 
 def test_threads_may_launch_at_once(device: Any) -> None:
