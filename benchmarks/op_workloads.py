@@ -218,6 +218,32 @@ def _cpu() -> list[OpWorkload]:
     ]
 
 
+def _matmul(a: Shape, b: Shape, dtype: str, transposed: tuple[int, ...] = ()) -> OpWorkload:
+    """Return a product named after its sizes, the layout of its operands and its dtype."""
+    sizes = "x".join(map(str, (*a, b[-1])))
+    name = f"matmul {sizes}" + "".join(f" {'ab'[i]}ᵀ" for i in transposed) + f" {dtype}"
+    return OpWorkload(name, "matmul", (a, b), dtype=dtype, transposed=transposed)
+
+
+def _uneven_products() -> list[OpWorkload]:
+    """Return products of few rows with a large matrix in both layouts, of many columns, and batches of small ones."""
+    rows, halves = {"bfloat16": (1, 2, 8, 16, 64, 128), "float32": (1, 8)}, ("float16", "bfloat16")
+    few = [
+        _matmul((m, 4096), (4096, 14336), d, layout)
+        for d, counts in rows.items()
+        for m in counts
+        for layout in ((), (1,))
+    ]
+    batches = [_matmul((4096, n, n), (4096, n, n), d) for n in (16, 64) for d in ("float32", "float16")]
+    return [
+        *few,
+        *(_matmul((256, 4096), (4096, 4096), d) for d in halves),
+        *(_matmul((2048, 2048), (2048, 2048), d) for d in halves),
+        _matmul((16384, 768), (768, 50304), "bfloat16"),
+        *batches,
+    ]
+
+
 def _gpu() -> list[OpWorkload]:
     sides = (1024, 4096, 8192)
     precise: list[Precision] = ["highest", "high", "medium"]
@@ -235,6 +261,7 @@ def _gpu() -> list[OpWorkload]:
             for d, n in product(("float16", "bfloat16"), sides)
         ),
         *_products(4096)[1:],
+        *_uneven_products(),
         *_streams(2**28, 8192),
         *_lines(2**28, 8192),
         *(
