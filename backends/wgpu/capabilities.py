@@ -23,8 +23,6 @@ _ANY_SUBGROUP_SIZE = (4, 128)
 """Bounds of the WebGPU specification."""
 _MAX_IMMEDIATE_SIZE = 128
 """Bytes of push constants that every Vulkan device supports."""
-MAX_PARAMETER_WORDS = _MAX_IMMEDIATE_SIZE // 4
-"""Maximum parameters of a launch, in 32-bit words, that every device supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class WGPUFeatures:
     float_atomics: bool
     subgroups: bool
     immediates: int
-    """Maximum size of parameters in the command stream; 0 if they need a uniform buffer."""
+    """Maximum size of parameters in the command stream; larger ones are in a uniform buffer."""
     timestamps: bool
     subgroup_sizes: tuple[int, int]
     group_size: int

@@ -16,8 +16,8 @@ from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.device_runtime import WGPURuntime
-    from polyhal.backends.wgpu.encoder import Dispatch
     from polyhal.backends.wgpu.launch import DispatchLaunch
+    from polyhal.backends.wgpu.native import Dispatch
 
 DispatchCall = tuple["DispatchLaunch", tuple[Any, ...]]
 """A launch and its arguments."""

@@ -49,8 +49,8 @@ class WGPURuntime(Runtime):
             raise self.errors.translate(error, None, "opening the device") from error
         features = probed.features(native, adapter.info.type, limits, quirks or {})
         super().__init__(adapter.info, features, probed.capabilities(native, features, limits))
-        self.encoder = CommandEncoder(self.device, self.features, self.errors)
-        self.pipelines = PipelineCache(self.device, self.features, self.encoder.parameter_layout, adapter.info.name)
+        self.encoder = CommandEncoder(self.device, self.errors)
+        self.pipelines = PipelineCache(self.device, self.features, self.encoder.ring.layout, adapter.info.name)
         self.bind = binder(self.device)
         self.memory = WGPUMemory(self)
         self.read_back = ReadBack(self)

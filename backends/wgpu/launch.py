@@ -20,7 +20,7 @@ from polyhal.hal.core.dispatch.number_range import in_64_bits
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.device_runtime import WGPURuntime
-    from polyhal.backends.wgpu.encoder import Dispatch
+    from polyhal.backends.wgpu.native import Dispatch
 
 _CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
 _MAX_BIND_GROUPS = 512

@@ -13,15 +13,20 @@ All calls use the package's own binding. If a release changes it, the public met
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyhal.backends.wgpu.parameter_ring import ParameterRing
+    from polyhal.backends.wgpu.shader import ComputePipeline
 
 _CHECKS = 0
 """WGPUShaderRuntimeChecks_None"""
 
-Record = Callable[[Any, Any, Any, bytes, int, int], None]
-"""(pass, pipeline or None for the current one, bind group, parameters, groups along x, along y)"""
-RecordAll = Callable[[Any, Sequence[Any], Any], None]
-"""(pass, dispatches as `encoder.Dispatch`, the current pipeline)"""
+Dispatch = tuple["ComputePipeline", Any, bytes, int, int]
+"""Pipeline, bind group, parameters, groups along x and along y."""
+RecordAll = Callable[[Any, Sequence[Dispatch], "ComputePipeline | None"], None]
+"""(pass, dispatches, current pipeline of the pass)"""
 
 
 def _binding(*names: str) -> Any:
@@ -60,8 +65,8 @@ def compile_module(device: Any, text: str, label: str, *, checked: bool = False)
     return api.GPUShaderModule(label, create(device._internal, descriptor, _CHECKS), device)
 
 
-def recorder() -> tuple[Record, RecordAll]:
-    """Return the fastest functions to record one dispatch and many dispatches whose parameters are immediates."""
+def recorder(ring: ParameterRing) -> RecordAll:
+    """Return the fastest function that records dispatches. Parameters that are not immediates are added to `ring`."""
     api = _binding("ffi", "lib")
     try:
         set_pipeline = api.lib.wgpuComputePassEncoderSetPipeline
@@ -70,18 +75,10 @@ def recorder() -> tuple[Record, RecordAll]:
         dispatch = api.lib.wgpuComputePassEncoderDispatchWorkgroups
         none = api.ffi.NULL
     except AttributeError:
-        return record, record_all
+        return partial(record_all, ring)
+    add, parameter_group = ring.add, ring.group._internal
 
-    def record_natively(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
-        handle = commands._internal
-        if pipeline is not None:
-            set_pipeline(handle, pipeline._internal)
-        set_bind_group(handle, 0, group._internal, 0, none)
-        if parameters:
-            set_immediates(handle, 0, parameters, len(parameters))
-        dispatch(handle, x, y, 1)
-
-    def record_all_natively(commands: Any, dispatches: Sequence[Any], last: Any) -> None:
+    def record_all_natively(commands: Any, dispatches: Sequence[Dispatch], last: ComputePipeline | None) -> None:
         handle, bound = commands._internal, None
         for pipeline, group, parameters, x, y in dispatches:
             if pipeline is not last:
@@ -90,28 +87,29 @@ def recorder() -> tuple[Record, RecordAll]:
             if group is not bound:
                 bound = group
                 set_bind_group(handle, 0, group._internal, 0, none)
-            if parameters:
+            if pipeline.has_immediates:
                 set_immediates(handle, 0, parameters, len(parameters))
+            elif parameters:
+                set_bind_group(handle, 1, parameter_group, 1, [add(parameters)])
             dispatch(handle, x, y, 1)
 
-    return record_natively, record_all_natively
+    return record_all_natively
 
 
-def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
-    """Record a dispatch through the package's public methods."""
-    if pipeline is not None:
-        commands.set_pipeline(pipeline)
-    commands.set_bind_group(0, group)
-    if parameters:
-        commands.set_immediates(0, parameters, 0, len(parameters))
-    commands.dispatch_workgroups(x, y)
-
-
-def record_all(commands: Any, dispatches: Sequence[Any], last: Any) -> None:
-    """Record many dispatches through the package's public methods."""
+def record_all(
+    ring: ParameterRing, commands: Any, dispatches: Sequence[Dispatch], last: ComputePipeline | None
+) -> None:
+    """Record dispatches through the package's public methods."""
     for pipeline, group, parameters, x, y in dispatches:
-        record(commands, None if pipeline is last else pipeline.native, group, parameters, x, y)
-        last = pipeline
+        if pipeline is not last:
+            last = pipeline
+            commands.set_pipeline(pipeline.native)
+        commands.set_bind_group(0, group)
+        if pipeline.has_immediates:
+            commands.set_immediates(0, parameters, 0, len(parameters))
+        elif parameters:
+            commands.set_bind_group(1, ring.group, [ring.add(parameters)])
+        commands.dispatch_workgroups(x, y)
 
 
 def encoding(device: Any) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], None]]:

@@ -14,6 +14,7 @@ import jinja2
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.native import compile_module
+from polyhal.backends.wgpu.parameter_ring import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature, written
 from polyhal.hal.core.settings import env
 from polyhal.hal.core.settings.log import logger
@@ -21,6 +22,7 @@ from polyhal.hal.errors import KernelBuildError, message
 
 _LOG = logger("kernels")
 
+_IMMEDIATES = "var<immediate>"
 _BLANK_LINES = re.compile(r"\n\s*\n+")
 
 Definitions = Mapping[str, Any]
@@ -38,18 +40,18 @@ def _frozen(value: Any) -> Hashable:
 class ComputePipeline:
     """A compiled kernel on one device."""
 
-    __slots__ = ("layout", "name", "native", "signature", "written")
+    __slots__ = ("has_immediates", "layout", "name", "native", "signature", "written")
 
-    def __init__(
-        self, name: str, native: Any, layout: Any, signature: KernelSignature, written: frozenset[int]
-    ) -> None:
-        self.name = name
+    def __init__(self, native: Any, layout: Any, text: str, signature: KernelSignature) -> None:
+        self.name = signature.kernel
         self.native = native
         self.layout = layout
         """Layout of bind group 0."""
         self.signature = signature
-        self.written = written
+        self.written = written(text)
         """Bindings that the kernel writes."""
+        self.has_immediates = _IMMEDIATES in text
+        """True if parameters are immediates, in the command stream; otherwise they are in the ring of uniforms."""
 
 
 class Pipelines(ABC):
@@ -68,15 +70,20 @@ class Pipelines(ABC):
         key = (source, _frozen(definitions))
         text = self._rendered.get(key)
         if text is None:
-            facts = {
-                "F16": self._features.float16,
-                "INT64": self._features.int64,
-                "IMMEDIATES": self._features.immediates > 0,
-                "SUBGROUPS": self._features.subgroups,
-            }
-            whole = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
-            text = self._rendered[key] = _BLANK_LINES.sub("\n", whole)
+            text = self._rendered[key] = self._render(source, definitions, self._features.immediates > 0)
+            if 0 < self._features.immediates < parameter_bytes(read_signature(source, text)):
+                text = self._rendered[key] = self._render(source, definitions, False)
         return text
+
+    def _render(self, source: str, definitions: Definitions, immediates: bool) -> str:
+        facts = {
+            "F16": self._features.float16,
+            "INT64": self._features.int64,
+            "IMMEDIATES": immediates,
+            "SUBGROUPS": self._features.subgroups,
+        }
+        whole = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
+        return _BLANK_LINES.sub("\n", whole)
 
     def pipeline(self, source: str, definitions: Definitions) -> ComputePipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
@@ -112,9 +119,10 @@ class PipelineCache(Pipelines):
 
         access, signature = binding_access(text), read_signature(source, text)
         name = signature.kernel
-        needed, most = parameter_bytes(signature), self._features.immediates
-        if 0 < most < needed:
+        needed, most = parameter_bytes(signature), 4 * MAX_PARAMETER_WORDS
+        if needed > most:
             raise ParameterSizeError(f"{needed} bytes of parameters; a dispatch takes {most}")
+        immediates = _IMMEDIATES in text
         try:
             module = compile_module(self._device, text, name, checked=env.debug())
             layout = self._device.create_bind_group_layout(
@@ -128,8 +136,8 @@ class PipelineCache(Pipelines):
                     for number, mode in access.items()
                 ],
             )
-            groups = [layout] if self._features.immediates else [layout, self._parameter_layout]
-            sizes = {"immediate_size": needed} if self._features.immediates else {}
+            groups = [layout] if immediates else [layout, self._parameter_layout]
+            sizes = {"immediate_size": needed} if immediates else {}
             start = time.perf_counter()
             native = self._device.create_compute_pipeline(
                 label=name,
@@ -140,7 +148,7 @@ class PipelineCache(Pipelines):
             raise build_error(name, text, _gist(str(error)), fix, self._device_name) from error
         milliseconds = 1e3 * (time.perf_counter() - start)
         _LOG.info("compiled %s in %.1f ms on %s", name, milliseconds, self._device_name)
-        return ComputePipeline(name, native, layout, signature, written(text))
+        return ComputePipeline(native, layout, text, signature)
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, Scalar, Tensor
 from polyhal.backends.common.launching.user_kernels import sizes, without_comments
 from polyhal.backends.wgpu.as_written import as_written
-from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
+from polyhal.backends.wgpu.parameter_ring import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.shader import ComputePipeline, build_error
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.layout import Spec
@@ -162,7 +162,8 @@ def compile_kernel(
     members += [f"{name}: u32" for name in constants]
     if len(members) > MAX_PARAMETER_WORDS:
         return Declined(f"{kernel.name} has {len(members)} parameter words; this device supports {MAX_PARAMETER_WORDS}")
-    rest = _declarations(specs, kernel.outputs, members, params, runtime.features.immediates > 0) + entry.generated
+    immediates = runtime.features.immediates >= 4 * len(members)
+    rest = _declarations(specs, kernel.outputs, members, params, immediates) + entry.generated
 
     def build(access: str) -> ComputePipeline:
         start = "enable f16; " if any(s.dtype.name == "float16" for s in specs.values()) else ""

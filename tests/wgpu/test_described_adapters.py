@@ -10,11 +10,11 @@ from translation_figures import train
 
 import polyhal
 from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
-from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.described import description
 from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
 from polyhal.backends.wgpu.described.description import DescribedAdapter
 from polyhal.backends.wgpu.described.noted_shader import NotedShader
+from polyhal.backends.wgpu.parameter_ring import MAX_PARAMETER_WORDS
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
 from polyhal.hal.layout import Ref, contiguous
@@ -223,7 +223,7 @@ def test_features_are_read_from_the_text(code: str, feature: str) -> None:
 
 def test_parameters_are_limited() -> None:
     shader = NotedShader("a.wgsl", "a", (), "@compute @workgroup_size(8) fn main() {}", 0, 4 * MAX_PARAMETER_WORDS + 4)
-    assert list(shader.violations((), DEFAULTS)) == ["132 bytes of parameters, above a launch's limit of 128"]
+    assert list(shader.violations((), DEFAULTS)) == ["1028 bytes of parameters, above a launch's limit of 1024"]
 
 
 @pytest.mark.parametrize("text", ["fn main() {}", "@workgroup_size(N) fn main() {}"])

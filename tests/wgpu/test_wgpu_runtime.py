@@ -104,8 +104,8 @@ def _without_immediates(backend: WGPUBackend, found: discovery.WGPUAdapter) -> W
     runtime = backend.runtime
     features: WGPUFeatures = dataclasses.replace(runtime.features, immediates=0)
     runtime.features = features
-    runtime.encoder = CommandEncoder(runtime.device, features, AdapterErrors(found.info.name))
-    runtime.pipelines = PipelineCache(runtime.device, features, runtime.encoder.parameter_layout, found.info.name)
+    runtime.encoder = CommandEncoder(runtime.device, AdapterErrors(found.info.name))
+    runtime.pipelines = PipelineCache(runtime.device, features, runtime.encoder.ring.layout, found.info.name)
     return backend
 
 
@@ -117,9 +117,9 @@ def test_public_and_native_calls_agree(device: Any, monkeypatch: pytest.MonkeyPa
     runtime = device.backend.runtime
     assert native.waiter(runtime.device) is None
     monkeypatch.setattr(runtime, "_wait", runtime._read_fence)
-    for name, call in zip(("_create", "_begin", "_submit"), native.encoding(runtime.device), strict=True):
+    public = (*native.encoding(runtime.device), native.recorder(runtime.encoder.ring))
+    for name, call in zip(("_create", "_begin", "_submit", "_record_all"), public, strict=True):
         monkeypatch.setattr(runtime.encoder, name, call)
-    monkeypatch.setattr(runtime.encoder, "_record", native.record)
     result = device.run("multiply", [x, 3.0], dtypes.float32, (100,))
     device.backend.synchronize()
     np.testing.assert_array_equal(result, fast)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
+from polyhal.backends.wgpu.parameter_ring import MAX_PARAMETER_WORDS
 
 _SIZES = {"u32": 4, "i32": 4, "f32": 4, "f16": 2, "u64": 8, "i64": 8}
 _GROUP = re.compile(r"@workgroup_size\(([\d\s,]+)\)")
@@ -73,8 +73,8 @@ class NotedShader:
             yield f"{self.workgroup_memory} bytes of workgroup memory, above the adapter's limit of {most}"
         if self.buffers > (most := limits["max-storage-buffers-per-shader-stage"]):
             yield f"{self.buffers} storage buffers, above the adapter's limit of {most}"
-        immediates = limits.get("max-immediate-size", 0) if "immediates" in features else 0
-        if self.parameter_bytes > (most := immediates or 4 * MAX_PARAMETER_WORDS):
+        most = limits.get("max-immediate-size", 0) if "var<immediate>" in self.text else 4 * MAX_PARAMETER_WORDS
+        if self.parameter_bytes > most:
             yield f"{self.parameter_bytes} bytes of parameters, above a launch's limit of {most}"
 
 

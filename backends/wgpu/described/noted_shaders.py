@@ -14,7 +14,7 @@ from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.described.noted_shader import NotedShader
 from polyhal.backends.wgpu.described.translations import translate_all
 from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, Pipelines, environment
-from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature, written
+from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.core.kernels.library import BuildFilter, KernelOverrides, ProgramBuild
 
@@ -113,4 +113,4 @@ class NotedShaders(Pipelines):
     def _build(self, source: str, text: str, fix: str) -> ComputePipeline:
         """Return a pipeline whose native object is its text."""
         signature = read_signature(source, text)
-        return ComputePipeline(signature.kernel, text, None, signature, written(text))
+        return ComputePipeline(text, None, text, signature)

@@ -8,7 +8,6 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.attention import refusal
-from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.lowering.attention import cpu, tiles
 from polyhal.backends.wgpu.lowering.attention.arguments import describe
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
@@ -90,8 +89,6 @@ def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...],
     }
     queries: Arguments = {**shared, "out": Tensor(5), "dq": Tensor(7)}
     keys: Arguments = {**shared, "dk": Tensor(8), "dv": Tensor(9)}
-    if sum(not isinstance(value, Workspace) for value in queries.values()) > MAX_PARAMETER_WORDS:
-        return Declined("the strides of the mask exceed the kernel's parameters")
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in queries.values())
     if buffers > (most := runtime.features.max_buffers):
         return Declined(f"the kernel has {buffers} buffers with a mask; the device supports {most}")

@@ -14,13 +14,15 @@ from polyhal.backends.common.problems.multi_tensor import (
     TensorSlot,
     of_matrices,
 )
-from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.parameter_ring import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Ref, contiguous
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
-_MAX_SLOTS = 8
+_CPU_SLOTS = 8
+"""Maximum tensors of a launch on a CPU, whose compilers take long for more."""
+_GPU_SLOTS = 16
 _CPU_CHUNK = 16384
 _GPU_CHUNK = 4096
 
@@ -130,7 +132,9 @@ def slots_per_launch(runtime: Runtime, operands: Sequence[SlotOperand], extra: A
     words = more_words + sum(not isinstance(value, Workspace) for value in extra.values())
     tensors = sum(o.access != "number" for o in operands)
     return min(
-        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // tensors, (MAX_PARAMETER_WORDS - words) // per_slot
+        _CPU_SLOTS if runtime.features.cpu else _GPU_SLOTS,
+        (runtime.features.max_buffers - buffers) // tensors,
+        (MAX_PARAMETER_WORDS - words) // per_slot,
     )
 
 
