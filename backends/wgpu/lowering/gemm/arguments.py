@@ -1,10 +1,11 @@
-"""Template variables and arguments common to all product kernels: operands, bias and output."""
+"""Template variables and arguments common to all product kernels: operands, bias, epilogue and output."""
 
 from __future__ import annotations
 
 from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.wgpu.dialect import type_name
+from polyhal.backends.wgpu.lowering.gemm.epilogue import epilogue
 
 LANES = 4
 """Elements per vector."""
@@ -19,6 +20,7 @@ def definitions(p: Product, *, split: bool) -> dict[str, object]:
         "SPLIT": split,
         "BIAS": p.bias is not None and not split,
         "OUT_LANES": _out_lanes(p),
+        **({} if split else epilogue(p, _out_lanes(p))[0]),
     }
 
 
@@ -44,6 +46,7 @@ def _layout(matrix: Matrix, k_stride: int, mn_stride: int, itemsize: int) -> tup
 def targets(p: Product) -> Arguments:
     """Return the arguments of lib/store_sums.wgsl for an output."""
     out: Arguments = {"out": Tensor(p.out.place), "out_row": p.out.row, "out_column": p.out.column}
+    out |= epilogue(p, _out_lanes(p))[1]
     if p.bias is None:
         return out
     return {**out, "bias": Tensor(p.bias), "bias_row": p.bias_row, "bias_column": p.bias_column}

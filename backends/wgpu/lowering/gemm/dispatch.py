@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from polyhal.backends.common.problems import gemm
+from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.lowering.gemm import binding_limit, blocks, gemv, split_k, tiles
+from polyhal.backends.wgpu.lowering.gemm import binding_limit, blocks, epilogue, gemv, split_k, tiles
 from polyhal.backends.wgpu.runtime import Runtime
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import Declined, Launch
 
 _SMALL = 1 << 15
 """Minimum multiply-adds for which staging in workgroup memory is faster."""
@@ -24,9 +24,14 @@ _THIN = 16
 """Minimum rows or columns for tiles; for fewer, most of a tile would be empty."""
 
 
-def build(runtime: Runtime, p: Product) -> Launch:
-    """Return the launch of a product."""
-    halves = binding_limit.halve(runtime, p, build, split_k.reduce)
+def build(runtime: Runtime, p: Product) -> Launch | Declined:
+    """Return the launch of a product, or the reason why its epilogue needs another one."""
+    refusal = epilogue.refusal(runtime, p)
+    return Declined(refusal) if refusal else _build(runtime, p)
+
+
+def _build(runtime: Runtime, p: Product) -> Launch:
+    halves = binding_limit.halve(runtime, p, _build, split_k.reduce)
     if halves is not None:
         return halves
     if runtime.features.cpu or p.dtype.kind == "bool":
@@ -40,4 +45,4 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 
 batched = partial(gemm.batched, build)
-LOWERINGS = gemm.lowerings(build)
+LOWERINGS = {**gemm.lowerings(build, epilogues=True), **fused_gemm.lowerings(build, lambda runtime: ())}
