@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.parameter_ring import ParameterRing
@@ -112,37 +112,37 @@ def record_all(
         commands.dispatch_workgroups(x, y)
 
 
-def encoding(device: Any) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], None]]:
-    """Return the fastest functions that create a command encoder, begin a compute pass in one, and submit its work."""
-    api = _binding("ffi", "lib", "libf", "GPUCommandEncoder", "GPUComputePassEncoder")
+class Encoding(NamedTuple):
+    """Functions that create a command encoder, begin a compute pass, finish an encoder, and submit a command buffer."""
+
+    create: Callable[[], Any]
+    begin: Callable[[Any], Any]
+    finish: Callable[[Any], Any]
+    submit: Callable[[Any], None]
+
+
+def encoding(device: Any) -> Encoding:
+    """Return the fastest functions for command buffers."""
+    api = _binding("ffi", "libf", "GPUCommandEncoder", "GPUComputePassEncoder", "GPUCommandBuffer")
     try:
         create = api.libf.wgpuDeviceCreateCommandEncoder
         begin = api.libf.wgpuCommandEncoderBeginComputePass
         finish = api.libf.wgpuCommandEncoderFinish
         submit = api.libf.wgpuQueueSubmit
-        release = api.lib.wgpuCommandBufferRelease
-        none, command_buffers = api.ffi.NULL, "WGPUCommandBuffer[1]"
+        none, one = api.ffi.NULL, "WGPUCommandBuffer[1]"
     except AttributeError:
-        return (
+        return Encoding(
             device.create_command_encoder,
             lambda encoder: encoder.begin_compute_pass(),
-            lambda encoder: device.queue.submit([encoder.finish()]),
+            lambda encoder: encoder.finish(),
+            lambda buffer: device.queue.submit([buffer]),
         )
-
-    def create_natively() -> Any:
-        return api.GPUCommandEncoder("", create(device._internal, none), device)
-
-    def begin_natively(encoder: Any) -> Any:
-        return api.GPUComputePassEncoder("", begin(encoder._internal, none), device)
-
-    def submit_natively(encoder: Any) -> None:
-        finished = finish(encoder._internal, none)
-        try:
-            submit(device.queue._internal, 1, api.ffi.new(command_buffers, [finished]))
-        finally:
-            release(finished)
-
-    return create_natively, begin_natively, submit_natively
+    return Encoding(
+        lambda: api.GPUCommandEncoder("", create(device._internal, none), device),
+        lambda encoder: api.GPUComputePassEncoder("", begin(encoder._internal, none), device),
+        lambda encoder: api.GPUCommandBuffer("", finish(encoder._internal, none), device),
+        lambda buffer: submit(device.queue._internal, 1, api.ffi.new(one, [buffer._internal])),
+    )
 
 
 def waiter(device: Any) -> Callable[[], None] | None:
