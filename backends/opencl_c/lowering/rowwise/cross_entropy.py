@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.geometry import power_of_two_at_least
 from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import cross_entropy
@@ -19,13 +18,6 @@ from polyhal.hal.protocol import Declined, Launch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
-
-_MAX_ROWS = 1 << 16
-"""Maximum rows of a mean; for more, one group is too slow."""
-_MAX_CLASSES = 64
-"""Maximum classes of a mean cross entropy; for more, one work-item per row is too slow."""
-_MAX_GROUP = 1024
-_MIN_GROUP = 32
 
 
 def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
@@ -76,12 +68,10 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
 
 
 def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
-    specs = cross_entropy.forward(inputs)
+    specs = cross_entropy.mean(inputs)
     if isinstance(specs, Declined):
         return specs
     losses, target = specs
-    if losses.shape[0] > _MAX_ROWS:
-        return Declined(f"{losses.shape[0]} rows; one group adds at most {_MAX_ROWS}")
     args: Args = {
         **_memory("losses", "target", "out", "scale"),
         "rows": losses.shape[0],
@@ -95,13 +85,11 @@ def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: P
 def _mean_with_gradient(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
-    specs = cross_entropy.forward(inputs)
+    specs = cross_entropy.mean_with_gradient(inputs, cpu=runtime.features.cpu)
     if isinstance(specs, Declined):
         return specs
     logits, target = specs
     rows, classes = logits.shape
-    if runtime.features.cpu or rows > _MAX_GROUP or classes > _MAX_CLASSES:
-        return Declined(f"logits {logits.shape}; one group of a GPU supports up to {_MAX_GROUP} rows of {_MAX_CLASSES}")
     args: Args = {
         **_memory("x", "target", "out", "dx"),
         "rows": rows,
@@ -123,8 +111,7 @@ def _memory(*names: str) -> Args:
 def _single_group(runtime: Runtime, kernel: str, x: Spec, target: Spec, args: Args) -> Launch:
     """Build a launch of one group, whose work-items take whole rows of `x`."""
     real = real_type(x.dtype)
-    most = min(runtime.features.max_group_size, _MAX_GROUP)
-    group = 1 if runtime.features.cpu else min(most, max(_MIN_GROUP, power_of_two_at_least(x.shape[0])))
+    group = 1 if runtime.features.cpu else cross_entropy.group_of_rows(x.shape[0], runtime.features.max_group_size)
     definitions: Definitions = {
         "DTYPE": x.dtype.name,
         "INDEX_DTYPE": target.dtype.name,
