@@ -26,6 +26,13 @@ _AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"
 _PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}")
 
 
+def blocks(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements, handlers and cases directly within a node. Expressions, which are far more, are left out."""
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        within = getattr(node, name, ())
+        yield from within if isinstance(within, list) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Import:
     """One import of a module of the project: importer, imported module, and the time of the import."""
@@ -67,13 +74,13 @@ class Tree:
         pending: list[tuple[ast.AST, str]] = [(self.parsed[path], _AT_IMPORT)]
         while pending:
             node, when = pending.pop()
-            if isinstance(node, ast.FunctionDef | ast.Lambda):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 when = _LAZY
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                 when = _TYPING
             for target in self._targets(node):
                 yield Import(source, target, when)
-            pending += [(child, when) for child in ast.iter_child_nodes(node)]
+            pending += [(child, when) for child in blocks(node)]
 
     def _targets(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
