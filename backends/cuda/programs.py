@@ -127,7 +127,6 @@ class CudaPrograms(ProgramTexts):
         self._errors = errors
         self._compiler = compiler
         self._architecture = f"sm_{features().compute_capability}"
-        self._programs: dict[tuple[Any, ...], CudaProgram] = {}
         self._kernels: dict[tuple[Any, ...], CudaKernel] = {}
         self._builds: list[ProgramBuild] = []
         on_disk = not env.no_program_cache()
@@ -163,10 +162,7 @@ class CudaPrograms(ProgramTexts):
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
-                program = self._programs.get(key[:-1])
-                if program is None:
-                    program = self.build(source, self.text(source, definitions), options, target)
-                    self._programs[key[:-1]] = program
+                program = self.build(source, self.text(source, definitions, name), options, target)
                 kernel = self._kernels[key] = program.kernel(name)
         return kernel
 
@@ -183,7 +179,6 @@ class CudaPrograms(ProgramTexts):
         """Read all files and build all programs again. Programs with unchanged text are loaded from disk."""
         super().reload()
         with self._lock:
-            self._programs.clear()
             self._kernels.clear()
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> CudaProgram:

@@ -38,11 +38,12 @@ _LOG = logger("kernels")
 class CompiledKernel:
     """A kernel function of a program. Its arguments are state of the OpenCL object, hence the lock around its use."""
 
-    __slots__ = ("_largest_group", "cl", "declared", "lock", "name", "types")
+    __slots__ = ("_largest_group", "_program", "cl", "declared", "lock", "name", "types")
 
     def __init__(self, program: cl.Program, name: str, declared: tuple[Any, ...]) -> None:
         """`declared` holds, per kernel parameter, the NumPy type of scalars and structs, or None for memory."""
         self.cl = cl.Kernel(program, name)
+        self._program = program  # drivers do not retain it
         self.declared = declared
         self.types = tuple(self._passed(place, kind) for place, kind in enumerate(declared))
         """Types of the arguments that are passed to the driver."""
@@ -80,7 +81,6 @@ class ProgramCache(ProgramTexts):
         super().__init__(features, info)
         self._context = context
         self._device = device
-        self._programs: dict[tuple[Any, ...], cl.Program] = {}
         self._kernels: dict[tuple[Any, ...], CompiledKernel] = {}
         self._driver_id: tuple[str, ...] = ()
         self._is_processor = info.type is DeviceType.CPU
@@ -140,7 +140,7 @@ class ProgramCache(ProgramTexts):
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
-                program = self._program(key[:-1], source, definitions, options, target)
+                program = self.build(source, self.text(source, definitions, name), options, target)
                 kernel = self._kernels[key] = CompiledKernel(program, name, types)
         assert kernel.declared == types, f"{name} was bound before as {kernel.declared}, now as {types}"
         return kernel
@@ -155,7 +155,7 @@ class ProgramCache(ProgramTexts):
                 self._context,
                 self._device,
                 kernel.cl,
-                self.text(name, dict(definitions)),
+                self.text(name, dict(definitions), kernel.name),
                 self.flags(options),
             )
             for definitions, options, kernel in kernels
@@ -165,21 +165,7 @@ class ProgramCache(ProgramTexts):
         """Read all files and build all programs again. Programs with unchanged text are loaded from disk."""
         super().reload()
         with self._lock:
-            self._programs.clear()
             self._kernels.clear()
-
-    def _program(
-        self,
-        key: tuple[Any, ...],
-        source: str,
-        definitions: Definitions,
-        options: Sequence[str],
-        target: Target | None,
-    ) -> cl.Program:
-        program = self._programs.get(key)
-        if program is None:
-            program = self._programs[key] = self.build(source, self.text(source, definitions), options, target)
-        return program
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
         """Return a kernel file's program, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""

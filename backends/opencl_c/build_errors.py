@@ -44,7 +44,7 @@ def _origins(sources: SourceFolder, label: str, text: str) -> dict[int, tuple[st
 
     Empty for a program that is no longer source, such as PTX.
     """
-    start = text.find(sources.assemble(label, {}))
+    start = text.find(sources.before_kernels(label))
     return dict(enumerate(sources.origins(label), text[:start].count("\n") + 1)) if start >= 0 else {}
 
 

@@ -71,11 +71,11 @@ class ProgramTexts:
                 self._signatures[key] = signature
             return signature
 
-    def passes_filter(self, source: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
+    def passes_filter(self, source: str, kernel: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
         """Return whether this process builds and runs a program (see `KernelLibrary.build_filter`)."""
         if self.build_filter is None:
             return True
-        return self.build_filter(source, DiskCache.key([*options, self.text(source, definitions)]))
+        return self.build_filter(source, DiskCache.key([*options, self.text(source, definitions, kernel)]))
 
     @staticmethod
     def flags(options: Sequence[str] = ()) -> list[str]:
@@ -101,7 +101,7 @@ class ProgramTexts:
             self._declared.forget()
             self._signatures.clear()
 
-    def text(self, source: str, definitions: Definitions) -> str:
-        """Return the program of a file with these definitions."""
-        text = self._sources.assemble(source, {**self._device_definitions, **definitions})
+    def text(self, source: str, definitions: Definitions, kernel: str = "") -> str:
+        """Return the program of a file with these definitions, by default with all of its kernels."""
+        text = self._sources.assemble(source, {**self._device_definitions, **definitions}, kernel)
         return f"{_CLWB_PROLOGUE}{text}{_CLWB_EPILOGUE}" if self._quirks.target_clwb else text

@@ -68,7 +68,7 @@ class Runtime(ABC):
         """
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
         options = (*language.options(definitions, self.features.language), *options)
-        if not self.programs.passes_filter(file, definitions, options):
+        if not self.programs.passes_filter(file, kernel, definitions, options):
             return SimpleLaunch(kernel, _skip, workspace)
         signature = self.programs.signature(file, kernel, definitions)
         parameters = bind(signature, args, offsets=True)

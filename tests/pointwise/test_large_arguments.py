@@ -98,7 +98,7 @@ def test_functions_are_accurate_over_the_range_of_float(device: Device, name: st
 
 
 def _dividends() -> tuple[np.ndarray, np.ndarray]:
-    """Return operands of all magnitudes with quotients below 2**60, some of which round up to an integer."""
+    """Return operands of all magnitudes with quotients below 2**60, where some round up to an integer."""
     rng = np.random.default_rng(7)
     y = np.concatenate([2.0 ** rng.uniform(-60, 60, 3000), np.repeat(0.1, 300), rng.uniform(0.05, 4, 2000)]).astype(
         np.float32

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from polyhal.backends.common.codegen.kernel_spans import Spans, kernel_spans, only_kernel
+
 _INCLUDE = re.compile(r'^[ \t]*#include[ \t]+"([\w./]+)"[ \t]*$', re.MULTILINE)
 
 Definitions = Mapping[str, str | int | bool]
@@ -24,6 +26,7 @@ class SourceFolder:
         self._override = override
         self._texts: dict[str, str] = {}
         self._inlined: dict[str, str] = {}
+        self._spans: dict[str, Spans] = {}
 
     def names(self) -> list[str]:
         """List the paths of the sources within the folder, sorted."""
@@ -55,11 +58,21 @@ class SourceFolder:
         """Drop all cached texts, so that files are read again."""
         self._texts.clear()
         self._inlined.clear()
+        self._spans.clear()
 
-    def assemble(self, name: str, definitions: Definitions) -> str:
-        """Return a file with headers inlined, after one `#define` per definition (True is written as 1, False as 0)."""
+    def assemble(self, name: str, definitions: Definitions, kernel: str = "") -> str:
+        """Return a file with headers inlined, after one `#define` per definition (True is written as 1, False as 0).
+
+        With `kernel`, lines of other kernels are blank.
+        """
         lines = [f"#define {key} {_text(value)}" for key, value in definitions.items()]
-        return "\n".join([*lines, self._inline(name)])
+        return "\n".join([*lines, self._only(name, kernel) if kernel else self._inline(name)])
+
+    def before_kernels(self, name: str) -> str:
+        """Return the part of a file, with headers inlined, that programs of each of its kernels contain."""
+        text = self._inline(name)
+        starts = [start for spans in self._spans_of(name).values() for start, _ in spans]
+        return text[: min(starts, default=len(text))]
 
     def origins(self, name: str) -> list[tuple[str, int]]:
         """Return file and line number of every line that `assemble` puts after the definitions."""
@@ -68,6 +81,14 @@ class SourceFolder:
             match = _INCLUDE.fullmatch(line)
             lines += self.origins(match.group(1)) if match else [(name, number)]
         return lines
+
+    def _only(self, name: str, kernel: str) -> str:
+        return only_kernel(self._inline(name), self._spans_of(name), kernel)
+
+    def _spans_of(self, name: str) -> Spans:
+        if name not in self._spans:
+            self._spans[name] = kernel_spans(self._inline(name))
+        return self._spans[name]
 
     def _inline(self, name: str) -> str:
         text = self._inlined.get(name)

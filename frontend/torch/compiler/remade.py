@@ -1,7 +1,7 @@
 """Values of joint graphs that backward graphs make again: small constants, and masks of attention.
 
 Causal masks are recognized where they are made. Constants are computed once, when a program is compiled, so that making them
-again costs nothing; all of them are, because PyTorch merges equal nodes, of which one may be part of a mask.
+again costs nothing; all of them are, because PyTorch merges equal nodes, and one may be part of a mask.
 """
 
 from __future__ import annotations
