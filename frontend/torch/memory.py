@@ -12,7 +12,7 @@ import torch
 from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.torch import cuda_exchange, private, tensors
+from polyhal.torch import cuda_exchange, private, reads, tensors
 from polyhal.torch.device import NAME, check_ordinal
 from polyhal.torch.failures import as_pytorch
 from polyhal.torch.storages import Storage
@@ -333,7 +333,9 @@ def as_strided_scatter(
 @_kernel("_local_scalar_dense.default")
 def local_scalar(x: torch.Tensor) -> Any:
     """Return the only element as a Python number."""
-    return tensors.unwrap(x).item()
+    number = tensors.unwrap(x).item()
+    reads.note(number)
+    return number
 
 
 @_kernel("_assert_async.default")

@@ -31,6 +31,8 @@ from polyhal.hal.layout import Ref, Spec
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    import numpy as np
+
     from polyhal.hal.device import Device
 
 
@@ -118,6 +120,14 @@ class Recording:
     def program(self, budget: int | None = None) -> Executable:
         """End the recording. Returns it ready to run, within `budget` bytes on each device. Raises OutOfMemoryError."""
         return Executable(self.finish(), budget)
+
+    def known(self, x: Array, arguments: Sequence[Array]) -> np.ndarray | None:
+        """Return the only element of `x` in this call, given the arguments so far; None if runs cannot check it."""
+        return self.recorder.known(x, self._outer, arguments)
+
+    def expect(self, x: Array, element: np.ndarray) -> None:
+        """Let each run raise PathChangedError, before it has any effect, if `x` has another element at this point."""
+        self.recorder.expect(x, element)
 
     def abandon(self) -> None:
         """Roll back the recorded changes to Python's objects: state, gradients, versions of buffers. No-op after `leave`."""

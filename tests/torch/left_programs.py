@@ -289,5 +289,7 @@ def _returns_to_a_state_of_random_numbers(p: Program, x: torch.Tensor) -> Any:
     return total
 
 
+CHECKED = [_branches_in_the_forward_pass, _checks_before_the_optimizer, _clips_with_a_check, _exchanges_memory]
+"""Programs that read answers, which each run of a recording checks."""
 PROGRAMS = [value for name, value in list(globals().items()) if name.startswith("_") and callable(value)]
-PROGRAMS = [f for f in PROGRAMS if getattr(f, "__annotations__", {}).get("p") == "Program"]
+PROGRAMS = [f for f in PROGRAMS if f not in CHECKED and getattr(f, "__annotations__", {}).get("p") == "Program"]

@@ -13,6 +13,7 @@ from torch.distributions import Distribution
 
 import polyhal.torch
 from polyhal.hal.compile.recording import Recording
+from polyhal.torch.reads import Reads
 from polyhal.torch.steps import active
 from polyhal.torch.steps.answers import answer
 from polyhal.torch.steps.host import HostProgram
@@ -24,7 +25,7 @@ DEVICE = "polyhal"
 
 def answering() -> AbstractContextManager[None]:
     """Answer queries as while this thread records a step."""
-    return active.recording(StepWatch(Recording(), HostProgram(0), is_strict=True), (answer,))
+    return active.recording(StepWatch(Recording(), HostProgram(0), Reads(), is_strict=True), (answer,))
 
 
 def _agree(function: Callable[..., Any], *arguments: tuple[Any, ...], steps: int | None = 1) -> None:

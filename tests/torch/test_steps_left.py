@@ -182,7 +182,7 @@ def test_the_reasons_are_reported() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for _ in range(2):
-                step(torch.ones(shape, device=DEVICE))
+                step(torch.rand(shape).to(DEVICE))
     (reason,) = step.eager_reasons
     assert "needs the value of a tensor" in reason
     assert "test_steps_left.py" in reason
@@ -196,7 +196,9 @@ def test_many_signatures_that_cannot_be_recorded_are_not_tried() -> None:
         warnings.simplefilter("ignore")
         for n in range(8):
             assert step(torch.ones(n, device=DEVICE)) == n
-    assert tried.count(True) == 2
+    assert (
+        tried.count(True) == 4
+    )  # of two signatures, and twice because a number may stay the same from the next call on
 
 
 def test_numbers_scale_gradients_at_each_run() -> None:

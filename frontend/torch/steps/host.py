@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from polyhal.hal.compile.capture.replay_cache import NotReplayableError, PathChangedError
+from polyhal.hal.compile.capture.replay_cache import NotReplayableError
+from polyhal.hal.compile.capture.replay_log import PathChangedError
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.torch.steps.numbers import LiveNumber
 
@@ -53,11 +54,17 @@ class HostProgram:
         """True if the step draws random numbers of the CPU, which other threads may draw meanwhile."""
         self.decides = False
         """True if Python branches on a number, so that a run may differ from the recorded path."""
+        self.decides_late = False
+        """True if Python branches on an element of a tensor of the device, which is checked after the actions of a run."""
         self.acts_outside = False
         """True if the step has an effect that cannot be undone, such as advancing a scheduler."""
         self.leave: Callable[[NotReplayableError], None] = raise_reason
         """Function that ends the recording early."""
         self._arguments = arguments
+        self._outside: int | None = None
+        """Position of the first action outside of the step."""
+        self._before: tuple[list[tuple[torch.Tensor, torch.Tensor]], torch.Tensor | None] = [], None
+        """CPU tensors that the step writes to, with copies of their elements before the run, and state of random numbers."""
 
     def new_slot(self) -> Slot:
         """Reserve a slot for another value."""
@@ -70,6 +77,8 @@ class HostProgram:
 
     def put_off(self, run: Callable[[], object], *what: Any) -> None:
         """Append an action outside of the step, such as advancing a scheduler, which recording it does not execute."""
+        if self._outside is None:
+            self._outside = len(self.actions)
         self.add(run, _PUT_OFF, *what)
         self.acts_outside = True
 
@@ -126,20 +135,38 @@ class HostProgram:
             self.written[id(x)] = (x, x.detach().clone())
 
     def run(self, arguments: Sequence[Any]) -> None:
-        """Execute the actions of one run. Raises PathChangedError after undoing them."""
+        """Execute the actions of one run. Raises PathChangedError after undoing them.
+
+        If elements on the device are still to be checked, actions outside of the step wait for `finish`.
+        """
         self.values[: self._arguments] = arguments
-        if not self.decides:
+        if not (self.decides or self.decides_late):
             for action in self.actions:
                 action.run()
             return
-        state = torch.default_generator.get_state()
-        before = [(x, x.detach().clone()) for x, _ in self.written.values()]
+        state = torch.default_generator.get_state() if self.draws else None
+        self._before = [(x, x.detach().clone()) for x, _ in self.written.values()], state
         try:
-            for action in self.actions:
+            for action in self.actions[: self._outside] if self.decides_late else self.actions:
                 action.run()
         except PathChangedError:
-            restore(before, state if self.draws else None)
+            self.undo()
             raise
+
+    def undo(self) -> None:
+        """Undo the actions of `run`."""
+        restore(*self._before)
+
+    def finish(self) -> None:
+        """Execute the actions that waited for checks on the device, after these."""
+        if self.decides_late and self._outside is not None:
+            for action in self.actions[self._outside :]:
+                action.run()
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a run would execute actions that are added now only after all work of the device."""
+        return self.decides_late and self.acts_outside
 
     def release(self) -> None:
         """Release the values of a run."""

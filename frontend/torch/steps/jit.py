@@ -16,6 +16,7 @@ from polyhal.hal.core.settings.state import settings
 from polyhal.hal.errors import CaptureError
 from polyhal.torch import private
 from polyhal.torch.device import NAME
+from polyhal.torch.reads import Reads
 from polyhal.torch.reporting import COUNTERS
 from polyhal.torch.steps.record import record
 from polyhal.torch.steps.settings import noticing_optimizers
@@ -39,6 +40,7 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
         self._live_settings = frozenset({"lr"})
         """Names of the optimizer settings that each run reads; others are added when they change."""
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._numbers = Reads()
 
     def _may_replay(self) -> bool:
         """Return whether this is a plain call: outside other recordings, dispatch modes and anomaly detection."""
@@ -65,11 +67,16 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
             raise as_reason(error) from None
 
     def _warm_up(self, args: Arguments, kwargs: Keywords) -> Any:
-        with noticing_optimizers(self._optimizers.add):
+        with noticing_optimizers(self._optimizers.add), self._numbers.call():
             return super()._warm_up(args, kwargs)
 
+    def _run_eagerly(self, call: Call) -> Any:
+        with self._numbers.call():
+            return super()._run_eagerly(call)
+
     def _record(self, call: Call) -> Pending[RecordedStep] | FinishedCall:
-        return record(self._function, call, self._optimizers, self._live_settings, self._is_strict)
+        with self._numbers.call():
+            return record(self._function, call, self._optimizers, self._live_settings, self._numbers, self._is_strict)
 
     def _note_eager(self, reason: Difference) -> None:
         COUNTERS.note_eager_step(self._title.removeprefix("polyhal.torch.jit "), reason.problem)

@@ -67,6 +67,8 @@ class FunctionWatch(TorchFunctionMode):
                 return func(*args, **kwargs)
             if func in (_GRADIENT.__get__, _GRADIENT.__set__) and x.is_leaf:
                 watch.note_leaf(x)
+            if func is torch.Tensor.__bool__ and x.device.type == NAME and x.dtype is not torch.bool and x.numel() == 1:
+                x, args = None, (x != 0,)  # an answer differs from call to call less often than a number
         if func is torch.Tensor.backward:
             return self._backward(*args, **kwargs)
         if func is torch.Tensor.__setitem__ and _fills_by_flag(*args):
@@ -189,6 +191,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             return self._eagerly(func, args, kwargs)
         numbers = self._numbers_of(host, func)
         before, watch.sources = watch.sources, list(host)
+        watch.is_copying = "copy" in str(func)
         try:
             with watch.looking_for(numbers) if numbers else nullcontext():
                 out = func(*args, **kwargs)

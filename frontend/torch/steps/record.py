@@ -15,6 +15,7 @@ from polyhal.hal.compile.capture.replay_cache import FinishedCall, NotReplayable
 from polyhal.hal.compile.recording import Recording
 from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError
+from polyhal.torch.reads import Reads
 from polyhal.torch.steps import active
 from polyhal.torch.steps.answers import answer
 from polyhal.torch.steps.host import HostProgram, Slot, raise_reason
@@ -34,15 +35,16 @@ def record(
     call: Call,
     optimizers: Iterable[Optimizer],
     live_settings: frozenset[str],
+    numbers: Reads,
     is_strict: bool,
 ) -> Pending[RecordedStep] | FinishedCall:
-    """Record a call. `optimizers` are the known optimizers of the step.
+    """Record a call. `optimizers` are the known optimizers of the step, `numbers` the numbers that its calls read.
 
     An operation that cannot be recorded ends the recording: its ops run, and the rest of the call runs eagerly. Where that is
     not possible, all state is rolled back and NotReplayableError raised; in a strict step CaptureError.
     """
     try:
-        pending = PendingStep(function, call, optimizers, live_settings, is_strict)
+        pending = PendingStep(function, call, optimizers, live_settings, numbers, is_strict)
     except CaptureError as error:
         if is_strict:
             raise
@@ -79,6 +81,7 @@ class PendingStep:
         call: Call,
         optimizers: Iterable[Optimizer],
         live_settings: frozenset[str],
+        numbers: Reads,
         is_strict: bool,
     ) -> None:
         self._function = function
@@ -86,7 +89,7 @@ class PendingStep:
         self._before = _RandomStates()
         self._program = HostProgram(len(call.host))
         self._recording = Recording()
-        self._watch = StepWatch(self._recording, self._program, is_strict)
+        self._watch = StepWatch(self._recording, self._program, numbers, is_strict)
         self._reason: NotReplayableError | None = None
         self._operands = LiveOperands(self._recording.recorder, self._watch)
         self._settings = LiveSettings(self._watch, live_settings)
@@ -157,11 +160,13 @@ class PendingStep:
         """Let the recording end early in the block. Afterwards nothing keeps it alive."""
         watch = self._watch
         watch.leave = self._program.leave = self._leave
+        watch.graph_inputs = self._inputs
         watch.renew_settings, nothing = self._settings.renew, watch.renew_settings
         try:
             yield
         finally:
             watch.leave = self._program.leave = raise_reason
+            watch.graph_inputs = list
             watch.renew_settings = nothing
 
     def _leave(self, reason: NotReplayableError) -> None:

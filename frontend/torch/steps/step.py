@@ -10,6 +10,7 @@ import torch
 
 from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.replay_cache import ReplayStep
+from polyhal.hal.compile.capture.replay_log import PathChangedError
 from polyhal.hal.compile.capture.result import CapturedGraph
 from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.errors import LinAlgError
@@ -55,6 +56,7 @@ class RecordedStep(ReplayStep[Call]):
         super().__init__(captured)
         self.results = results
         self.guards = guards
+        self._reads = watch.reads
         self.host: HostProgram = watch.program
         self._inputs = watch.inputs
         self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
@@ -82,6 +84,9 @@ class RecordedStep(ReplayStep[Call]):
 
     def difference(self, later: RecordedStep) -> Difference | None:
         """Return why a replay would not repeat a later call; None if Python took another path by a number that is checked."""
+        for own, other in zip(self._reads, later._reads, strict=False):
+            if not same(own.number, other.number):
+                return None if isinstance(own.number, bool) else own.difference(other)
         if self.host.decides_otherwise(later.host):
             return None
         found = super().difference(later)
@@ -126,13 +131,17 @@ class RecordedStep(ReplayStep[Call]):
         return [m.storage for m in self._memories if m.storage.root.buffer is not m.buffer]
 
     def run(self, call: Call) -> Any:
-        """Run once. Raises PathChangedError before the device computes, and PyTorch's LinAlgError for singular matrices."""
+        """Run once. Raises PathChangedError before any effect, and PyTorch's LinAlgError for singular matrices."""
         host = self.host
         host.run(call.host)
         try:
             made = self.executable.run([self._argument(x, call) for x in self._inputs], self.results.count)
+        except PathChangedError:
+            host.undo()
+            raise
         except LinAlgError as error:
             raise translated(error) from error
+        host.finish()
         for leaf, final in zip(self._leaves, self._finals, strict=True):
             if leaf.grad is not final:
                 leaf.grad = final

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.weak import TensorWeakRef
 
+from polyhal.hal import dtypes
+from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
 from polyhal.hal.compile.capture.recorder import StepRecorder
 from polyhal.hal.compile.capture.replay_cache import NotReplayableError
@@ -23,8 +26,10 @@ from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.tensor import wrap
 from polyhal.torch import private, tensors
-from polyhal.torch.steps.host import HostProgram, Slot, raise_reason
+from polyhal.torch.reads import Reads
+from polyhal.torch.steps.host import HostProgram, Slot, raise_reason, same
 from polyhal.torch.steps.numbers import LiveNumber, stand_in, true_value
+from polyhal.torch.steps.remedies import remedy
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -78,10 +83,23 @@ class Upload(NamedTuple):
     source: Slot | torch.Tensor
 
 
+class Read(NamedTuple):
+    """A number that Python reads from a tensor of the device, and that each run checks."""
+
+    number: Any
+    line: str
+    fix: str
+
+    def difference(self, later: Read) -> Difference:
+        """Return the reason for which calls run eagerly if two of them read different numbers."""
+        problem = f"the step reads a number that differs from call to call ({self.number}, then {later.number}), at {self.line}"
+        return Difference(problem, expected="numbers that stay the same", fix=self.fix)
+
+
 class StepWatch:
     """State of a step while it is recorded."""
 
-    def __init__(self, recording: Recording, program: HostProgram, is_strict: bool) -> None:
+    def __init__(self, recording: Recording, program: HostProgram, numbers: Reads, is_strict: bool) -> None:
         """Begin without calls. A strict step raises an error for an operation that cannot be recorded."""
         self.recording = recording
         self.program = program
@@ -110,8 +128,18 @@ class StepWatch:
         """Identities of the live numbers that became operands."""
         self.sources: list[torch.Tensor] = []
         """CPU tensors among the arguments of the current op, which it may copy to the device."""
+        self.reads: list[Read] = []
+        """Numbers that Python read from tensors of the device."""
+        self.numbers = numbers
+        """Numbers that Python reads in this call, and has read in the last call that it ran."""
+        self.may_repeat = False
+        """True if a number differs from the last call, but may stay the same from now on."""
+        self.graph_inputs: Callable[[], list[Array]] = list
+        """Function that returns the inputs of the graph in this call, as far as they are known."""
         self.calls = 0
         self.is_quiet = False
+        self.is_copying = False
+        """True while an op copies tensors to the CPU, whose elements later work of the host may read."""
         self.function: Any = None
         """Function of PyTorch that Python has called last."""
         self.differentiated: set[Any] = set()
@@ -129,7 +157,9 @@ class StepWatch:
         """Raise the error in a strict step; else end the recording, so that the caller can go on eagerly."""
         if self.is_strict:
             raise error
-        self.leave(as_reason(error))
+        reason = as_reason(error)
+        reason.is_certain = not self.may_repeat
+        self.leave(reason)
 
     def random_state(self, source: RandomSource, state: dict[str, int]) -> dict[str, int]:
         """Return a state of random numbers that the step may have read before it was left."""
@@ -163,6 +193,29 @@ class StepWatch:
         """Check in each run that `function` of a CPU tensor still returns `value`."""
         source, program = self.place(x), self.program
         program.expect(lambda: function(present_value(source, program.values)), value)
+
+    def take_read(self, x: Array) -> np.ndarray | None:
+        """Return the element of a tensor of the device that Python reads, if each run can check it.
+
+        Numbers change from call to call more often than answers: they are only checked if the last call read the same one.
+        """
+        self.program.before_decision()
+        if self.is_left:
+            return x.device.download(x.ref)
+        is_answer, earlier = x.ref.dtype is dtypes.bool_, self.numbers.next
+        if self.is_copying or not (is_answer or earlier):
+            return None
+        element = self.recording.known(x, self.graph_inputs())
+        if element is None:
+            return None
+        number = element.reshape(()).item()
+        if not (is_answer or same(earlier, [number])):
+            self.may_repeat = self.numbers.note_other()
+            return None
+        self.recording.expect(x, element)
+        self.program.decides_late = True
+        self.reads.append(Read(number, user_line(), remedy(self.function)))
+        return element
 
     @contextmanager
     def looking_for(self, numbers: Sequence[LiveNumber]) -> Iterator[None]:
@@ -268,12 +321,22 @@ class LiveOperands(ForwardingExecutor):
         super().__init__(base)
         self._watch = watch
         base.take_constant = self._take_upload
+        base.take_read = watch.take_read
 
     def _operand(self, x: Any) -> Any:
         x = self._watch.live(x)
         if self._watch.is_left:
             return true_value(x)
-        return x.scalar if isinstance(x, LiveNumber) else x
+        if isinstance(x, LiveNumber):
+            self._require_early()
+            return x.scalar
+        return x
+
+    def _require_early(self) -> None:
+        """Raise RefusedError for a use of something that the host computes after the work of the device."""
+        if self._watch.program.is_waiting:
+            problem = "values of tensors are read, and a scheduler is advanced in the middle of the step"
+            raise refusal(problem, fix="call scheduler.step() last")
 
     def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         if op is _FULL and not self._watch.is_left:
@@ -311,6 +374,7 @@ class LiveOperands(ForwardingExecutor):
         watch = self._watch
         for i, source in enumerate(watch.sources):
             if tuple(source.shape) == x.ref.shape and tensors.DTYPES.get(source.dtype) is x.ref.dtype:
+                self._require_early()
                 watch.uploads.append(wrap(x.device, x.buffer, x.ref))
                 watch.recording.make_argument(x)
                 watch.inputs.append(Upload(watch.place(source)))

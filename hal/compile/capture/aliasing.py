@@ -167,6 +167,12 @@ class AliasTable:
             return None
         return source.buffer, Ref(source.ref.handle, x.ref.spec, source.ref.offset + x.ref.offset - root.ref.offset)
 
+    def present(self, x: Array) -> int | None:
+        """Return the value that the memory of an array, or a larger part of its buffer, holds now; None if it has none."""
+        contents = self._buffers.get(id(x.buffer))
+        root = None if contents is None else contents.covering(x.ref) or contents.at(x.ref)
+        return None if root is None else root.value
+
     def check_read(self, ref: Ref) -> None:
         """Raise CaptureError for elements that do not exist yet, or will differ in another run."""
         contents = next((c for c in self._buffers.values() if c.buffer.handle is ref.handle), None)
@@ -174,7 +180,7 @@ class AliasTable:
         first = (self._graph.sources.get(r.value if r.source is None else r.source) for r in roots)
         changed = contents is not None and contents.changed
         if ref.handle is FAKE_HANDLE or changed or any(isinstance(source, StepInput) for source in first):
-            raise _read_error(ref.spec, user_line())
+            raise read_error(ref.spec, user_line())
         self._host_reads.setdefault(id(ref.handle), (user_line(), ref.handle))
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -187,7 +193,7 @@ class AliasTable:
             target.buffer.version += 1
             return
         if ref.handle is not FAKE_HANDLE and id(ref.handle) in self._host_reads:
-            raise _read_error(ref.spec, self._host_reads[id(ref.handle)][0])
+            raise read_error(ref.spec, self._host_reads[id(ref.handle)][0])
         contents = self._contents(target.buffer)
         root = contents.covering(ref) or contents.at(ref)
         if root is None:
@@ -335,7 +341,8 @@ def _overlap_error(ref: Ref) -> CaptureError:
     )
 
 
-def _read_error(spec: Spec, line: str) -> CaptureError:
+def read_error(spec: Spec, line: str) -> CaptureError:
+    """Return the error for a value that is read on the host at a line of the program."""
     return CaptureError(
         message(
             None,

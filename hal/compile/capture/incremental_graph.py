@@ -100,6 +100,11 @@ class IncrementalGraph:
         return result
 
     @property
+    def nodes(self) -> list[Node]:
+        """The nodes so far."""
+        return self._nodes
+
+    @property
     def size(self) -> int:
         """The number of nodes."""
         return len(self._nodes)

@@ -31,7 +31,7 @@ def run_op_by_op(captured: CapturedGraph, arguments: Sequence[Array]) -> None:
 
 
 def _run(captured: CapturedGraph, arguments: Sequence[Array]) -> None:
-    inputs = [_input(source, arguments) for source in captured.sources]
+    inputs = [input_array(source, arguments) for source in captured.sources]
     values = _computed(captured.graph, inputs)
     outside = {id(x.buffer) for x in inputs if isinstance(x, Array)}
     updates = [(inputs[i], values[v]) for i, v in captured.graph.updates.items()]
@@ -45,7 +45,8 @@ def _run(captured: CapturedGraph, arguments: Sequence[Array]) -> None:
         tensor.buffer, tensor.ref, tensor.device = place.buffer, place.ref, place.device
 
 
-def _input(source: InputSource, arguments: Sequence[Array]) -> Any:
+def input_array(source: InputSource, arguments: Sequence[Array]) -> Any:
+    """Return the array or number of a graph input. `arguments` are the arrays of the step inputs."""
     if isinstance(source, StepInput):
         x = arguments[source.position]
         return _array(x.device, x.buffer, Ref(x.ref.handle, source.spec, x.ref.offset))
@@ -61,7 +62,7 @@ def _computed(graph: Graph, inputs: list[Any]) -> dict[int, Any]:
     kept = {*range(len(inputs)), *graph.outputs, *graph.updates.values()}
     for k, node in enumerate(graph.nodes):
         operands = tuple(values[x.index] if isinstance(x, Value) else x for x in node.inputs)
-        results = _applied(node, operands)
+        results = applied(node, operands)
         values.update(zip(node.outputs, results, strict=True))
         for i in {*node.reads, *node.outputs}:
             if i not in kept and last.get(i, k) == k:
@@ -69,7 +70,8 @@ def _computed(graph: Graph, inputs: list[Any]) -> dict[int, Any]:
     return values
 
 
-def _applied(node: Node, operands: tuple[Any, ...]) -> Sequence[Any]:
+def applied(node: Node, operands: tuple[Any, ...]) -> Sequence[Any]:
+    """Run a recorded node with this thread's executor. Returns the results."""
     executor = dispatch.thread.executor
     with settings.restored(node.place.settings):
         if Trait.COLLECTIVE in node.op.traits:

@@ -6,11 +6,12 @@ The tape is written as usual, so that the backward pass and the optimizer are op
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.compile.capture.aliasing import AliasTable
+from polyhal.hal.compile.capture.aliasing import AliasTable, read_error
+from polyhal.hal.compile.capture.checked_reads import CheckedReads
 from polyhal.hal.compile.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.compile.capture.gradients import GradientTable
 from polyhal.hal.compile.capture.incremental_graph import IncrementalGraph
@@ -20,7 +21,7 @@ from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
 from polyhal.hal.compile.capture.scopes import Scopes
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Value
 from polyhal.hal.core import dispatch
-from polyhal.hal.core.dispatch import Array, RandomSource
+from polyhal.hal.core.dispatch import Array, Executor, RandomSource
 from polyhal.hal.core.dispatch.number_range import require_operands_fit
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.core.execution.tape_hooks import TapeNode
@@ -67,6 +68,10 @@ class StepRecorder:
         """The first places on the tape of tensors in real memory whose place changed, by identity."""
         self.gradient_rules: list[tuple[int, TapeNode]] | None = None
         """Nodes of the tape, each with the number of graph nodes before its gradient rule, if they are to be listed."""
+        self._checks = CheckedReads(self._graph)
+        self.take_read: Callable[[Array], np.ndarray | None] | None = None
+        """Returns the elements of an array that is read on the host, if each run checks them; else None, and the read is
+        refused."""
         self.take_constant: Callable[[Array], bool] | None = None
         """Makes an argument of an array from host data. Returns False for an array that becomes a constant."""
 
@@ -166,11 +171,30 @@ class StepRecorder:
         memory = self._aliases.frozen_memory(x)
         if memory is not None:
             return x.device.download(memory[1])
+        if self.take_read is not None:
+            elements = self.take_read(x)
+            if elements is None:
+                raise read_error(x.ref.spec, user_line())
+            return elements
         self._aliases.check_read(x.ref)
         return x.device.download(x.ref)
 
     def read_async(self, x: Array) -> Future[np.ndarray]:
         return finished(self.read(x))
+
+    def known(self, x: Array, executor: Executor, inputs: Sequence[Array]) -> np.ndarray | None:
+        """Return the only element of `x` in this call, computed by `executor` from `inputs`, the arrays of the step inputs.
+
+        None if runs cannot check it.
+        """
+        if x.ref.size != 1 or not self._checks.may_check(x.device):
+            return None
+        self._replay_log.look_ahead()
+        return self._checks.known(self._aliases.value_of(x), executor, inputs, self._present_values)
+
+    def expect(self, x: Array, element: np.ndarray) -> None:
+        """Let each run raise PathChangedError if `x` has another element at this point."""
+        self._checks.expect(self._aliases.value_of(x), element, x.device)
 
     def require_success(self, info: Array) -> bool:
         return self._graph.set_parameter(self._aliases.value_of(info), "check", True)
@@ -290,7 +314,8 @@ class StepRecorder:
         tensors = [
             t for t in (ref() for ref in self._tensors.values()) if t is not None and isinstance(t.buffer, FakeBuffer)
         ]
-        graph, number = self._graph.finish([*returned, *map(self.value_of, tensors)])
+        checks = [] if self._checks.flag is None else [self._checks.flag]
+        graph, number = self._graph.finish([*returned, *map(self.value_of, tensors), *checks])
         sources = self._graph.sources
         mutated_inputs, mutated_buffers = self._update_inputs(graph, number)
         graph.names = {number[value]: name for value, name in self._scopes.input_names(sources.items())}
@@ -307,7 +332,8 @@ class StepRecorder:
             {number[value]: line for value, line in self._aliases.first_uses.items()},
             self._gradients.initial,
             self._leaves.flags(ref() for ref in self._tensors.values()),
-            places + [self.memory_of(x) for x in tensors],
+            places + [self.memory_of(x) for x in tensors] + [None] * len(checks),
+            len(graph.outputs) - 1 if checks else None,
         )
 
     def abandon(self) -> None:
@@ -334,6 +360,12 @@ class StepRecorder:
                 else:
                     buffers[id(contents.buffer)] = contents.buffer
         return sorted(positions), list(buffers.values())
+
+    def _present_values(self) -> set[int]:
+        """Return the values that living tensors hold."""
+        alive = (ref() for ref in self._tensors.values())
+        found = {self._aliases.present(x) for x in alive if x is not None and isinstance(x.buffer, FakeBuffer)}
+        return {v for v in found if v is not None}
 
     def _back_constants(self) -> None:
         """Give memory to tensors made from host data that outlive the recording: the program may cache them."""

@@ -40,6 +40,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from polyhal.hal.compile.capture.difference import Difference, difference
 from polyhal.hal.compile.capture.lru_cache import LRUCache
+from polyhal.hal.compile.capture.replay_log import PathChangedError
 from polyhal.hal.compile.capture.result import CapturedGraph
 from polyhal.hal.core.settings.log import logger
 from polyhal.hal.errors import message
@@ -49,6 +50,8 @@ _LOG = logger("capture")
 _MOST_FAILURES = 3
 """Number of failed recordings after which calls run op by op: a step that changes Python objects may only create its state."""
 
+
+_UNSTABLE = "a value on which Python branches differs between the recording of a call and its run"
 
 _MOST_REASONS = 64
 """Number of reasons that a function keeps for its report."""
@@ -81,10 +84,6 @@ class NotReplayableError(Exception):
         self.is_certain = is_certain
 
 
-class PathChangedError(Exception):
-    """A number on which Python branched has changed: a run cannot follow the recorded path, and has had no effect."""
-
-
 class FinishedCall(NamedTuple):
     """A call that has run to its end, although no step could be made of it."""
 
@@ -115,6 +114,8 @@ class ReplayStep(ABC, Generic[C]):
     def __init__(self, captured: CapturedGraph) -> None:
         self.captured = captured
         self.state = StepState.RECORDED
+        self.missed = 0
+        """Number of runs in a row that could not follow the recorded path."""
 
     @abstractmethod
     def holds(self, call: C) -> bool:
@@ -206,13 +207,16 @@ class ReplayCache(ABC, Generic[C, S]):
         entry = self._entries.get(call.key)
         if entry is None:
             entry = self._new_entry(call)
-        for step in reversed(entry.steps):
+        for step in entry.steps[::-1]:
             if step.state is _CONFIRMED and step.holds(call):
                 try:
                     result = step.run(call)
                 except PathChangedError:
+                    step.missed += 1
+                    if entry.is_given_up and step.missed > self._max_graphs:
+                        entry.steps.remove(step)
                     continue
-                entry.unrepeated = 0
+                entry.unrepeated = step.missed = 0
                 return result
         return self._run_eagerly(call) if entry.is_given_up else self._record_and_run(entry, call)
 
@@ -230,6 +234,10 @@ class ReplayCache(ABC, Generic[C, S]):
             if isinstance(outcome, Pending):
                 pending = outcome
                 return self._chosen(entry, pending.step, expected).run(call)
+        except PathChangedError:
+            if pending is not None:
+                pending.abandon()
+            self._note_failure(entry, NotReplayableError(_UNSTABLE, "use polyhal.where"))
         except BaseException as error:
             if pending is not None or not isinstance(error, NotReplayableError):
                 self._distrust(entry)

@@ -14,12 +14,17 @@ RECORDED_SEED = -1
 """Seed of states that are positions in a recording."""
 
 
+class PathChangedError(Exception):
+    """A value on which Python branched has changed: a run cannot follow the recorded path, and has had no effect."""
+
+
 @dataclass(frozen=True, slots=True)
 class UndoableAction:
-    """An action before each replay, and its reversal after a replay that fails."""
+    """An action before each replay, and its reversal after a replay that fails with an error of type `error`."""
 
     action: Callable[[], object]
     undo: Callable[[], object]
+    error: type[BaseException] = BaseException
 
     def __call__(self) -> object:
         return self.action()
@@ -32,9 +37,9 @@ def replay(actions: Sequence[Callable[[], object]], run: Callable[[], None]) -> 
         for action in remaining:
             action()
         run()
-    except BaseException:
+    except BaseException as error:
         for action in reversed(actions[: len(actions) - length_hint(remaining)]):
-            if isinstance(action, UndoableAction):
+            if isinstance(action, UndoableAction) and isinstance(error, action.error):
                 action.undo()
         raise
 
@@ -56,10 +61,15 @@ class ReplayLog:
         """Seed and offset of `count` words that each replay draws from `source`."""
         return self.stream(source).reserve(count)
 
+    def look_ahead(self) -> None:
+        """Give the random numbers of the step the values that a run would draw now."""
+        for stream in self._streams.values():
+            stream.look_ahead()
+
     def stream(self, source: RandomSource) -> RandomStream:
         """Return the stream of the words that each replay draws from `source`."""
         stream = self._streams.get(id(source))
         if stream is None:
             stream = self._streams[id(source)] = RandomStream(source)
-            self.actions.append(stream.draw)
+            self.actions.append(UndoableAction(stream.draw, stream.take_back, PathChangedError))
         return stream

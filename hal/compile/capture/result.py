@@ -62,6 +62,9 @@ class CapturedGraph:
     """Number of the program's memory of each graph output: outputs of one number share memory, others do not. None for
     outputs that the program does not receive. Empty where it follows from the recorded graph."""
 
+    check: int | None = None
+    """Graph output that is True if the values that Python read are as recorded; None if it read none."""
+
     def write_only_gradients(self) -> frozenset[int]:
         """The graph outputs that are gradients replaced without a read of the old ones."""
         final = {id(g.final) for g in self.gradients if g.replaced and not g.read}

@@ -64,15 +64,19 @@ class BufferAssignment(Generic[D]):
         return frozenset(n for n, inside in only.items() if inside and self.allocations[n].source is None)
 
 
-def assign_buffers(graph: Graph, device_of: Callable[[int], D]) -> BufferAssignment[D]:
-    """Assign an allocation to every value of `graph`; `device_of` returns the device of a value, or None for every value."""
-    return _Assigner(graph, device_of).run()
+def assign_buffers(graph: Graph, device_of: Callable[[int], D], settled: int = -1) -> BufferAssignment[D]:
+    """Assign an allocation to every value of `graph`; `device_of` returns the device of a value, or None for every value.
+
+    No input is overwritten by step `settled` or earlier.
+    """
+    return _Assigner(graph, device_of, settled).run()
 
 
 class _Assigner(Generic[D]):
-    def __init__(self, graph: Graph, device_of: Callable[[int], D]) -> None:
+    def __init__(self, graph: Graph, device_of: Callable[[int], D], settled: int) -> None:
         self._graph = graph
         self._device_of = device_of
+        self._settled = settled
         count = len(graph.specs)
         self._root = [graph.root(v) for v in range(count)]
         """Value whose allocation stores each value, through views and concatenations."""
@@ -102,7 +106,10 @@ class _Assigner(Generic[D]):
         for i in range(graph.inputs):
             if graph.is_tensor(i):
                 self._allocate(i, -1, source=i)
-        targets = {self._root[v]: i for i, v in graph.updates.items() if self._fits_input(v, i)}
+        late = {
+            self._root[v]: i for i, v in graph.updates.items() if graph.producer_index(self._root[v]) > self._settled
+        }
+        targets = {root: i for root, i in late.items() if self._fits_input(graph.updates[i], i)}
         self._written = {i: k for root, i in targets.items() if (k := graph.producer_index(root)) >= 0}
         aliases: list[tuple[int, ...]] = []
         for k, node in enumerate(graph.nodes):
@@ -299,7 +306,9 @@ class _Assigner(Generic[D]):
         if allocation.source is not None:
             # Only an input that the graph updates in the end may be overwritten, and only by values that are dead by then:
             # the memory must be free for the final value.
-            if allocation.source not in graph.updates or (target is not None and target != allocation.source):
+            if k <= self._settled or allocation.source not in graph.updates:
+                return False
+            if target is not None and target != allocation.source:
                 return False
             written = self._written.get(allocation.source, self._end)
             if target is None and (self._last[value] > written or k == written or self._last[value] == self._end):

@@ -25,6 +25,7 @@ from polyhal.hal.compile.scheduler.partitions import BoundCall, Partition, parti
 from polyhal.hal.compile.scheduler.placement import Placement, placement
 from polyhal.hal.compile.scheduler.plan import Arena, Owner, StepPlan
 from polyhal.hal.compile.scheduler.report import MemoryReport, report
+from polyhal.hal.compile.scheduler.value_check import early_results, first_visible_write, require_recorded_path
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch import Array
 from polyhal.hal.core.dispatch.bounds import is_debug
@@ -74,6 +75,8 @@ class Executable:
     def _plan_and_bind(self) -> None:
         self._checks_indices = is_debug()
         self.plan: StepPlan = plan_within(self.captured, self._budget, separate_gradients=self._separate_gradients)
+        self._check_position = None if self.plan.flag is None else first_visible_write(self.plan)
+        """Position of the first call before which the values are checked that Python read; None if it read none."""
         self.captured.release_gradients()
         self.graph = self.plan.graph
         self.calls = self.plan.calls
@@ -176,6 +179,8 @@ class Executable:
     def _bound_calls(self) -> list[BoundCall]:
         bound: list[BoundCall] = []
         for k, call in enumerate(self.calls):
+            if k == self._check_position:
+                bound.append(self._check())
             if call is None:
                 continue
             device = call.node.device
@@ -187,12 +192,20 @@ class Executable:
             run = call.bound(inputs, outputs, workspace, runtime_scalars=scalars and not recorded)
             on_worker = None if call.on_worker is None else partial(call.on_worker, run)
             bound.append(BoundCall(device, run, recorded, call.node, on_worker, call.worker, call.link))
-        return bound
+        return bound if self._check_position != len(self.calls) else [*bound, self._check()]
+
+    def _check(self) -> BoundCall:
+        """Return the call that raises PathChangedError if the run must not follow the recorded path."""
+        flag: Any = self.plan.flag
+        device = self.plan.devices[flag]
+        return BoundCall(device, partial(require_recorded_path, device, self._ref(flag)), recorded=False)
 
     def _observed_calls(self) -> list[Callable[[], None]]:
         """Return all calls of a run with observers, without command buffers."""
         runs: list[Callable[[], None]] = []
-        for k, call in enumerate(self.calls):
+        for k, call in enumerate([*self.calls, None]):
+            if k == self._check_position:
+                runs.append(self._check().run)
             if call is not None:
                 workspace = [self._locations[Owner("call", k, part)][0] for part in range(len(call.workspace))]
                 inputs = [self._argument(x) for x in call.inputs]
@@ -263,7 +276,8 @@ class Executable:
     def run(self, arguments: Sequence[Array], count: int | None = None) -> list[Any]:
         """Run once with arrays for the graph's arguments, and rebind the live-outs of the step to their new values.
 
-        Returns new arrays for the first `count` outputs, for all by default.
+        Returns new arrays for the first `count` outputs, for all by default. Raises PathChangedError before any effect if a
+        value that Python read is not as recorded.
         """
         if not self._is_prepared or (settings.observers and is_debug() and not self._checks_indices):
             self._prepare()  # the new plan keeps ops that read by index unfused, for the bounds check
@@ -308,7 +322,8 @@ class Executable:
     def run_once(self) -> None:
         """Make all calls of a run, with one worker thread per device unless the run is timed or observed."""
         workers = self.workers
-        if workers is not None and dispatch.thread.timer is None and not settings.observers:
+        is_plain = dispatch.thread.timer is None and not settings.observers
+        if workers is not None and is_plain and self._check_position is None:
             workers.run()
             return
         try:
@@ -351,8 +366,11 @@ class Executable:
         """Collect the tensors that outlive the step, with the result memory of each."""
         self._known_live_outs = self.captured.live_outs
         self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
+        early = early_results(self.plan) if self._check_position is not None else ()
+        separate = {id(self._result_of.get(n)) for n in early}
         for result in self.results:
-            result.live_outs = [x.tensor for x in self._live_outs if x.result is result]
+            shared = id(result) not in separate
+            result.live_outs = [x.tensor for x in self._live_outs if shared and x.result is result]
 
 
 def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:

@@ -72,6 +72,14 @@ class StepPlan:
     arenas: dict[Device, Arena]
     gradients: frozenset[int]
     """Allocations of gradients that outlive the step and share the arenas."""
+    settled: int
+    """Position of the node that computes `flag`; -1 if there is no flag, or if it is an input."""
+
+    @property
+    def flag(self) -> int | None:
+        """Value that is True if the run follows the recorded path; None if Python read no values."""
+        check = self.captured.check
+        return None if check is None else self.graph.outputs[check]
 
     @property
     def memories(self) -> list[int | None]:
@@ -86,19 +94,23 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
     Gradients that the step only writes are allocated in the arenas, where other values use their memory first; with
     `separate_gradients` they have separate memory, like results.
     """
-    inside = frozenset() if separate_gradients else captured.write_only_gradients()
-    scheduled = interleave(sink_results(schedule(optimize(captured.graph), inside))) if graph is None else graph
+    check = captured.check
+    inside = frozenset() if separate_gradients or check is not None else captured.write_only_gradients()
+    scheduled = interleave(sink_results(schedule(optimize(captured.graph), inside, check))) if graph is None else graph
     sources = [*captured.sources, *scheduled.constants]
     graph = lower_cross_device_ops(scheduled, _devices(sources, scheduled))
     devices = _devices(sources, graph)
-    buffers = assign_buffers(graph, devices.__getitem__)
+    settled = -1 if check is None else graph.producer_index(graph.root(graph.outputs[check]))
+    buffers = assign_buffers(graph, devices.__getitem__, settled)
     calls = select_calls(graph, buffers.aliases)
     write_backs = _write_backs(buffers)
     gradients = frozenset(
         n for n in buffers.holding_only(graph, inside) if buffers.allocations[n].device.capabilities.suballocation
     )
     arenas = _arenas(graph, devices, buffers, calls, write_backs, gradients)
-    return StepPlan(captured, scheduled, graph, sources, devices, buffers, calls, write_backs, arenas, gradients)
+    return StepPlan(
+        captured, scheduled, graph, sources, devices, buffers, calls, write_backs, arenas, gradients, settled
+    )
 
 
 def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:

@@ -23,11 +23,14 @@ _LOOKAHEAD = 4
 """Maximum length of a chain of nodes, each freeing as many bytes as it allocates, that is evaluated jointly."""
 
 
-def schedule(graph: Graph, inside: frozenset[int] = frozenset()) -> Graph:
-    """Return the graph in the order with the lowest peak found, possibly unchanged; `inside` is as for `live_bytes`."""
+def schedule(graph: Graph, inside: frozenset[int] = frozenset(), check: int | None = None) -> Graph:
+    """Return the graph in the order with the lowest peak found, possibly unchanged; `inside` is as for `live_bytes`.
+
+    If an output `check` decides whether the inputs may be updated, nodes that compute their new values follow it.
+    """
     best, least = graph, peak_live_bytes(graph, inside)
     starts = [graph] if _cross_device_ops(graph) else [graph, _sunk(graph)]
-    for candidate in (_ListScheduler(start).run() for start in starts):
+    for candidate in (_ListScheduler(start, check).run() for start in starts):
         peak = peak_live_bytes(candidate, inside)
         if peak < least:
             best, least = candidate, peak
@@ -96,7 +99,7 @@ class _ListScheduler:
     Views directly precede their users.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, check: int | None) -> None:
         self._graph = graph
         self._is_view = [graph.is_view(node) for node in graph.nodes]
         live_out = live_out_roots(graph)
@@ -117,11 +120,22 @@ class _ListScheduler:
         """Unscheduled nodes that must precede each node."""
         for before, k in itertools.pairwise(_cross_device_ops(graph)):
             self._waiting[k].add(before)
+        if check is not None:
+            self._update_after(graph.producer_index(graph.root(graph.outputs[check])))
         self._dependents: dict[int, list[int]] = {}
         for k, needs in enumerate(self._waiting):
             if not self._is_view[k]:
                 for n in needs:
                     self._dependents.setdefault(n, []).append(k)
+
+    def _update_after(self, check: int) -> None:
+        """Let updates of inputs wait for a node that decides about them, unless it depends on them."""
+        if check < 0:
+            return
+        earlier = set(postorder(check, lambda k: [*self._waiting[k], *self._producers(k)], set()))
+        updates = {self._graph.producer_index(self._graph.root(v)) for v in self._graph.updates.values()}
+        for k in updates - earlier - {-1}:
+            self._waiting[k].add(check)
 
     def run(self) -> Graph:
         """Return the graph in the order found."""

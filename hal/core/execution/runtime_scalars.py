@@ -151,6 +151,19 @@ class RandomStream:
     def draw(self) -> None:
         """Draw the words of one run."""
         self.seed, self.offset = self.source.advance(_WORDS * self.blocks)
+        self._refresh()
+
+    def take_back(self) -> None:
+        """Return the words of the last run to the source."""
+        self.source.set_state({"seed": self.seed, "offset": self.offset})
+
+    def look_ahead(self) -> None:
+        """Set the numbers to those that `draw` would draw now, without drawing them."""
+        state = self.source.get_state()
+        self.seed, self.offset = state["seed"], state["offset"]
+        self._refresh()
+
+    def _refresh(self) -> None:
         for scalar in self.scalars:
             scalar.refresh()
 
