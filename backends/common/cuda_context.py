@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from polyhal.backends.common.cuda_driver import CudaDriver, ffi
+from polyhal.backends.common.cuda_driver import NULL, CudaDriver, ffi
 
 
 class PrimaryContext:
@@ -28,3 +28,11 @@ class PrimaryContext:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pop(self._popped)
+
+    def remain(self) -> None:
+        """Leave the context current on a thread that has none, if the CUDA runtime would choose this device there too.
+
+        Raises CudaError.
+        """
+        if self.device == 0 and self.driver.value("cuCtxGetCurrent", "CUcontext *") == NULL:
+            self.driver.call("cuCtxSetCurrent", self.handle)

@@ -56,6 +56,8 @@ ffi.cdef(
     CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
     CUresult cuCtxPushCurrent_v2(CUcontext context);
     CUresult cuCtxPopCurrent_v2(CUcontext *context);
+    CUresult cuCtxGetCurrent(CUcontext *context);
+    CUresult cuCtxSetCurrent(CUcontext context);
     CUresult cuCtxSynchronize(void);
     CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);
 
@@ -121,10 +123,6 @@ ffi.cdef(
         CUlaunchAttribute *attributes;
         unsigned int attribute_count;
     } CUlaunchConfig;
-    CUresult cuLaunchKernel(
-        CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-        unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters,
-        void **extra);
     CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra);
 
     typedef struct {

@@ -13,7 +13,7 @@ from polyhal.backends.common.cuda_driver import NULL, ffi
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
-from polyhal.backends.cuda.launch import CudaBoundLaunch
+from polyhal.backends.cuda.launch import CudaBoundLaunch, PreparedLaunch
 from polyhal.hal.protocol import RecordedLaunch
 
 if TYPE_CHECKING:
@@ -98,24 +98,20 @@ class CudaCommandBuffer:
                 self._memory[slot] = slot.handle
                 address = slot.handle.address
                 for operand in found:
-                    block = self.bound[operand.launch].block
+                    block = self.bound[operand.launch].prepared.block
                     block.set(operand.place, address)
                     block.set(operand.place + 1, slot.offset + operand.start)
                     self._stale.add(operand.launch)
         for value, scalars in self._numbers.changed():
             for scalar in scalars:
-                self.bound[scalar.launch].block.set(scalar.place, scalar.convert(value))
+                self.bound[scalar.launch].prepared.block.set(scalar.place, scalar.convert(value))
                 self._stale.add(scalar.launch)
 
     def _submit_profiled(self) -> None:
         """Launch the kernels one by one, with timestamps."""
-        runtime = self._runtime
-        stream = runtime.streams.current()
+        stream = self._runtime.streams.current()
         for b in self.bound:
-            with runtime.calling(f"launching {b.name}"), runtime.profiled(b.name, stream):
-                status = runtime.start(b.function, b.geometry, b.block.pointers, stream.handle)
-            if status:
-                raise runtime.launch_failed(status, b.name, b.geometry)
+            self._runtime.start(b.prepared, stream)
 
 
 class _Graph:
@@ -125,7 +121,7 @@ class _Graph:
         """Build the graph from the launches' argument blocks. The context must be current. Raises CudaError."""
         self._context = runtime.context
         self._driver = driver = runtime.driver
-        self._params = [_node_params(b) for b in launches]
+        self._params = [_node_params(b.prepared) for b in launches]
         self._nodes: list[Any] = []
         self._graph = driver.value("cuGraphCreate", "CUgraph *", 0)
         for params in self._params:
@@ -153,8 +149,8 @@ class _Graph:
                 self._driver.lib.cuGraphDestroy(self._graph)
 
 
-def _node_params(launch: CudaBoundLaunch) -> Any:
+def _node_params(launch: PreparedLaunch) -> Any:
     """Return the parameters of a node, which point to the launch's argument block."""
-    return ffi.new(
-        "CUDA_KERNEL_NODE_PARAMS *", [launch.function, *launch.geometry, launch.block.pointers, NULL, NULL, NULL]
-    )
+    c = launch.config
+    geometry = (c.grid_x, c.grid_y, c.grid_z, c.block_x, c.block_y, c.block_z, c.shared_bytes)
+    return ffi.new("CUDA_KERNEL_NODE_PARAMS *", [launch.function, *geometry, launch.block.pointers, NULL, NULL, NULL])

@@ -23,11 +23,10 @@ from polyhal.backends.opencl_c.runtime import KernelRequest, Runtime
 from polyhal.backends.opencl_c.user_kernel import MakeLaunch
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.core.kernels.tuning import Tuning
-from polyhal.hal.errors import PolyhalError
 from polyhal.hal.protocol import Launch
 
 if TYPE_CHECKING:
-    from polyhal.backends.cuda.launch import CudaBoundLaunch
+    from polyhal.backends.cuda.launch import CudaBoundLaunch, PreparedLaunch
 
 
 class CudaRuntime(Runtime):
@@ -56,7 +55,7 @@ class CudaRuntime(Runtime):
         self.programs: CudaPrograms = CudaPrograms(self.context, self.errors, compiler, lambda: self.features, info)
         self.profile: list[tuple[str, NativeEvent, NativeEvent]] | None = None
         """Names, starts and ends of launches while profiling is on, else None."""
-        self._start: Any = driver.lib.cuLaunchKernel
+        self._start: Any = driver.lib.cuLaunchKernelEx
         self._profile_start: NativeEvent | None = None
         self.recorder: LaunchRecorder[CudaBoundLaunch] | None = None
         """Receives launches instead of the stream while a command buffer is recorded."""
@@ -88,15 +87,20 @@ class CudaRuntime(Runtime):
 
         return launch
 
-    def start(self, function: Any, geometry: tuple[int, ...], pointers: Any, stream: Any) -> int:
-        """Launch a kernel of a geometry (see `CudaBoundLaunch`) with pointers to its arguments. Return the driver's status."""
-        with self.context:
-            return int(self._start(function, *geometry, stream, pointers, NULL))
-
-    def launch_failed(self, status: int, name: str, geometry: tuple[int, ...]) -> PolyhalError:
-        """Return the typed error of a launch."""
-        action = f"launching {name} over {geometry[:3]} blocks of {geometry[3:6]} threads"
-        return self.errors.translate(self.driver.error("cuLaunchKernel", status), action)
+    def start(self, launch: PreparedLaunch, stream: CudaStream) -> None:
+        """Launch a kernel. Raises the typed error of a refused launch."""
+        launch.config.stream = stream.handle
+        if self.profile is None:
+            status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
+            if status in _NOT_CURRENT:
+                self.context.remain()
+                with self.context:
+                    status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
+        else:
+            with self.calling(f"launching {launch.name}"), self.profiled(launch.name, stream):
+                status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
+        if status:
+            raise self.errors.translate(self.driver.error("cuLaunchKernelEx", status), f"launching {launch}")
 
     @contextmanager
     def calling(self, action: str) -> Iterator[None]:
@@ -149,5 +153,10 @@ class CudaRuntime(Runtime):
         return round(1e6 * float(out[0]))
 
 
+_NOT_CURRENT = (201, 400)
+"""Statuses of a launch on a thread with no current context or another one: CUDA_ERROR_INVALID_CONTEXT, ..._HANDLE.
+
+A launch is tried without making the context current, which costs more than a tenth of it: mostly it already is.
+"""
 _TIMED = 0
 """Flags of an event with a timestamp."""

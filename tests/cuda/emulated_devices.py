@@ -103,6 +103,15 @@ class DeviceFunctions:
         if context != NULL:
             context[0] = popped.handle
 
+    def cuCtxGetCurrent(self, context: Any) -> None:
+        context[0] = self._machine.stack[-1].handle if self._machine.stack else NULL
+
+    def cuCtxSetCurrent(self, context: Any) -> None:
+        """Replace the current context."""
+        del self._machine.stack[-1:]
+        if context != NULL:
+            self._machine.stack.append(self._machine.context(context))
+
     def cuCtxSynchronize(self) -> None:
         context = self._machine.current()
         context.finish()

@@ -236,20 +236,15 @@ class ProgramFunctions:
 
     # --- launches ---------------------------------------------------------------------------------------------------
 
-    def cuLaunchKernel(self, function: Any, *values: Any) -> None:
-        """`values` are the blocks and threads on three axes, shared bytes, stream, parameters and extra."""
-        *geometry, stream, parameters, extra = values
-        queue = self._machine.stream(stream)
-        launch = self.launch(function, geometry, parameters, extra)
-        if launch.function.module.context is not queue.context:
-            raise Refused(INVALID_VALUE, f"{launch.function.name} is loaded on another device")
-        queue.add(lambda: self.run(queue.context, launch))
-
     def cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, extra: Any) -> None:
         c = config[0]
         for i in range(c.attribute_count):
             check_attribute(c.attributes[i].id, c.attributes[i].value)
-        self.cuLaunchKernel(function, *geometry_of(c), c.stream, parameters, extra)
+        queue = self._machine.stream(c.stream)
+        launch = self.launch(function, geometry_of(c), parameters, extra)
+        if launch.function.module.context is not queue.context:
+            raise Refused(INVALID_VALUE, f"{launch.function.name} is loaded on another device")
+        queue.add(lambda: self.run(queue.context, launch))
 
     def launch(self, function: Any, geometry: Sequence[int], parameters: Any, extra: Any) -> EmulatedLaunch:
         """Return a launch with copies of its arguments. Raises Refused.

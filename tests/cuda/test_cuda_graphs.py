@@ -48,7 +48,7 @@ def test_a_submission_is_one_call_and_updates_only_nodes_that_follow_what_change
     assert (emulation.harness.download(out) == 12).all()
     with library.logged() as calls:
         commands.submit([])
-    assert [c for c in calls if c.startswith("cuGraph") or c == "cuLaunchKernel"] == [_LAUNCH]
+    assert [c for c in calls if c.startswith("cuGraph") or c == "cuLaunchKernelEx"] == [_LAUNCH]
     number.value = 7.0
     with library.logged() as calls:
         commands.submit([])
@@ -119,7 +119,7 @@ def test_profiled_replays_run_kernel_by_kernel_and_later_ones_have_the_newest_ar
     number.value = 2.0
     with library.logged() as calls:
         commands.submit([])
-    assert (calls.count("cuLaunchKernel"), calls.count(_LAUNCH)) == (2, 0)
+    assert (calls.count("cuLaunchKernelEx"), calls.count(_LAUNCH)) == (2, 0)
     assert (emulation.harness.download(x) == -2).all()
     launches = backend.stop_profiling()
     assert [name for name, _, _ in launches] == [launch.kernel for launch in commands.launches]

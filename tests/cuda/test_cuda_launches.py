@@ -6,12 +6,15 @@ import gc
 import math
 import struct
 from collections.abc import Sequence
-from typing import cast
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from emulated_backend import Emulation
 
+from polyhal.backends.common.cuda_driver import NULL
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.launch import LocalMemory, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.cuda.launch import CudaLaunch
@@ -216,7 +219,7 @@ def test_blocks_beyond_the_kernels_limit_are_refused(emulation: Emulation) -> No
 def test_a_launch_that_the_driver_refuses_names_its_blocks(emulation: Emulation) -> None:
     out = emulation.harness.empty(dtypes.float32, (1,))
     launch = launch_of(emulation, _FLOATS, [Tensor(0), Constant(1, "float")])
-    emulation.library.refused["cuLaunchKernel"] = 701
+    emulation.library.refused["cuLaunchKernelEx"] = 701
     with pytest.raises(
         BackendError, match=r"launching floats over \(1, 1, 1\) blocks of \(1, 1, 1\) threads.*too large"
     ):
@@ -230,8 +233,6 @@ def test_a_launch_that_the_driver_refuses_names_its_blocks(emulation: Emulation)
 
 def test_threads_share_a_launch(emulation: Emulation) -> None:
     """Its argument block is written for each call."""
-    from concurrent.futures import ThreadPoolExecutor
-
     launch = launch_of(emulation, _FLOATS, [Tensor(0), Number(1, "float")])
     out = emulation.harness.empty(dtypes.float32, (200,))
     one = contiguous(dtypes.float32, (1,))
@@ -242,6 +243,31 @@ def test_threads_share_a_launch(emulation: Emulation) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(store, range(200)))
     np.testing.assert_array_equal(emulation.harness.download(out), np.arange(200))
+
+
+def test_launches_leave_the_first_device_current_where_none_was(emulate: Any) -> None:
+    """The CUDA runtime would choose that device too. Another current context stays."""
+    emulation: Emulation = emulate(2)
+    contexts = [backend.runtime.context for backend in emulation.backends]
+    launches = [
+        partial(backend.fill, 1.0, Ref(backend.allocate(256), contiguous(dtypes.float32, (4,))))
+        for backend in emulation.backends
+    ]
+
+    def current_after(device: int) -> Any:
+        launches[device]()
+        return emulation.driver.value("cuCtxGetCurrent", "CUcontext *")
+
+    def found() -> list[Any]:
+        seen = [current_after(1), current_after(0), current_after(1)]
+        with contexts[1]:
+            return [*seen, current_after(0)]
+
+    with ThreadPoolExecutor(1) as thread:  # which has no current context yet
+        assert thread.submit(found).result() == [NULL, contexts[0].handle, contexts[0].handle, contexts[1].handle]
+        with emulation.library.logged() as calls:
+            thread.submit(launches[0]).result()
+    assert calls == ["cuLaunchKernelEx"]
 
 
 def test_a_kernel_that_writes_beyond_its_memory_is_noticed(emulation: Emulation) -> None:
