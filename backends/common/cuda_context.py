@@ -7,6 +7,9 @@ from typing import Any
 
 from polyhal.backends.common.cuda_driver import NULL, CudaDriver, ffi
 
+_NOT_CURRENT = (201, 400)
+"""Statuses of calls on a thread with no current context or another one: CUDA_ERROR_INVALID_CONTEXT, ..._INVALID_HANDLE."""
+
 
 class PrimaryContext:
     """The primary context of one device: `with context:` makes it current on the calling thread, then restores the previous."""
@@ -29,10 +32,16 @@ class PrimaryContext:
     ) -> None:
         self._pop(self._popped)
 
-    def remain(self) -> None:
-        """Leave the context current on a thread that has none, if the CUDA runtime would choose this device there too.
+    def status(self, function: Any, *args: Any) -> int:
+        """Call a function that names a stream of this context, to launch a kernel or to wait. Return the driver's status.
 
-        Raises CudaError.
+        Drivers need no current context for that, or refuse the call: then it is made again with this one. The context stays
+        current on a thread that had none if the CUDA runtime would choose this device there too.
         """
-        if self.device == 0 and self.driver.value("cuCtxGetCurrent", "CUcontext *") == NULL:
-            self.driver.call("cuCtxSetCurrent", self.handle)
+        status = int(function(*args))
+        if status in _NOT_CURRENT:
+            if self.device == 0 and self.driver.value("cuCtxGetCurrent", "CUcontext *") == NULL:
+                self.driver.call("cuCtxSetCurrent", self.handle)
+            with self:
+                status = int(function(*args))
+        return status

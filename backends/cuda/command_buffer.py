@@ -79,7 +79,8 @@ class CudaCommandBuffer:
         runtime = self._runtime
         stream = runtime.streams.current()
         if runtime.profile is not None:
-            self._submit_profiled()
+            for b in self.bound:
+                runtime.start(b.prepared, stream)
             return
         handle = stream.handle
         with runtime.calling(f"submitting {len(self.bound)} recorded launches"):
@@ -107,12 +108,6 @@ class CudaCommandBuffer:
                 self.bound[scalar.launch].prepared.block.set(scalar.place, scalar.convert(value))
                 self._stale.add(scalar.launch)
 
-    def _submit_profiled(self) -> None:
-        """Launch the kernels one by one, with timestamps."""
-        stream = self._runtime.streams.current()
-        for b in self.bound:
-            self._runtime.start(b.prepared, stream)
-
 
 class _Graph:
     """An executable graph, one node after the other."""
@@ -138,7 +133,7 @@ class _Graph:
             self._driver.call("cuGraphExecKernelNodeSetParams_v2", self._executable, self._nodes[i], self._params[i])
 
     def launch(self, stream: Any) -> None:
-        """Enqueue all nodes. The context must be current. Raises CudaError."""
+        """Enqueue all nodes. The context must be current: the driver crashes without one. Raises CudaError."""
         self._driver.call("cuGraphLaunch", self._executable, stream)
 
     def __del__(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.cuda_context import PrimaryContext
@@ -91,30 +92,25 @@ class CudaRuntime(Runtime):
         """Launch a kernel. Raises the typed error of a refused launch."""
         launch.config.stream = stream.handle
         if self.profile is None:
-            status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
-            if status in _NOT_CURRENT:
-                self.context.remain()
-                with self.context:
-                    status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
+            arguments = (launch.config, launch.function, launch.block.pointers, NULL)
+            # Refused launches are tried again with the device current, which it mostly is.
+            status = self._start(*arguments) and self.context.status(self._start, *arguments)
         else:
             with self.calling(f"launching {launch.name}"), self.profiled(launch.name, stream):
                 status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
         if status:
             raise self.errors.translate(self.driver.error("cuLaunchKernelEx", status), f"launching {launch}")
 
-    @contextmanager
-    def calling(self, action: str) -> Iterator[None]:
+    def calling(self, action: str) -> AbstractContextManager[None]:
         """Make the device current; failed calls of the driver raise their typed error, which names the action."""
-        try:
-            with self.context:
-                yield
-        except CudaError as error:
-            raise self.errors.translate(error, action) from error
+        return _Calling(self.context, self.errors, action)
 
     def finish(self) -> None:
         """Wait for everything enqueued. Raises the typed error of a command that failed."""
-        with self.calling("waiting for the device"):
+        try:
             self.streams.synchronize()
+        except CudaError as error:
+            raise self.errors.translate(error, "waiting for the device") from error
 
     @contextmanager
     def profiled(self, name: str, stream: CudaStream) -> Iterator[None]:
@@ -153,10 +149,29 @@ class CudaRuntime(Runtime):
         return round(1e6 * float(out[0]))
 
 
-_NOT_CURRENT = (201, 400)
-"""Statuses of a launch on a thread with no current context or another one: CUDA_ERROR_INVALID_CONTEXT, ..._HANDLE.
+class _Calling(AbstractContextManager[None]):
+    """The context of `CudaRuntime.calling`. A generator would cost more than the calls of the driver."""
 
-A launch is tried without making the context current, which costs more than a tenth of it: mostly it already is.
-"""
+    __slots__ = ("_action", "_context", "_errors")
+
+    def __init__(self, context: PrimaryContext, errors: CudaErrors, action: str) -> None:
+        self._context = context
+        self._errors = errors
+        self._action = action
+
+    def __enter__(self) -> None:
+        try:
+            self._context.__enter__()
+        except CudaError as error:
+            raise self._errors.translate(error, self._action) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)
+        if isinstance(error, CudaError):
+            raise self._errors.translate(error, self._action) from error
+
+
 _TIMED = 0
 """Flags of an event with a timestamp."""

@@ -56,8 +56,10 @@ class CudaStream:
             self._foreign.append(event)
 
     def synchronize(self) -> None:
-        """Wait for all commands. The context must be current. Raises CudaError."""
-        self._driver.call("cuStreamSynchronize", self.handle)
+        """Wait for all commands. Raises CudaError."""
+        status = self._context.status(self._driver.lib.cuStreamSynchronize, self.handle)
+        if status:
+            raise self._driver.error("cuStreamSynchronize", status)
 
 
 class _Selected(threading.local):
@@ -106,6 +108,5 @@ class CudaStreams:
 
     def synchronize(self) -> None:
         """Wait for all commands of all streams. Raises CudaError."""
-        with self._context:
-            for stream in self._all:
-                stream.synchronize()
+        for stream in self._all:
+            stream.synchronize()

@@ -74,6 +74,7 @@ class GraphFunctions:
         executable[0] = self._machine.handles.new("CUgraphExec", Executable(context, dict(found.nodes)))
 
     def cuGraphExecKernelNodeSetParams_v2(self, executable: Any, node: Any, params: Any) -> None:
+        self._machine.current()
         found: Executable = self._machine.handles.get("CUgraphExec", executable)
         number = number_of(node)
         if number not in found.nodes:
