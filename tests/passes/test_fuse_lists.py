@@ -100,20 +100,25 @@ def test_groups_share_tensors_without_axes_and_numbers() -> None:
 
 
 def test_numbers_of_some_tensors_and_tensors_of_others_are_two_groups() -> None:
-    """Each of the groups is too small, and one of both would list a number and a vector in the same position."""
-    text = """
+    """One of both would list a number and a vector in the same position."""
+    inputs = """
         %0: float32[2]
         %1: float32[2]
         %2: float32[]
         %3: float32[]
         on it
-        %4 = multiply(%0, %1): float32[2]
+        """
+    before = """%4 = multiply(%0, %1): float32[2]
         %5 = multiply(%1, %0): float32[2]
         %6 = multiply(%0, %2): float32[2]
         %7 = multiply(%1, %3): float32[2]
-        return %4, %5, %6, %7
         """
-    check(fuse_lists, text, text, rich_device())
+    grouped = "lists=2, count=2, steps=(('multiply', (0, 1), ()),), results=(2,), sums=()): float32[2], float32[2]"
+    after = f"""%4, %5 = foreach_elementwise(%0, %1, %1, %0, {grouped}
+        %6, %7 = foreach_elementwise(%0, %1, %2, %3, {grouped}
+        """
+    end = "return %4, %5, %6, %7\n        "
+    check(fuse_lists, inputs + before + end, inputs + after + end, rich_device())
 
 
 def test_nothing_where_the_device_has_no_kernel() -> None:

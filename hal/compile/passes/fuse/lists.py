@@ -20,8 +20,8 @@ from polyhal.hal.ops.traits import Trait
 
 _MAX_SIZE = 1 << 16
 """Elements of the largest tensor that takes part: a launch costs less than the work for larger ones."""
-_FEWEST = 4
-"""Ops below which launches of their own are as good."""
+_FEWEST = 2
+"""Ops that one launch runs sooner than launches of their own."""
 
 
 def fuse_lists(graph: Graph) -> Graph:
