@@ -42,6 +42,10 @@
 #ifndef CHANNELS_EACH
 #define CHANNELS_EACH 1
 #endif
+// Work-items that read a plane in the reductions: the rest of the group reads further planes at the same time.
+#ifndef PLANE_LANES
+#define PLANE_LANES GROUP
+#endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
@@ -58,8 +62,10 @@ typedef VEC(REAL) V;
 #define WRITE(name, value, i) STOREV(DTYPE, value, (name) + (i))
 #endif
 #define WHOLE (inner / WIDTH * WIDTH)
-#define FOR_VECTORS for (uint i = LANE_ID * WIDTH; i < WHOLE; i += GROUP * WIDTH)
-#define FOR_TAIL for (uint i = WHOLE + LANE_ID; i < inner; i += GROUP)
+#define PLANE_LANE (LANE_ID % PLANE_LANES)
+#define FOR_IMAGES for (uint image = first + LANE_ID / PLANE_LANES; image < last; image += GROUP / PLANE_LANES)
+#define FOR_VECTORS for (uint i = PLANE_LANE * WIDTH; i < WHOLE; i += PLANE_LANES * WIDTH)
+#define FOR_TAIL for (uint i = WHOLE + PLANE_LANE; i < inner; i += PLANE_LANES)
 // Strides of images and channels.
 #define STRIDES(name) long name##_image, name##_channel
 typedef struct {
@@ -140,7 +146,7 @@ __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, cons
         sums[c] = (V)(0);
         mean[c] = variance[c] = 0;
     }
-    for (uint image = first; image < last; image++) {
+    FOR_IMAGES {
 #pragma unroll
         for (uint c = 0; c < CHANNELS_EACH; c++) {
             __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
@@ -155,7 +161,7 @@ __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, cons
         mean[c] /= count;
         sums[c] = (V)(0);
     }
-    for (uint image = first; image < last; image++) {
+    FOR_IMAGES {
 #pragma unroll
         for (uint c = 0; c < CHANNELS_EACH; c++) {
             __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
@@ -210,7 +216,7 @@ __kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulo
     x += (long)x_offset + channel * x_channel;
     out += out_offset + (ulong)channel * inner;
     SCALES
-    for (uint image = first; image < last; image++) {
+    FOR_IMAGES {
 #pragma unroll
         for (uint c = 0; c < CHANNELS_EACH; c++) {
             __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
@@ -255,7 +261,7 @@ __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulon
         products[c] = grads[c] = (V)(0);
         product[c] = grad[c] = 0;
     }
-    for (uint image = first; image < last; image++) {
+    FOR_IMAGES {
 #pragma unroll
         for (uint c = 0; c < CHANNELS_EACH; c++) {
             __global const STORAGE(DTYPE) *g_plane = g + image * g_image + c * g_channel;
@@ -321,7 +327,7 @@ __kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, cons
         product[c] = sums[channel + c] / count * DEVIATION(channel + c);
         grad[c] = sums[channels + channel + c] / count;
     }
-    for (uint image = first; image < last; image++) {
+    FOR_IMAGES {
 #pragma unroll
         for (uint c = 0; c < CHANNELS_EACH; c++) {
             __global const STORAGE(DTYPE) *g_plane = g + image * g_image + c * g_channel;

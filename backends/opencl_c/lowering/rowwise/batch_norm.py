@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
@@ -96,6 +96,12 @@ def _definitions(runtime: Runtime, dtype: DType, division: _Division) -> Definit
     return {"DTYPE": dtype.name, "REAL": real, "WIDTH": width, "CHANNELS_EACH": division.channels_each}
 
 
+def _reducing(division: _Division, width: int) -> Definitions:
+    """Return the definitions of a reduction: several short planes are read at once by parts of a group."""
+    group = division.groups[0]
+    return {"GROUP": group, "PLANE_LANES": min(group, power_of_two_at_least(ceil_div(division.planes.inner, width)))}
+
+
 def _strides(**operands: ChannelPlanes) -> Args:
     """Return the strides of images and channels of each operand."""
     args: Args = {}
@@ -126,7 +132,7 @@ def _forward(
     launches = [
         runtime.launch(
             "rowwise/batch_norm",
-            definitions | {"GROUP": reducing, "SPLIT": split},
+            definitions | _reducing(division, int(definitions["WIDTH"])) | {"SPLIT": split},
             {
                 "x": memory["x"],
                 **({"partial": workspace} if split else statistics),
@@ -192,7 +198,7 @@ def _backward(
     saved = ("weight", "bias", "means", "variances", "eps")
     sums = runtime.launch(
         "rowwise/batch_norm",
-        definitions | {"GROUP": reducing},
+        definitions | _reducing(division, int(definitions["WIDTH"])),
         select("g", "x", *(saved if relu else ("means",)), "partial")
         | geometry
         | {"images_each": division.images_each},
