@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.templating import Definitions
-from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.pooling import Pooling, describe
@@ -63,11 +64,18 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
             definitions,
             args,
             (items, pooling.planes),
-            (runtime.features.group_size, 1),
+            _group(runtime, items, pooling.planes),
             kernel=function,
         )
 
     return lower
+
+
+def _group(runtime: Runtime, items: int, planes: int) -> tuple[int, int]:
+    """Return the work-items of a group along each axis: a group takes several small planes."""
+    size = runtime.features.group_size
+    lanes = min(size, power_of_two_at_least(items))
+    return lanes, math.gcd(planes, size // lanes)
 
 
 def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -> Args:
