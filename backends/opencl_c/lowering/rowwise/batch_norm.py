@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SHORT_PLANE = 1024
 _SHORT_GROUP = 32
+_PLANES_GROUP = 128
+"""Work-items per group of the normalization where a group takes several planes."""
 _CPU_GROUPS, _GPU_GROUPS = 4, 16
 """Groups per compute unit that compute statistics."""
 _MIN_ELEMENTS = 4096
@@ -52,6 +54,8 @@ class _Division:
     """Images per group of the normalization."""
     groups: tuple[int, int]
     """Work-items per group of the reduction and of the normalization."""
+    width: int
+    """Elements per vector."""
 
     @property
     def splits(self) -> int:
@@ -63,20 +67,39 @@ class _Division:
         channels = self.planes.channels // self.channels_each
         return channels * group, ceil_div(self.planes.images, images_each)
 
+    def definitions(self, group: int) -> Definitions:
+        """Return the definitions of a kernel with `group` work-items per group, whose parts read short planes at once."""
+        return {
+            "GROUP": group,
+            "PLANE_LANES": min(group, _lanes(self.planes, self.width)),
+            "WIDTH": self.width,
+            "CHANNELS_EACH": self.channels_each,
+        }
+
     @property
     def lengths(self) -> Args:
         return {"images": self.planes.images, "channels": self.planes.channels, "inner": self.planes.inner}
 
 
-def _divide(runtime: Runtime, planes: ChannelPlanes) -> _Division:
+def _divide(runtime: Runtime, planes: ChannelPlanes, dtype: DType) -> _Division:
     features = runtime.features
+    width = max(1, features.vector_width // (2 if real_type(dtype) == "double" else 1))
+    while width > 1 and width > planes.inner:
+        width //= 2
     short = planes.inner <= _SHORT_PLANE
     channels_each = math.gcd(planes.channels, _MAX_CHANNELS) if features.cpu and short else 1
-    groups = (1, 1)
-    if not features.cpu:
-        groups = (features.group_size, filled(features, _SHORT_GROUP) if short else features.group_size)
     images_each = _images_each(runtime, planes, channels_each)
-    return _Division(planes, channels_each, images_each, images_each if features.cpu else 1, groups)
+    if features.cpu:
+        return _Division(planes, channels_each, images_each, images_each, (1, 1), width)
+    applying, lanes = filled(features, _SHORT_GROUP) if short else features.group_size, _lanes(planes, width)
+    if lanes < applying:
+        applying = min(features.group_size, _PLANES_GROUP)
+    return _Division(planes, 1, images_each, max(1, applying // lanes), (features.group_size, applying), width)
+
+
+def _lanes(planes: ChannelPlanes, width: int) -> int:
+    """Return the work-items that can read a plane at once, a power of two."""
+    return power_of_two_at_least(ceil_div(planes.inner, width))
 
 
 def _images_each(runtime: Runtime, planes: ChannelPlanes, channels_each: int) -> int:
@@ -88,18 +111,9 @@ def _images_each(runtime: Runtime, planes: ChannelPlanes, channels_each: int) ->
     return each if channels_each == 1 else max(1, min(each, _MAX_ELEMENTS // (planes.inner * channels_each)))
 
 
-def _definitions(runtime: Runtime, dtype: DType, division: _Division) -> Definitions:
-    real = real_type(dtype)
-    width = max(1, runtime.features.vector_width // (2 if real == "double" else 1))
-    while width > 1 and width > division.planes.inner:
-        width //= 2
-    return {"DTYPE": dtype.name, "REAL": real, "WIDTH": width, "CHANNELS_EACH": division.channels_each}
-
-
-def _reducing(division: _Division, width: int) -> Definitions:
-    """Return the definitions of a reduction: several short planes are read at once by parts of a group."""
-    group = division.groups[0]
-    return {"GROUP": group, "PLANE_LANES": min(group, power_of_two_at_least(ceil_div(division.planes.inner, width)))}
+def _types(dtype: DType) -> Definitions:
+    """Return the definitions of the types that the kernels read and compute in."""
+    return {"DTYPE": dtype.name, "REAL": real_type(dtype)}
 
 
 def _strides(**operands: ChannelPlanes) -> Args:
@@ -121,8 +135,8 @@ def _forward(
     planes = batch_norm.forward(inputs)
     if isinstance(planes, Declined):
         return planes
-    division = _divide(runtime, planes)
-    definitions = _definitions(runtime, outputs[0].dtype, division)
+    division = _divide(runtime, planes, outputs[0].dtype)
+    definitions = _types(outputs[0].dtype)
     definitions |= optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
     memory = tensors(dict(zip(_FORWARD, (*inputs, *outputs), strict=True)))
     split, workspace = division.splits > 1, Workspace(len(_FORWARD))
@@ -132,7 +146,7 @@ def _forward(
     launches = [
         runtime.launch(
             "rowwise/batch_norm",
-            definitions | _reducing(division, int(definitions["WIDTH"])) | {"SPLIT": split},
+            definitions | division.definitions(reducing) | {"SPLIT": split},
             {
                 "x": memory["x"],
                 **({"partial": workspace} if split else statistics),
@@ -148,7 +162,7 @@ def _forward(
         launches.append(
             runtime.launch(
                 "rowwise/batch_norm",
-                definitions | {"GROUP": reducing, "SPLIT": True},
+                definitions | division.definitions(reducing) | {"SPLIT": True},
                 {
                     "partial": workspace,
                     **statistics,
@@ -164,7 +178,7 @@ def _forward(
     launches.append(
         runtime.launch(
             "rowwise/batch_norm",
-            definitions | {"GROUP": applying, "RELU": relu},
+            definitions | division.definitions(applying) | {"RELU": relu},
             memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
             division.items(applying, division.images_applied),
             (applying, 1),
@@ -182,8 +196,8 @@ def _backward(
     if isinstance(planes, Declined):
         return planes
     g, x = planes
-    division = _divide(runtime, x)
-    definitions = _definitions(runtime, outputs[0].dtype, division)
+    division = _divide(runtime, x, outputs[0].dtype)
+    definitions = _types(outputs[0].dtype)
     definitions |= optional("WEIGHT", inputs[2]) | optional("BIAS", inputs[3] if relu else None)
     definitions |= {"GRADIENT_DTYPE": outputs[1].dtype.name, "RELU": relu}
     names = _BACKWARD_RELU if relu else _BACKWARD
@@ -198,7 +212,7 @@ def _backward(
     saved = ("weight", "bias", "means", "variances", "eps")
     sums = runtime.launch(
         "rowwise/batch_norm",
-        definitions | _reducing(division, int(definitions["WIDTH"])),
+        definitions | division.definitions(reducing),
         select("g", "x", *(saved if relu else ("means",)), "partial")
         | geometry
         | {"images_each": division.images_each},
@@ -208,7 +222,7 @@ def _backward(
     )
     reduced = runtime.launch(
         "rowwise/batch_norm",
-        definitions | {"GROUP": reducing},
+        definitions | division.definitions(reducing),
         select("partial", "variances", "dweight", "dbias", "sums", "eps")
         | {"channels": x.channels, "splits": division.splits},
         (x.channels,),
@@ -217,7 +231,7 @@ def _backward(
     )
     apply = runtime.launch(
         "rowwise/batch_norm",
-        definitions | {"GROUP": applying},
+        definitions | division.definitions(applying),
         select("g", "x", *saved, "dx", "sums") | geometry | {"images_each": division.images_applied},
         division.items(applying, division.images_applied),
         (applying, 1),
