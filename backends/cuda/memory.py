@@ -7,6 +7,8 @@ Source: CUDA Driver API, sections "Stream Ordered Memory Allocator" and "API syn
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from polyhal.backends.common.cuda_driver import OUT_OF_MEMORY, CudaError, ffi
 from polyhal.backends.common.launching.pinned_ring import PinnedRing
 from polyhal.backends.cuda.events import CudaEvent, CudaRead
 from polyhal.backends.cuda.runtime import CudaRuntime
+from polyhal.backends.cuda.streams import CudaStream
 from polyhal.hal.core.memory.staging_pool import StagingPool
 from polyhal.hal.errors import BackendError, message
 from polyhal.hal.protocol import TRANSFER, CompletionEvent, Event
@@ -89,23 +92,23 @@ class CudaTransfers:
         array = _bytes(src)
         stream = self._runtime.streams.current()
 
-        def copy(staged: np.ndarray, start: int) -> CudaEvent:
+        def copy(staged: np.ndarray, start: int) -> Callable[[], CudaEvent]:
             target = dst.address + offset + start
             self._driver.call("cuMemcpyHtoDAsync_v2", target, _pointer(staged), staged.nbytes, stream.handle)
-            return self._event(stream.mark())
+            return partial(self._mark, stream)
 
         with self._failing(f"copying {array.nbytes} bytes to the device"):
-            self._pinned_ring().write(array, copy)
+            self._pinned_ring().write(array, copy, stream)
 
     def read(self, src: CudaMemory, offset: int, dst: memoryview) -> None:
         """Copy device bytes to the host, after all earlier work."""
         array = _bytes(dst)
         stream = self._runtime.streams.current()
 
-        def copy(target: np.ndarray, start: int) -> CudaEvent:
+        def copy(target: np.ndarray, start: int) -> Callable[[], CudaEvent]:
             source = src.address + offset + start
             self._driver.call("cuMemcpyDtoHAsync_v2", _pointer(target), source, target.nbytes, stream.handle)
-            return self._event(stream.mark())
+            return partial(self._mark, stream)
 
         with self._failing(f"copying {array.nbytes} bytes to the host"):
             if array.nbytes < _SMALL_READ:
@@ -155,8 +158,9 @@ class CudaTransfers:
         with self._runtime.context:
             self._driver.lib.cuMemFreeHost(address)
 
-    def _event(self, native: Any) -> CudaEvent:
-        return CudaEvent(self._runtime.context, self._runtime.errors, native)
+    def _mark(self, stream: CudaStream) -> CudaEvent:
+        """Return an event after all commands so far of a stream. The context must be current."""
+        return CudaEvent(self._runtime.context, self._runtime.errors, stream.mark())
 
     def _pinned_ring(self) -> PinnedRing:
         with self._lock:
@@ -182,4 +186,4 @@ def _bytes(view: memoryview) -> np.ndarray:
 
 def _pointer(array: np.ndarray) -> Any:
     """Return the address of an array's first element."""
-    return ffi.cast("void *", array.ctypes.data)
+    return ffi.from_buffer(array)

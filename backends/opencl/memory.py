@@ -10,6 +10,7 @@ import atexit
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -140,12 +141,12 @@ class OpenCLMemory:
         try:
             if not self._unified:
 
-                def write(staged: np.ndarray, start: int) -> cl.Event:
+                def write(staged: np.ndarray, start: int) -> Callable[[], cl.Event]:
                     event = cl.enqueue_copy(queue, dst, staged, dst_offset=offset + start, is_blocking=False)
                     queue.flush()
-                    return event
+                    return lambda: event
 
-                self._pinned_ring().write(array, write)
+                self._pinned_ring().write(array, write, queue)
             elif array.nbytes <= STAGE_LIMIT:
                 staged = array.tobytes()
                 event = cl.enqueue_copy(queue, dst, staged, dst_offset=offset, is_blocking=False)
@@ -164,10 +165,10 @@ class OpenCLMemory:
                 cl.enqueue_copy(queue, array, src, src_offset=offset, is_blocking=True)
             else:
 
-                def read(staged: np.ndarray, start: int) -> cl.Event:
+                def read(staged: np.ndarray, start: int) -> Callable[[], cl.Event]:
                     event = cl.enqueue_copy(queue, staged, src, src_offset=offset + start, is_blocking=False)
                     queue.flush()
-                    return event
+                    return lambda: event
 
                 self._pinned_ring().read(array, read)
         except cl.Error as error:

@@ -57,6 +57,19 @@ def test_several_writes_share_the_staging_memory_in_order(
         assert set(read(backend, handle, 100)) == {i}
 
 
+def test_small_writes_wait_for_nothing(emulation: Emulation) -> None:
+    """They share a chunk of staging memory, which needs events only when it is full."""
+    backend = emulation.backend
+    handles = [backend.allocate(100) for _ in range(9)]
+    with emulation.library.logged() as calls:
+        for i, handle in enumerate(handles):
+            write(backend, np.full(100, i, np.uint8), handle)
+    assert calls.count("cuMemcpyHtoDAsync_v2") == len(handles)
+    assert not any("Event" in name or "Synchronize" in name for name in calls)
+    for i, handle in enumerate(handles):
+        assert set(read(backend, handle, 100)) == {i}
+
+
 def test_an_asynchronous_write_reads_its_source_until_its_event(emulation: Emulation) -> None:
     backend = emulation.backend
     handle, source = backend.allocate(64), backend.allocate_pinned(64)
