@@ -151,6 +151,7 @@ def _streams(n: int, side: int) -> list[OpWorkload]:
         OpWorkload("add", "add", ((n,), (n,))),
         OpWorkload("exp", "exp", ((n,),)),
         OpWorkload("gelu", "gelu", ((n,),)),
+        OpWorkload("relu", "relu", ((n,),)),
         OpWorkload(
             "fused gelu(x * w + b)", "fused_elementwise", ((n // 1024, 1024), (1024,), (1024,)), _SCALE_SHIFT_GELU
         ),
@@ -253,6 +254,13 @@ def _gpu() -> list[OpWorkload]:
         "3x3 128": ((32, 128, 28, 28), (128, 128, 3, 3), 1),
         "7x7 3": ((32, 3, 224, 224), (64, 3, 7, 7), 2),
     }
+    half_images = {
+        "3x3 64": ((64, 64, 56, 56), (64, 64, 3, 3), 1),
+        "3x3 128, stride 2": ((64, 128, 56, 56), (128, 128, 3, 3), 2),
+        "3x3 256": ((64, 256, 14, 14), (256, 256, 3, 3), 1),
+        "1x1 1024": ((64, 1024, 14, 14), (256, 1024, 1, 1), 1),
+        "7x7 3": ((64, 3, 224, 224), (64, 3, 7, 7), 2),
+    }
     heads = (8, 16, 2048, 64)
     return [
         *(OpWorkload(f"matmul {n} {p}", "matmul", ((n, n),) * 2, precision=p) for p, n in product(precise, sides)),
@@ -268,6 +276,11 @@ def _gpu() -> list[OpWorkload]:
             w
             for p, (name, (x, weight, stride)) in product(precise[:2], images.items())
             for w in _convolution(f"{name} {p}", x, weight, stride, precision=p)
+        ),
+        *(
+            w
+            for name, (x, weight, stride) in half_images.items()
+            for w in _convolution(f"{name} bfloat16", x, weight, stride, dtype="bfloat16")
         ),
         *_attention(heads, "highest"),
         *_attention(heads, "high", precision="high"),

@@ -13,6 +13,8 @@ from benchmarks.timing import SETTLE_SECONDS
 _MATH = {"highest": "highest", "high": "highest", "medium": "high"}
 """PyTorch's setting for each precision of Polyhal, whose `high` is as accurate as true float32."""
 
+_FLOAT_BYTES = 4
+
 
 def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
     functional = torch.nn.functional
@@ -44,6 +46,7 @@ def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
         "max": reduction(torch.amax),
         "max_pool2d": lambda x, kernel, stride: functional.max_pool2d(x, kernel, stride),
         "real_fourier": lambda x, axes: torch.fft.rfftn(x, dim=axes),
+        "relu": torch.relu,
         "rms_norm": lambda x, w: functional.rms_norm(x, w.shape, w, 1e-6),
         "softmax": lambda x, axis=-1: torch.softmax(x, axis),
         "sort_pairs": lambda x: torch.sort(x, stable=True)[0],
@@ -70,6 +73,8 @@ class TorchRunner:
             if x is not None and i not in workload.indices:
                 x = x.to(getattr(torch, workload.dtype))
                 x = x.t() if i in workload.transposed else x
+                if workload.op == "conv2d" and self._cuda and x.element_size() < _FLOAT_BYTES:
+                    x = x.to(memory_format=torch.channels_last)  # the faster layout for tensor cores
                 x = x.detach().requires_grad_(workload.backward)
             self._inputs.append(x)
         self._inputs = _inputs_of(torch, workload, self._inputs)
