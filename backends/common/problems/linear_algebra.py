@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from polyhal.backends.common.launching.geometry import power_of_two_at_least
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined
 
@@ -16,6 +18,11 @@ SMALL = 64
 
 PANEL = 32
 """The most columns of a tall panel of a large matrix that one group factors."""
+
+
+CHECKED = Declined("its program checks the result")
+"""For ops that raise an error for some values: a launch does not read its results."""
+_MIN_SIZE = 8
 
 
 class Matrices(NamedTuple):
@@ -57,6 +64,29 @@ def transposed(spec: Spec) -> Spec:
     *batch, m, n = spec.shape
     *outer, row, column = spec.strides
     return Spec(spec.dtype, (*batch, n, m), (*outer, column, row), spec.aligned)
+
+
+def from_the_end(operand: Matrices, *, columns_too: bool) -> tuple[Matrices, int]:
+    """Return strides that count rows, and with `columns_too` columns, from the end, and the step of the start per row."""
+    column = -operand.column if columns_too else operand.column
+    return Matrices(operand.batch, -operand.row, column), operand.row + (operand.column if columns_too else 0)
+
+
+def size_class(*lengths: int) -> int:
+    """Return the number of rows or columns for which a kernel is compiled: powers of two, so that programs are few."""
+    return max(_MIN_SIZE, power_of_two_at_least(max(lengths)))
+
+
+def tile_bytes(size: int, dtype: DType) -> int:
+    """Return the local memory of a matrix with padded rows."""
+    return size * (size + 1) * dtype.itemsize
+
+
+def require_small(*lengths: int) -> Declined | None:
+    """Return the reason why matrices are not small; None if they are."""
+    if max(lengths) > SMALL:
+        return Declined(f"matrices of {' x '.join(map(str, lengths))}: one group holds up to {SMALL} rows and columns")
+    return None
 
 
 def _broadcast_strides(spec: Spec, batch: tuple[int, ...]) -> tuple[int, ...]:

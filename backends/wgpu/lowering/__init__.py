@@ -27,6 +27,7 @@ from polyhal.backends.wgpu.lowering.conv import dispatch as conv
 from polyhal.backends.wgpu.lowering.fft import dispatch as fft
 from polyhal.backends.wgpu.lowering.gather import along_axis, gather, replace_rows, scatter_add, store_rows
 from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
+from polyhal.backends.wgpu.lowering.linear_algebra import factors, solve
 from polyhal.backends.wgpu.lowering.optim import optimizer
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, foreach, random
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
@@ -35,6 +36,7 @@ from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, no
 _FAMILIES = (
     elementwise, copy, foreach, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, pooling, softmax,
     optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention, fft,
+    factors, solve,
 )  # fmt: skip
 
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.geometry import power_of_two_at_least
 from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.linear_algebra import PANEL, SMALL, MatrixBatch, matrix_batch
 from polyhal.backends.opencl_c.runtime import Runtime
-from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-_MIN_SIZE = 8
 _MIN_GROUP = 32
 _PANEL_GROUP = 512
-
-
-def size_class(*lengths: int) -> int:
-    """Return the number of rows or columns for which a kernel is compiled: powers of two, so that programs are few."""
-    return max(_MIN_SIZE, power_of_two_at_least(max(lengths)))
 
 
 def group_size(runtime: Runtime, size: int, most: int = SMALL) -> int:
@@ -33,18 +25,6 @@ def batch_args(batch: MatrixBatch, *names: str) -> dict[str, Argument]:
     for name, operand in zip(names, batch.operands, strict=False):
         args |= {f"{name}_batch": operand.batch, f"{name}_row": operand.row, f"{name}_column": operand.column}
     return args
-
-
-def tile_bytes(size: int, dtype: DType) -> int:
-    """Return the local memory of a matrix with padded rows."""
-    return size * (size + 1) * dtype.itemsize
-
-
-def require_small(*lengths: int) -> Declined | None:
-    """Return the reason why matrices are not small; None if they are."""
-    if max(lengths) > SMALL:
-        return Declined(f"matrices of {' x '.join(map(str, lengths))}: one group holds up to {SMALL} rows and columns")
-    return None
 
 
 def require_local(runtime: Runtime, nbytes: int) -> Declined | None:
@@ -72,7 +52,3 @@ def panel_launch(
         (group,),
         workspace=(a.nbytes,),
     )
-
-
-CHECKED = Declined("its program checks the result")
-"""For ops that raise an error for some values: a launch does not read its results."""

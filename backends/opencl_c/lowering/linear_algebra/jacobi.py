@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Tensor
-from polyhal.backends.common.problems.linear_algebra import matrix_batch, transposed
-from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
-    batch_args,
-    require_local,
+from polyhal.backends.common.problems.linear_algebra import (
+    matrix_batch,
     require_small,
     size_class,
     tile_bytes,
+    transposed,
 )
+from polyhal.backends.opencl_c.lowering.linear_algebra.groups import batch_args, require_local
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch

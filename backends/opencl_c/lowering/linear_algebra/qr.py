@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
-from polyhal.backends.common.problems.linear_algebra import PANEL, SMALL, matrix_batch
-from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
-    batch_args,
-    group_size,
-    panel_launch,
-    require_local,
+from polyhal.backends.common.problems.linear_algebra import (
+    PANEL,
+    SMALL,
+    matrix_batch,
     require_small,
     size_class,
     tile_bytes,
 )
+from polyhal.backends.opencl_c.lowering.linear_algebra.groups import batch_args, group_size, panel_launch, require_local
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch

@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import power_of_two_at_least
 from polyhal.backends.common.launching.launch import Arguments, Tensor
-from polyhal.backends.common.problems.linear_algebra import matrix_batch
-from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
-    CHECKED,
-    batch_args,
-    group_size,
-    require_local,
-    require_small,
-    size_class,
-    tile_bytes,
-)
+from polyhal.backends.common.problems.linear_algebra import CHECKED, matrix_batch, require_small, size_class, tile_bytes
+from polyhal.backends.opencl_c.lowering.linear_algebra.groups import batch_args, group_size, require_local
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch

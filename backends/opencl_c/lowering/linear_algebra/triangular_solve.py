@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Tensor
-from polyhal.backends.common.problems.linear_algebra import Matrices, MatrixBatch, matrix_batch
-from polyhal.backends.opencl_c.lowering.linear_algebra.groups import (
-    batch_args,
-    require_local,
+from polyhal.backends.common.problems.linear_algebra import (
+    MatrixBatch,
+    from_the_end,
+    matrix_batch,
     require_small,
     size_class,
     tile_bytes,
 )
+from polyhal.backends.opencl_c.lowering.linear_algebra.groups import batch_args, require_local
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 _GROUP = 64
 _CPU_COLUMNS = 32
 """Right sides that a work-item of a processor solves at once."""
-
-
-def _from_the_end(operand: Matrices, columns_too: bool) -> tuple[Matrices, int]:
-    """Return strides that count rows, and for the matrix columns, from the end, without the start."""
-    column = -operand.column if columns_too else operand.column
-    return Matrices(operand.batch, -operand.row, column), operand.row + (operand.column if columns_too else 0)
 
 
 def _local_bytes(size: int, width: int, dtype: DType) -> int:
@@ -58,8 +53,8 @@ def _solve_triangular_left(
     starts, out_row = (0, 0, 0), columns
     if params["upper"]:
         (first, a_step), (second, b_step) = (
-            _from_the_end(batch.operands[0], True),
-            _from_the_end(batch.operands[1], False),
+            from_the_end(batch.operands[0], columns_too=True),
+            from_the_end(batch.operands[1], columns_too=False),
         )
         batch, last, out_row = MatrixBatch(batch.count, batch.axes, (first, second)), rows - 1, -columns
         starts = (last * a_step, last * b_step, last * columns)

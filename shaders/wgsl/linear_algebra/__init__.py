@@ -1,0 +1,1 @@
+"""Shaders of dense linear algebra."""
