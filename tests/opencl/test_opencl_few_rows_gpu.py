@@ -72,7 +72,7 @@ def assert_product(got: Any, x: Any, y: Any, dtype: DType) -> None:
         (dtypes.float16, 1, 72, 80, FewRows(1, 1, 4)),
         (dtypes.bfloat16, 5, 136, 264, FewRows(2, 2, 1)),
         (dtypes.float16, 19, 200, 88, FewRows(4, 4, 1)),
-        (dtypes.bfloat16, 64, 72, 600, FewRows(8, 1, 2)),
+        (dtypes.bfloat16, 32, 72, 600, FewRows(8, 1, 2)),
         (dtypes.float32, 1, 36, 76, FewRows(1, 1, 2)),
         (dtypes.float32, 3, 132, 520, FewRows(8, 1, 1)),
         (dtypes.float32, 16, 68, 1028, FewRows(2, 1, 4)),
@@ -138,10 +138,10 @@ def test_the_kernels_are_chosen_for_large_aligned_matrices(device: Any, monkeypa
     h200 = as_gpu(runtime.features, compute_units=132, compute_capability=90)
     monkeypatch.setattr(runtime, "features", h200)
     half, single = dtypes.bfloat16, dtypes.float32
-    assert all(few_rows.suits(runtime, product(half, m, 4096, 4096)) for m in (1, 8, 64))
+    assert all(few_rows.suits(runtime, product(half, m, 4096, 4096)) for m in (1, 8, 32))
     assert all(few_rows.suits(runtime, product(single, m, 4096, 4096, k_major=False)) for m in (1, 8, 16))
     assert few_rows.suits(runtime, product(half, 4096, 4, 4096, k_major=True))
-    assert not few_rows.suits(runtime, product(half, 65, 4096, 4096))
+    assert not few_rows.suits(runtime, product(half, 33, 4096, 4096))
     assert not few_rows.suits(runtime, product(single, 17, 4096, 4096))
     assert not few_rows.suits(runtime, product(half, 1, 512, 512))
     assert not few_rows.suits(runtime, product(half, 1, 65536, 128))
@@ -166,7 +166,7 @@ def test_every_compute_unit_reads_a_part(device: Any) -> None:
                     split = few_rows._split(features, p, choice)
                     assert few_rows._step(p, choice) <= split.terms
                     read = n * k * dtype.itemsize / 4000
-                    assert few_rows._time(features, p, choice, split) < 1.34 * read + 4000
+                    assert few_rows._time(features, p, choice, split) < 1.4 * read + 6000
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> None:
     def predicted(runtime: Any, p: Product) -> FewRows:
         return few_rows.predicted(runtime.features, few_rows._with_few_rows(p))
 
-    monkeypatch.setattr(few_rows, "measured", predicted)
+    monkeypatch.setattr(few_rows, "choose", predicted)
 
 
 def test_kernels_are_used_after_a_measurement(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ All kernels support operands of any strides, so a transposed view is never copie
 - `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; reads operands directly
   from global memory.
 - CPU: `cpu_panels`, packed panels and register tiles.
-- GPU: `sliced_k` for products that fill few tiles, tensor cores or a `matrix_unit` if one is in use, else `tiles`.
+- GPU: `small_matrices` for batches of small products, `sliced_k` for products that fill few tiles, tensor cores or a
+  `matrix_unit` if one is in use, else `tiles`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from polyhal.backends.opencl_c.lowering.gemm import (
     gemv,
     matrix_unit,
     sliced_k,
+    small_matrices,
     strided,
     tensor_cores,
     tiles,
@@ -42,7 +44,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     """Build the fastest launch for a product that the driver takes. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
         return strided.build(runtime, p)
-    choice = few_rows.measured(runtime, p) if few_rows.suits(runtime, p) else None
+    choice = few_rows.choose(runtime, p) if few_rows.suits(runtime, p) else None
     if choice is None:
         return _build_other(runtime, p)
     return first_that_builds([partial(few_rows.multiply, runtime, p, choice), partial(_build_other, runtime, p)])
@@ -65,6 +67,8 @@ def _build_other(runtime: Runtime, p: Product) -> Launch:
 def _in_tiles(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
     """Return the builders of a product with tiles in local memory, fastest first."""
     sliced, tiled = partial(sliced_k.build, runtime, p), partial(tiles.build, runtime, p)
+    if small_matrices.suits(runtime, p):
+        return [partial(small_matrices.build, runtime, p), tiled]
     if _prefers_sliced_k(runtime, p):
         return [sliced]
     if _is_narrow(p):
