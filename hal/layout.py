@@ -145,6 +145,20 @@ def contiguous(dtype: DType, shape: tuple[int, ...]) -> Spec:
     return Spec(dtype, shape, contiguous_strides(shape))
 
 
+def channels_last(dtype: DType, shape: tuple[int, ...]) -> Spec:
+    """The spec of images (N, C, H, W) that are stored in the order (N, H, W, C)."""
+    _, c, h, w = shape
+    return Spec(dtype, shape, (h * w * c, 1, w * c, c))
+
+
+def is_channels_last(spec: Spec) -> bool:
+    """True if images (N, C, H, W) are stored in the order (N, H, W, C) without gaps."""
+    if spec.ndim != 4:
+        return False
+    order = (0, 2, 3, 1)
+    return is_contiguous(tuple(spec.shape[a] for a in order), tuple(spec.strides[a] for a in order))
+
+
 @lru_cache(8192)
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """True if the elements are in row-major order without gaps; strides of axes of length 1 do not matter."""

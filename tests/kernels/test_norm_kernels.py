@@ -66,6 +66,7 @@ def test_large_mean_does_not_cancel(device: Any, rng: Any) -> None:
     check(device, "layer_norm", [rng.uniform(-1, 1, (8, 300)) + 1000, None, None], ulps=4000, axes=1, eps=1e-5)
     x = rng.uniform(-1, 1, (6, 2, 40, 50)) + 1000
     check(device, "batch_norm", [x, None, None], ulps=4000, eps=1e-5)
+    check(device, "batch_norm", [rng.uniform(-1, 1, (500, 16)) + 1000, None, None], ulps=4000, eps=1e-5)
 
 
 def test_views(device: Any, rng: Any) -> None:
@@ -73,9 +74,10 @@ def test_views(device: Any, rng: Any) -> None:
     check(device, "layer_norm", [x, None, None], ulps=16, axes=1, eps=1e-5)
     check(device, "rms_norm", [x[..., 1:], rng.uniform(-1, 1, 50)[3:]], ulps=16, axes=1, eps=1e-5)
     check(device, "batch_norm", [rng.uniform(-1, 1, (9, 8, 5, 12))[::2, 1:7], None, None], ulps=16, eps=1e-5)
+    check(device, "batch_norm", [rng.uniform(-1, 1, (300, 40))[::2, 1:21], None, None], ulps=16, eps=1e-5)
 
 
-IMAGES = [(40, 3), (2, 3, 50), (5, 7, 13, 11), (70, 24, 8, 9), (2, 1, 4, 4), (40, 3, 33, 33), (6, 2, 64, 64)]
+IMAGES = [(40, 3), (600, 72), (2, 3, 50), (5, 7, 13, 11), (70, 24, 8, 9), (2, 1, 4, 4), (40, 3, 33, 33), (6, 2, 64, 64)]
 
 
 def _check_batch_norm(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_ops import check
+from native_ops import check, upload
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
@@ -45,6 +45,36 @@ def test_average(device: Any, rng: Any, dtype: dtypes.DType, include: bool, case
     check(device, "avg_pool2d", [x], dtype, ulps=8, **params)
     g = rng.uniform(-1, 1, _pooled("avg_pool2d", x, params).shape)
     check(device, "avg_pool2d_grad", [g], dtype, ulps=8, shape=x.shape, **params)
+
+
+def test_channels_last(device: Any, rng: Any) -> None:
+    """Images may have channels last; results too, where the kernels accept it."""
+    params = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 1)}
+    x = rng.integers(-9, 9, (2, 9, 7, 8)).astype(np.float32).transpose(0, 3, 1, 2)
+    pooled = OPS["max_pool2d"].reference(x, **params, dilation=(1, 1))
+    g = (
+        rng.integers(-9, 9, (pooled.shape[0], *pooled.shape[2:], pooled.shape[1]))
+        .astype(np.float32)
+        .transpose(0, 3, 1, 2)
+    )
+    calls: list[tuple[str, list[Any], dict[str, Any]]] = [
+        ("max_pool2d", [x], {"dilation": (1, 1)}),
+        ("max_pool2d_grad", [g, x], {"dilation": (1, 1)}),
+        ("avg_pool2d", [x], {}),
+        ("avg_pool2d_grad", [g], {"shape": x.shape}),
+    ]
+    for op, arrays, own in calls:
+        check(device, op, arrays, ulps=8, **params, **own)
+        refs = [upload(device, a) for a in arrays]
+        want = OPS[op].reference(*arrays, **params, **own)
+        n, c, h, w = want.shape
+        stored = device.empty(dtypes.float32, (n, h, w, c))
+        out = device.view(stored, want.shape, (h * w * c, 1, w * c, c))
+        bound = {**OPS[op].schema.params, **params, **own}
+        launch = device.backend.lower(op, tuple(r.spec for r in refs), (out.spec,), bound)
+        if not isinstance(launch, Declined):
+            launch(*refs, out)
+            np.testing.assert_allclose(device.download(stored).transpose(0, 3, 1, 2), want, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 8, 13, 11), (10, 8, 3, 2), {"dilation": (2, 3), "padding": (1, 2)}),
     ((3, 72, 5, 5), (8, 72, 1, 1), {}),
     ((1, 13, 6, 6), (20, 13, 5, 5), {"padding": (4, 4)}),
+    ((2, 8, 7, 8), (12, 8, 1, 2), {"stride": (3, 2)}),
 ]
 
 
@@ -122,10 +123,11 @@ def _channels_last(device: Any, op: str, arrays: list[Any], **params: Any) -> tu
         ((2, 16, 7, 9), (24, 16, 3, 3), {"padding": (1, 1)}),
         ((2, 8, 8, 6), (16, 8, 3, 3), {"padding": (1, 1), "stride": (2, 2)}),
         ((3, 72, 5, 4), (40, 72, 1, 1), {}),
+        ((2, 16, 7, 8), (16, 16, 1, 1), {"stride": (2, 2)}),
         ((2, 240, 4, 4), (16, 240, 3, 3), {"padding": (1, 1)}),
         ((1, 3, 9, 8), (8, 3, 3, 3), {"stride": (2, 2), "padding": (1, 1)}),
     ],
-    ids=["3x3", "strided", "1x1", "split", "stem"],
+    ids=["3x3", "strided", "1x1", "sparse", "split", "stem"],
 )
 def test_channels_last(device: Any, rng: Any, x: tuple[int, ...], weight: tuple[int, ...], more: Any) -> None:
     """Images in half precision with channels last are read in place if whole vectors of channels are aligned."""

@@ -61,7 +61,9 @@ def max_pool2d_backward(
     if not grad.size:
         return zeros(x.shape, grad.dtype, grad.device)
     window = [per_axis(v, 2, "window") for v in (kernel, stride or kernel, padding, dilation)]
-    planes = [F["reshape"](t, (-1, 1, *t.shape[-2:])) for t in (grad, x)]
+    if x.ndim == 4:
+        return F["max_pool2d_grad"](grad, x, *window, ceil_mode)
+    planes = [F["reshape"](t, (1, *t.shape)) for t in (grad, x)]
     return F["reshape"](F["max_pool2d_grad"](*planes, *window, ceil_mode), x.shape)
 
 

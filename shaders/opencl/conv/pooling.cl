@@ -11,25 +11,9 @@
 #ifndef OUT_DTYPE
 #define OUT_DTYPE int64
 #endif
-// 1: averages count the padding.
-#ifndef INCLUDE_PADDING
-#define INCLUDE_PADDING 1
-#endif
 #include "lib/dtypes.h"
+#include "conv/pooling_geometry.h"
 
-// An image of height by width is pooled to down by across.
-typedef struct {
-    uint channels;
-    int height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-} PoolingGeometry;
-#define DECLARE_GEOMETRY                                                      \
-    const uint channels = geometry.channels;                                  \
-    const int height = geometry.height, width = geometry.width;               \
-    const int down = geometry.down, across = geometry.across;                 \
-    const int kernel_h = geometry.kernel_h, kernel_w = geometry.kernel_w;     \
-    const int stride_h = geometry.stride_h, stride_w = geometry.stride_w;     \
-    const int padding_h = geometry.padding_h, padding_w = geometry.padding_w; \
-    const int dilation_h = geometry.dilation_h, dilation_w = geometry.dilation_w
 #define STRIDES(name) const long name##_image, const long name##_channel, const long name##_row, const long name##_column
 #define PLANE_OF(name, plane) \
     ((long)name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
@@ -146,18 +130,6 @@ __kernel void max_pool_disjoint_grad(__global const STORAGE(DTYPE) *g, const ulo
             STORE(DTYPE, (r == best_y && s == best_x ? grad : (REAL)0), dx, r * width + s);
         }
 }
-
-// Elements of [from, from + length) inside [0, limit).
-static inline int elements_inside(const int from, const int length, const int limit) {
-    return min(from + length, limit) - max(from, 0);
-}
-
-// In ceil mode the last windows extend beyond the padding; elements there are not counted.
-#if INCLUDE_PADDING
-#define COUNT(y, at) ((min(y + kernel_h, height + padding_h) - (y)) * (min(at + kernel_w, width + padding_w) - (at)))
-#else
-#define COUNT(y, at) (elements_inside(y, kernel_h, height) * elements_inside(at, kernel_w, width))
-#endif
 
 __kernel void avg_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
                        const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {

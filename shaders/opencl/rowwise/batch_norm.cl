@@ -14,27 +14,6 @@
 #ifndef REAL
 #define REAL float
 #endif
-#ifndef WEIGHT
-#define WEIGHT 1
-#endif
-#ifndef BIAS
-#define BIAS 1
-#endif
-#ifndef WEIGHT_DTYPE
-#define WEIGHT_DTYPE DTYPE
-#endif
-#ifndef BIAS_DTYPE
-#define BIAS_DTYPE DTYPE
-#endif
-#ifndef GRADIENT_DTYPE
-#define GRADIENT_DTYPE WEIGHT_DTYPE
-#endif
-#ifndef SPLIT
-#define SPLIT 0
-#endif
-#ifndef RELU
-#define RELU 0
-#endif
 #ifndef WIDTH
 #define WIDTH 4
 #endif
@@ -50,6 +29,7 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/group_reduce.h"
+#include "rowwise/batch_norm_parameters.h"
 
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
@@ -85,23 +65,6 @@ typedef struct {
     const uint channel = get_group_id(0) * CHANNELS_EACH, split = get_group_id(1);                      \
     const uint first = min(split * geometry.images_each, images), last = min(first + geometry.images_each, images)
 
-#if WEIGHT
-#define WEIGHTS __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
-#define WEIGHT_OF(channel) LOAD(WEIGHT_DTYPE, weight, weight_offset + (channel))
-#else
-#define WEIGHTS
-#define WEIGHT_OF(channel) 1
-#endif
-#if BIAS
-#define BIASES __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
-#define BIAS_OF(channel) LOAD(BIAS_DTYPE, bias, bias_offset + (channel))
-#else
-#define BIASES
-#define BIAS_OF(channel) 0
-#endif
-#define STATISTICS \
-    __global const REAL *means, const ulong means_offset, __global const REAL *variances, const ulong variances_offset,
-#define DEVIATION(channel) (1 / sqrt(variances[variances_offset + (channel)] + eps))
 // Means, factors and shifts of CHANNELS_EACH channels.
 #define SCALES \
     REAL mean[CHANNELS_EACH], scale[CHANNELS_EACH], shift[CHANNELS_EACH]; \
@@ -122,14 +85,6 @@ typedef struct {
 #define RECTIFIED(v) (v)
 #define PASSED_LANES(g, x, c) (g)
 #define PASSED(g, x, c) (g)
-#endif
-
-#if SPLIT
-// Means, then sums of squares around them, (splits, channels) each.
-#define STATISTICS_RESULT __global REAL *partial
-#else
-#define STATISTICS_RESULT \
-    __global REAL *means, const ulong means_offset, __global REAL *variances, const ulong variances_offset
 #endif
 
 __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, STATISTICS_RESULT,

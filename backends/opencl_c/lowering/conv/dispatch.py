@@ -22,6 +22,8 @@ from polyhal.hal.protocol import Declined, Launch
 
 
 def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    if not c.out.is_contiguous:
+        return _strided(runtime, c, wgmma.forward)
     if runtime.features.cpu:
         if cpu_winograd.is_faster(runtime, c.geometry, c.out):
             return cpu_winograd.forward(runtime, c)
@@ -36,6 +38,8 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    if not c.out.is_contiguous:
+        return _strided(runtime, c, wgmma.input_grad)
     if runtime.features.cpu:
         if cpu_winograd.is_faster(runtime, as_forward_conv(c.geometry), c.out):
             return cpu_winograd.input_grad(runtime, c)
@@ -50,6 +54,8 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    if not c.out.is_contiguous:
+        return Declined("the result is not contiguous")
     if runtime.features.cpu:
         if cpu_choice.prefers_im2col_weight_grad(runtime, c):
             return cpu_im2col.weight_grad(runtime, c)
@@ -57,6 +63,12 @@ def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if depthwise.supports(c, weight_grad=True):
         return depthwise.weight_grad(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)
+
+
+def _strided(runtime: Runtime, c: Convolution, build: wgmma.Build) -> Launch | Declined:
+    """Build a convolution whose result is not contiguous, such as images with channels last."""
+    launch = None if runtime.features.cpu else wgmma.fastest(runtime, c, build)
+    return launch or Declined("the result is not contiguous")
 
 
 LOWERINGS = lowerings(_forward, _input_grad, _weight_grad, add_up)

@@ -14,7 +14,7 @@ from polyhal.backends.opencl_c.lowering.conv.arguments import Args
 from polyhal.backends.opencl_c.lowering.conv.cpu_max_pool import max_pool
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
 from polyhal.backends.opencl_c.runtime import Runtime
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import Spec, is_channels_last
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _ITEMS_PER_UNIT = 16
 """Work-items per compute unit of a CPU, for load balance."""
+_TRANSACTION = 16
+"""Bytes that a work-item of a GPU moves at once."""
 _LENGTHS = (
     "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
     "dilation_h", "dilation_w",
@@ -46,6 +48,8 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
             "OUT_DTYPE": out.dtype.name,
             "INCLUDE_PADDING": params.get("count_include_pad", True),
         }
+        if not out.is_contiguous:
+            return _channels_last(runtime, kernel, pooling, (*inputs, out), definitions, operands)
         on_cpu = runtime.features.cpu and kernel in ("max_pool", "max_pool_grad")
         if on_cpu and _is_2x2(pooling):
             return _max_pool_2x2(runtime, kernel, pooling, definitions, operands)
@@ -76,6 +80,45 @@ def _group(runtime: Runtime, items: int, planes: int) -> tuple[int, int]:
     size = runtime.features.group_size
     lanes = min(size, power_of_two_at_least(items))
     return lanes, math.gcd(planes, size // lanes)
+
+
+def _channels_last(
+    runtime: Runtime,
+    kernel: str,
+    pooling: Pooling,
+    tensors: tuple[InputSpec | None, ...],
+    definitions: Definitions,
+    operands: tuple[str, ...],
+) -> Launch | Declined:
+    """Build the launch for images with channels last, for vectors of channels."""
+    specs = [s for s in tensors if isinstance(s, Spec)]
+    channels, images = pooling.channels, pooling.planes // pooling.channels
+    last = is_channels_last(specs[-1]) and all(s.strides[1] == 1 for s in specs)
+    if runtime.features.cpu or not last or kernel == "max_pool_indices":
+        return Declined("the result is not contiguous")
+    width = _TRANSACTION // pooling.dtype.itemsize
+    while width > 1 and any(n % width for s in specs for n in (channels, s.strides[0], *s.strides[2:])):
+        width //= 2
+    args: Args = {
+        "channels": channels,
+        **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
+        **{name: Tensor(i) for i, name in enumerate(operands)},
+    }
+    for name, spec in zip(operands[:-1], specs, strict=False):
+        args |= {f"{name}_image": spec.strides[0], f"{name}_row": spec.strides[2], f"{name}_column": spec.strides[3]}
+    return runtime.launch(
+        "conv/pooling_channels_last",
+        definitions
+        | {
+            "MASK": "long" if definitions["REAL"] == "double" else "int",
+            "WIDTH": width,
+            "ALIGNED": width > 1 and all(s.aligned for s in specs),
+        },
+        args,
+        (pooling.pixels * (channels // width), images),
+        (runtime.features.group_size, 1),
+        kernel=f"{kernel}_last",
+    )
 
 
 def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -> Args:

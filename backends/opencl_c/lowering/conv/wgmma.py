@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace, after_zeros
 from polyhal.backends.common.problems import conv
 from polyhal.backends.common.problems.conv import Convolution, Correlation
 from polyhal.backends.opencl_c.lowering.conv.arguments import (
@@ -26,6 +26,7 @@ from polyhal.backends.opencl_c.lowering.conv.arguments import (
 from polyhal.backends.opencl_c.lowering.conv.split_k import Partials, flat_index, reduction
 from polyhal.backends.opencl_c.lowering.conv.tile_configs import WgmmaTile, choose_wgmma_tile, half_type
 from polyhal.backends.opencl_c.lowering.conv.wgmma_pack import Matrices, Packed, matrices_of, pack
+from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER, HOPPER
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -37,8 +38,10 @@ _MAX_STORE = 16
 """Maximum bytes that a work-item stores at once."""
 _REDUCE_SIDE = 16
 """SIDE of conv/wgmma_split_k_reduce.cl: filters, and pairs of channel and tap, that a group transposes."""
-_MIN_CHANNELS = 16
-"""Minimum channels and filters for which slices and tiles are filled well enough."""
+_MIN_FILTERS = 16
+"""Minimum columns of a product, filters or the input gradient's channels, for which tiles are filled well enough."""
+_MIN_CHANNELS = {1: 3, 3: 16}
+"""Minimum terms per tap for which padding them to whole vectors is faster, by bfloat16 terms per element."""
 _MIN_WORK = {1: 1 << 28, 3: 1 << 29}
 """Minimum multiply-adds for which this is faster than kernels that pack less, by bfloat16 terms per element."""
 _MIN_REUSE = {1: 24, 3: 96}
@@ -55,7 +58,10 @@ def fastest(runtime: Runtime, c: Convolution, build: Build) -> Launch | None:
     images = (c.first, c.second) if build is weight_grad else (c.first,)
     groups = c.geometry.groups
     packed = sum(s.size for s in images if not matrices_of(s, groups).is_packed(s, _bf16_terms(c)))
-    if not _packing_is_faster(runtime, c, packed):
+    per_tap, columns = c.geometry.channels, c.geometry.filters
+    if build is input_grad:
+        per_tap, columns = columns, per_tap
+    if not _packing_is_faster(runtime, c, packed, per_tap, columns):
         return None
     try:
         return build(runtime, c)
@@ -65,8 +71,8 @@ def fastest(runtime: Runtime, c: Convolution, build: Build) -> Launch | None:
         return None
 
 
-def _packing_is_faster(runtime: Runtime, c: Convolution, packed: int) -> bool:
-    """Return whether to pack images with `packed` elements."""
+def _packing_is_faster(runtime: Runtime, c: Convolution, packed: int, per_tap: int, columns: int) -> bool:
+    """Return whether to pack images with `packed` elements, for a product with `per_tap` terms per tap and `columns`."""
     g, dtype = c.geometry, c.first.dtype
     float32 = dtype is dtypes.float32
     if runtime.features.compute_capability != HOPPER or not (float32 or dtype.itemsize == 2):
@@ -75,7 +81,9 @@ def _packing_is_faster(runtime: Runtime, c: Convolution, packed: int) -> bool:
         return False
     work = g.images * g.groups * g.pixels * g.filters * g.taps
     terms = _bf16_terms(c)
-    return min(g.channels, g.filters) >= _MIN_CHANNELS and work >= max(_MIN_WORK[terms], _MIN_REUSE[terms] * packed)
+    if per_tap < _MIN_CHANNELS[terms] or columns < _MIN_FILTERS:
+        return False
+    return work >= max(_MIN_WORK[terms], _MIN_REUSE[terms] * packed)
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
@@ -90,10 +98,11 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """
     g = c.geometry
     phases = conv.input_gradient(g, c.first, c.second, c.out)
-    if len(phases) != math.prod(g.stride):
-        # Otherwise pixels without taps would not be written.
-        return None
-    return _correlate(runtime, c, phases)
+    launch = _correlate(runtime, c, phases)
+    if launch is None or len(phases) == math.prod(g.stride):
+        return launch
+    # Pixels without taps are not written by any product.
+    return after_zeros(copy.fill(runtime, c.out), launch, c.target)
 
 
 def _correlate(runtime: Runtime, c: Convolution, products: list[Correlation]) -> Launch | None:

@@ -13,6 +13,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
+from polyhal.backends.opencl_c.lowering.rowwise import batch_norm_rows
 from polyhal.backends.opencl_c.lowering.rowwise.arguments import Args, Definitions, itemsize, optional, tensors
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
 from polyhal.backends.opencl_c.lowering.support.wave import filled
@@ -135,6 +136,8 @@ def _forward(
     planes = batch_norm.forward(inputs)
     if isinstance(planes, Declined):
         return planes
+    if batch_norm_rows.supports(runtime, planes):
+        return batch_norm_rows.forward(runtime, planes, inputs, outputs, params, relu=relu)
     division = _divide(runtime, planes, outputs[0].dtype)
     definitions = _types(outputs[0].dtype)
     definitions |= optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
@@ -195,6 +198,8 @@ def _backward(
     planes = batch_norm.backward(inputs, relu=relu)
     if isinstance(planes, Declined):
         return planes
+    if batch_norm_rows.supports(runtime, *planes):
+        return batch_norm_rows.backward(runtime, planes, inputs, outputs, params, relu=relu)
     g, x = planes
     division = _divide(runtime, x, outputs[0].dtype)
     definitions = _types(outputs[0].dtype)

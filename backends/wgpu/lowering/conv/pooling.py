@@ -35,6 +35,8 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
         pooling = describe(inputs, out, params, gradient=gradient)
         if isinstance(pooling, Declined):
             return pooling
+        if not out.is_contiguous:
+            return Declined("the result is not contiguous")
         if too_large(runtime, out, *(s for s in inputs if isinstance(s, Spec))):
             return OPERAND_TOO_LARGE
         # A gradient is a sum over the windows that contain an element, a result a sum over the elements of a window.

@@ -1,0 +1,277 @@
+// Batch norm of x (rows, channels), whose channels are contiguous, and its gradient: images with channels last.
+//
+// A group of GROUP work-items takes ACROSS vectors of WIDTH channels, in LINES rows at a time. Statistics and sums over a
+// group's rows are reduced in local memory; with SPLIT several groups share their channels, and a second kernel adds up. The
+// variance is computed around the mean of the group's rows, in a second pass over them, and variances of splits are combined
+// around the mean of all rows.
+//
+// With RELU the result is max(result, 0). The gradient then passes only elements whose result, recomputed from x, is
+// positive.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+#include "rowwise/batch_norm_parameters.h"
+
+#define GROUP 256
+#define ACROSS 8
+#define LINES (GROUP / ACROSS)
+// Rows of a work-item that are loaded before they are used.
+#define AHEAD 4
+#define FIXED_GROUP __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+
+typedef VEC(REAL) V;
+#if WIDTH == 1
+#define READ(name, i) LOAD(DTYPE, name, i)
+#define WRITE(name, value, i) STORE(DTYPE, value, name, i)
+#else
+#define READ(name, i) LOADV(DTYPE, (name) + (i))
+#define WRITE(name, value, i) STOREV(DTYPE, value, (name) + (i))
+#endif
+
+// The first channel of a work-item, whether it exists, and the work-item's rows: `first`, `first + LINES` ... below `last`.
+#define DECLARE_ROWS                                                                         \
+    const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;           \
+    const uint channel = (get_group_id(0) * ACROSS + across) * WIDTH;                        \
+    const uint split = get_group_id(1), start = min(split * rows_each, rows);                \
+    const uint last = min(start + rows_each, rows), first = start + line;                    \
+    const bool exists = channel < channels;
+
+// Declare a vector with a value per channel. `value` may use `at`, the channel.
+#define PER_CHANNEL(name, value)                                  \
+    V name = (V)(0);                                              \
+    if (exists)                                                   \
+        for (uint e = 0; e < WIDTH; e++) {                        \
+            const uint at = channel + e;                          \
+            ((__private REAL *)&name)[e] = (value);               \
+        }
+
+// Replace a vector of each line by the sum over all lines.
+#define LINES_SUM(value)                                                              \
+    {                                                                                 \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                 \
+        sums_of_lines[get_local_id(0)] = value;                                       \
+        for (uint distance = LINES / 2; distance > 0; distance /= 2) {                \
+            barrier(CLK_LOCAL_MEM_FENCE);                                             \
+            if (line < distance)                                                      \
+                sums_of_lines[get_local_id(0)] += sums_of_lines[get_local_id(0) + distance * ACROSS]; \
+        }                                                                             \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                 \
+        value = sums_of_lines[across];                                                \
+    }
+
+// Store the lanes of `value` at consecutive addresses of REAL.
+#define STORE_CHANNELS(to, value) \
+    for (uint e = 0; e < WIDTH; e++) (to)[e] = ((__private REAL *)&(value))[e];
+
+#if RELU
+// Relu keeps a NaN.
+#define RECTIFIED(v) SELECT(v, (V)(0), (v) < (V)(0))
+#define PASSED(g, x) SELECT((V)(0), g, NORMAL(x) > (V)(0))
+#else
+#define RECTIFIED(v) (v)
+#define PASSED(g, x) (g)
+#endif
+#define NORMAL(x) (((x)-mean) * scale + shift)
+#define SCALES                                                  \
+    PER_CHANNEL(mean, means[means_offset + at])                 \
+    PER_CHANNEL(scale, DEVIATION(at) * WEIGHT_OF(at))           \
+    PER_CHANNEL(shift, BIAS_OF(at))
+
+__kernel NO_AUTOVEC FIXED_GROUP void batch_row_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                                          STATISTICS_RESULT, const long x_row, const uint rows,
+                                                          const uint channels, const uint rows_each) {
+    __local V sums_of_lines[GROUP];
+    DECLARE_ROWS
+    x += (long)x_offset + channel;
+    const REAL count = (REAL)(last - start);
+    V mean = (V)(0), squares = (V)(0);
+    for (uint from = first; exists && from < last; from += AHEAD * LINES) {
+        V values[AHEAD];
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = from + i * LINES;
+            values[i] = row < last ? READ(x, row * x_row) : (V)(0);
+        }
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) mean += values[i];
+    }
+    LINES_SUM(mean)
+    mean /= count;
+    for (uint from = first; exists && from < last; from += AHEAD * LINES) {
+        V values[AHEAD];
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = from + i * LINES;
+            values[i] = row < last ? READ(x, row * x_row) - mean : (V)(0);
+        }
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) squares += values[i] * values[i];
+    }
+    LINES_SUM(squares)
+    if (line || !exists) return;
+#if SPLIT
+    STORE_CHANNELS(partial + split * channels + channel, mean)
+    STORE_CHANNELS(partial + (get_num_groups(1) + split) * channels + channel, squares)
+#else
+    const V variance = squares / count;
+    STORE_CHANNELS(means + means_offset + channel, mean)
+    STORE_CHANNELS(variances + variances_offset + channel, variance)
+#endif
+}
+
+// A group combines ACROSS channels, its lines the splits.
+__kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *partial, __global REAL *means,
+                                                      const ulong means_offset, __global REAL *variances,
+                                                      const ulong variances_offset, const uint rows, const uint channels,
+                                                      const uint rows_each, const uint splits) {
+    __local REAL sums_of_lines[GROUP];
+    const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;
+    const uint channel = get_group_id(0) * ACROSS + across;
+    REAL mean = 0, squares = 0;
+#define ROWS_OF(split) (REAL)(min(((split) + 1) * rows_each, rows) - (split)*rows_each)
+    for (uint split = line; channel < channels && split < splits; split += LINES)
+        mean += partial[split * channels + channel] * ROWS_OF(split);
+    LINES_SUM(mean)
+    mean /= (REAL)rows;
+    for (uint split = line; channel < channels && split < splits; split += LINES) {
+        const REAL difference = partial[split * channels + channel] - mean;
+        squares += partial[(splits + split) * channels + channel] + difference * difference * ROWS_OF(split);
+    }
+    LINES_SUM(squares)
+    if (line || channel >= channels) return;
+    means[means_offset + channel] = mean;
+    variances[variances_offset + channel] = squares / (REAL)rows;
+}
+
+__kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                                     WEIGHTS BIASES __global STORAGE(DTYPE) *out, const ulong out_offset,
+                                                     STATISTICS const REAL eps, const long x_row, const uint rows,
+                                                     const uint channels, const uint rows_each) {
+    DECLARE_ROWS
+    SCALES
+    if (!exists) return;
+    x += (long)x_offset + channel;
+    out += out_offset + channel;
+    for (uint from = first; from < last; from += AHEAD * LINES) {
+        V values[AHEAD];
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = min(from + i * LINES, last - 1);
+            values[i] = READ(x, row * x_row);
+        }
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = from + i * LINES;
+            const V value = NORMAL(values[i]);
+            if (row < last) WRITE(out, RECTIFIED(value), (ulong)row * channels);
+        }
+    }
+}
+
+// Per split and channel the sums of g * (x - mean) and of g, (splits, 2, channels).
+__kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                                    __global const STORAGE(DTYPE) *x, const ulong x_offset,
+#if RELU
+                                                    WEIGHTS BIASES STATISTICS const REAL eps,
+#else
+                                                    __global const REAL *means, const ulong means_offset,
+#endif
+                                                    __global REAL *partial, const long g_row, const long x_row,
+                                                    const uint rows, const uint channels, const uint rows_each) {
+    __local V sums_of_lines[GROUP];
+    DECLARE_ROWS
+#if RELU
+    SCALES
+#else
+    PER_CHANNEL(mean, means[means_offset + at])
+#endif
+    g += (long)g_offset + channel;
+    x += (long)x_offset + channel;
+    V products = (V)(0), grads = (V)(0);
+    for (uint from = first; exists && from < last; from += AHEAD * LINES) {
+        V values[AHEAD], slopes[AHEAD];
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = min(from + i * LINES, last - 1);
+            values[i] = READ(x, row * x_row);
+            slopes[i] = READ(g, row * g_row);
+        }
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            if (from + i * LINES >= last) break;
+            const V passed = PASSED(slopes[i], values[i]);
+            products += passed * (values[i] - mean);
+            grads += passed;
+        }
+    }
+    LINES_SUM(products)
+    LINES_SUM(grads)
+    if (line || !exists) return;
+    STORE_CHANNELS(partial + split * 2 * channels + channel, products)
+    STORE_CHANNELS(partial + (split * 2 + 1) * channels + channel, grads)
+}
+
+// The gradients of weight and bias, which are also stored in `sums` (2, channels).
+__kernel FIXED_GROUP void batch_row_reduce_sums(__global const REAL *partial, __global const REAL *variances,
+                                                const ulong variances_offset, __global STORAGE(GRADIENT_DTYPE) *dweight,
+                                                const ulong dweight_offset, __global STORAGE(GRADIENT_DTYPE) *dbias,
+                                                const ulong dbias_offset, __global REAL *sums, const REAL eps,
+                                                const uint channels, const uint splits) {
+    __local REAL sums_of_lines[GROUP];
+    const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;
+    const uint channel = get_group_id(0) * ACROSS + across;
+    REAL product = 0, grad = 0;
+    for (uint split = line; channel < channels && split < splits; split += LINES) {
+        product += partial[split * 2 * channels + channel];
+        grad += partial[(split * 2 + 1) * channels + channel];
+    }
+    LINES_SUM(product)
+    LINES_SUM(grad)
+    if (line || channel >= channels) return;
+    product *= DEVIATION(channel);
+    sums[channel] = product;
+    sums[channels + channel] = grad;
+    STORE(GRADIENT_DTYPE, product, dweight, dweight_offset + channel);
+    STORE(GRADIENT_DTYPE, grad, dbias, dbias_offset + channel);
+}
+
+__kernel NO_AUTOVEC FIXED_GROUP void batch_row_input_grad(
+    __global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x, const ulong x_offset,
+    WEIGHTS BIASES STATISTICS __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums, const REAL eps,
+    const long g_row, const long x_row, const uint rows, const uint channels, const uint rows_each) {
+    DECLARE_ROWS
+    SCALES
+    PER_CHANNEL(product, sums[at] / (REAL)rows *DEVIATION(at))
+    PER_CHANNEL(grad, sums[channels + at] / (REAL)rows)
+    if (!exists) return;
+    g += (long)g_offset + channel;
+    x += (long)x_offset + channel;
+    dx += dx_offset + channel;
+    for (uint from = first; from < last; from += AHEAD * LINES) {
+        V values[AHEAD], slopes[AHEAD];
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = min(from + i * LINES, last - 1);
+            values[i] = READ(x, row * x_row);
+            slopes[i] = READ(g, row * g_row);
+        }
+#pragma unroll
+        for (uint i = 0; i < AHEAD; i++) {
+            const uint row = from + i * LINES;
+            const V passed = PASSED(slopes[i], values[i]);
+            if (row < last) WRITE(dx, (passed - grad - (values[i] - mean) * product) * scale, (ulong)row * channels);
+        }
+    }
+}
