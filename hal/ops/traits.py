@@ -43,6 +43,8 @@ class Trait(enum.Flag):
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
     POINTWISE_ON_EACH = enum.auto()
     """Decomposes to one pointwise op on each of a list of tensors, which may be fused with its neighbors."""
+    PER_CHANNEL = enum.auto()
+    """Treats all axes of its first tensors and results but the second one, the channels, as one; other operands are vectors."""
     STORES_NUMBERS = enum.auto()
     """Requires Python numbers among its inputs to fit the dtype; sums and products wrap them instead."""
 

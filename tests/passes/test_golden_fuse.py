@@ -223,6 +223,32 @@ def test_relu_joins_batch_norm() -> None:
     check(match_patterns, read, read)
 
 
+def test_relu_in_place_joins_batch_norm_in_mixed_precision() -> None:
+    text = """
+        %0: bfloat16[4, 3]
+        %1: float32[3]
+        %2: float32[3]
+        %3: bfloat16[4, 3]
+        on it
+        %4, %5, %6 = batch_norm(%0, %1, %2, eps=1e-05): bfloat16[4, 3], float32[3], float32[3]
+        %7 = relu(%4): bfloat16[4, 3] over [0]
+        %8 = relu_grad(%3, %7): bfloat16[4, 3]
+        %9, %10, %11 = batch_norm_grad(%8, %0, %1, %5, %6, eps=1e-05): bfloat16[4, 3], float32[3], float32[3]
+        return %7, %9, %10, %11
+        """
+    joined = """
+        %0: bfloat16[4, 3]
+        %1: float32[3]
+        %2: float32[3]
+        %3: bfloat16[4, 3]
+        on it
+        %4, %5, %6 = batch_norm_relu(%0, %1, %2, eps=1e-05): bfloat16[4, 3], float32[3], float32[3]
+        %7, %8, %9 = batch_norm_relu_grad(%3, %0, %1, %2, %5, %6, eps=1e-05): bfloat16[4, 3], float32[3], float32[3]
+        return %4, %7, %8, %9
+        """
+    check(match_patterns, text, joined)
+
+
 def test_a_device_without_epilogues_keeps_products() -> None:
     text = """
         %0: float32[6, 4]

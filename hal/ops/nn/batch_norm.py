@@ -14,6 +14,7 @@ from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.sums import mean, sum_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.ops.traits import Trait
 
 if TYPE_CHECKING:
     from polyhal.hal.layout import Spec
@@ -135,6 +136,7 @@ batch_norm_grad = declare(
     _batch_norm_grad,
     name="batch_norm_grad",
     family="norm",
+    traits=Trait.PER_CHANNEL,
     infer=_infer_batch_norm_grad,
     outputs=("dx", "dweight", "dbias"),
     lowering=Decompose(_batch_norm_grad_decomposed),
@@ -165,6 +167,7 @@ batch_norm = declare(
     _batch_norm,
     name="batch_norm",
     family="norm",
+    traits=Trait.PER_CHANNEL,
     public=False,
     infer=_infer_batch_norm,
     outputs=("out", "mean", "var"),

@@ -19,6 +19,7 @@ from polyhal.hal.ops.nn.norm import all_elements
 from polyhal.hal.ops.pointwise.activation import relu, relu_grad
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.tensor_like import Array, TensorLike
+from polyhal.hal.ops.traits import Trait
 
 _BATCH_NORM, _BATCH_NORM_GRAD = OPS["batch_norm"], OPS["batch_norm_grad"]
 
@@ -35,11 +36,12 @@ def _decomposed(x: TensorLike, weight: TensorLike | None, bias: TensorLike | Non
 
 
 def _calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
-    """With scale and shift or without."""
-    if x.ndim > 1:
-        channels = contiguous(x.dtype, x.shape[1:2])
+    """With scale and shift or without; in mixed precision they have a wider dtype than `x`."""
+    for dtype in dict.fromkeys((x.dtype, accumulator(x.dtype))) if x.ndim > 1 else ():
+        channels = contiguous(dtype, x.shape[1:2])
         for weight, bias in itertools.product((channels, None), repeat=2):
-            yield (x, weight, bias), {"eps": ANY_NUMBER}
+            if weight or bias or dtype is x.dtype:
+                yield (x, weight, bias), {"eps": ANY_NUMBER}
 
 
 def _recorded_grad(
@@ -121,6 +123,7 @@ batch_norm_relu = declare(
     _batch_norm_relu,
     name="batch_norm_relu",
     family="norm",
+    traits=Trait.PER_CHANNEL,
     public=False,
     infer=_BATCH_NORM.infer,
     outputs=("out", "mean", "var"),
@@ -134,6 +137,7 @@ batch_norm_relu_grad = declare(
     _batch_norm_relu_grad,
     name="batch_norm_relu_grad",
     family="norm",
+    traits=Trait.PER_CHANNEL,
     public=False,
     infer=_infer_grad,
     outputs=("dx", "dweight", "dbias"),

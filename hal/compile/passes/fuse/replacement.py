@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.ir.graph import Graph, Node
 from polyhal.hal.compile.ir.rewriter import GraphRewriter
 
 
@@ -39,11 +39,18 @@ class Replacements:
         """Return whether nodes can become one: captured in equal scopes, free, and read by others through `results` only."""
         positions = set(nodes)
         first, *rest = [self._graph.nodes[k] for k in positions]
-        if positions & self._taken or first.replaces or any(n.replaces or not n.merges_with(first) for n in rest):
+        if positions & self._taken or any(not n.merges_with(first) for n in rest):
+            return False
+        if any(self._writes_state(n) for n in (first, *rest)):
             return False
         inside = Counter(v for n in (first, *rest) for v in n.reads)
         inner = {v for n in (first, *rest) for v in n.outputs} - set(results)
         return all(self._graph.use_count(v) == inside[v] for v in inner)
+
+    def _writes_state(self, node: Node) -> bool:
+        """Return whether a node writes in place to memory that outlives the graph's run."""
+        graph = self._graph
+        return any(p >= 0 and graph.producer(graph.root(node.value(p))) is None for p in node.replaces)
 
     def applied(self) -> Graph:
         """The graph with all matches replaced."""
