@@ -118,6 +118,11 @@ class Capabilities:
     """Ops whose native kernels accept tensors, outputs included, with any strides as long as the last one is 1."""
     quirks: Mapping[str, str] = field(default_factory=dict)
     """Workarounds for the driver that are in force, by name, each with the reason. `polyhal doctor` prints them."""
+    channels_last: frozenset[DType] = frozenset()
+    """Dtypes of images that convolutions read and write fastest in the order (image, height, width, channel).
+
+    Captured steps then keep images in this order from one convolution to the next.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain data, sets as sorted lists."""
@@ -134,5 +139,6 @@ class Capabilities:
             "suballocation": self.suballocation,
             "reference": self.reference,
             "strided_ops": sorted(self.strided_ops),
+            "channels_last": sorted(d.name for d in self.channels_last),
             "quirks": dict(self.quirks),
         }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from polyhal.backends.common.codegen.offered import offered
 from polyhal.backends.common.quirks import active
 from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.ptx import HOPPER
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, Limits
 from polyhal.hal.member_names import OPTIONAL_BINARY, OPTIONAL_REDUCE, OPTIONAL_UNARY
@@ -27,6 +28,7 @@ def kernel_capabilities(facts: KernelFeatures, max_allocation: int, features: Ma
         unified_memory=facts.unified_memory,
         suballocation=True,
         strided_ops=frozenset({"attention", "attention_grad"}),
+        channels_last=frozenset({dtypes.bfloat16, dtypes.float16} if facts.compute_capability == HOPPER else ()),
         limits=Limits(max_allocation=max_allocation, row_alignment=_CACHE_LINE if facts.tensor_cores else 1),
         features={
             "platform": facts.platform,
