@@ -73,6 +73,7 @@ ffi.cdef(
         unsigned long long *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags);
     CUresult cuMemRelease(unsigned long long handle);
     CUresult cuMemExportToShareableHandle(void *shareable, unsigned long long handle, int kind, unsigned long long flags);
+    CUresult cuMemImportFromShareableHandle(unsigned long long *handle, void *shareable, int kind);
     CUresult cuMemAddressReserve(
         CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wish, unsigned long long flags);
     CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes);
@@ -86,6 +87,7 @@ ffi.cdef(
     CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t bytes, CUstream stream);
     CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t bytes, CUstream stream);
     CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream);
+    CUresult cuMemsetD8Async(CUdeviceptr target, unsigned char value, size_t bytes, CUstream stream);
     CUresult cuMemcpyPeerAsync(
         CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context, size_t bytes,
         CUstream stream);

@@ -12,11 +12,13 @@ from polyhal.backends.cuda.command_buffer import record
 from polyhal.backends.cuda.events import CudaEvent
 from polyhal.backends.cuda.foreign import CUDA, ForeignCudaMemory, ForeignStreams
 from polyhal.backends.cuda.memory import CudaMemory, CudaTransfers
+from polyhal.backends.cuda.participant import CudaParticipant
 from polyhal.backends.cuda.peers import CudaPeerCopies
 from polyhal.backends.cuda.runtime import CudaRuntime
 from polyhal.backends.cuda.self_check import self_check
 from polyhal.backends.cuda.streams import CudaStream
 from polyhal.backends.opencl_c.capabilities import kernel_capabilities
+from polyhal.backends.opencl_c.collectives.window_communicator import open_window_communicator
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
@@ -29,7 +31,9 @@ from polyhal.hal.protocol import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from polyhal.hal.collectives.communicator import Communicator
+    from polyhal.hal.collectives.process_group import ProcessGroup
+    from polyhal.hal.device import Device
 
 
 def create(selector: str) -> CudaBackend:
@@ -72,6 +76,7 @@ class CudaBackend(KernelMethods):
         self._foreign = ForeignStreams(self.runtime)
         self._memory = CudaTransfers(self.runtime)
         self._peers = CudaPeerCopies(self.runtime)
+        self.participant = CudaParticipant(self.runtime)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -118,6 +123,13 @@ class CudaBackend(KernelMethods):
         """Start to copy from the memory of another device."""
         assert isinstance(peer, CudaBackend)
         return self._peers.copy(peer.runtime, src.address + src_offset, dst.address + dst_offset, nbytes)
+
+    def open_communicator(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None
+    ) -> Communicator | None:
+        """Return a communicator of kernels that write to peers' memory; None unless all devices can access each other's."""
+        own = [d.backend.participant for d in devices if isinstance(d.backend, CudaBackend)]
+        return open_window_communicator(devices, own if len(own) == len(devices) else None, processes)
 
     def device_address(self, handle: CudaMemory) -> DeviceAddress:
         """Return the CUDA address of an allocation."""

@@ -16,8 +16,8 @@ from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent
 from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.peer_copies import PeerCopies
-from polyhal.backends.opencl.peers.window_communicator import open_window_communicator
 from polyhal.backends.opencl.queues import CommandQueue
+from polyhal.backends.opencl_c.collectives.window_communicator import open_window_communicator
 from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
 from polyhal.hal.peer_memory import DeviceAddress

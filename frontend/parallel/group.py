@@ -175,14 +175,15 @@ class Group:
                 raise UnsupportedDTypeError(message(collective.kind.value, problem, expected="a sum or mean"))
             real, imag = (self._apply(collective, [p(x) for x in tensors], shape) for p in (ops.real, ops.imag))
             return [dispatch.frontend.join(re, im) for re, im in zip(real, imag, strict=True)]
-        vectors = [ops.contiguous(x).reshape(-1) for x in tensors]
+        vectors = [x if x.ndim == 1 and x.is_contiguous else ops.contiguous(x).reshape(-1) for x in tensors]
         results = self._communicate(collective, dtype, vectors)
         members = [self.first + i for i, _ in self.communicator.targets(collective)]
-        return [x.reshape(shape(i)) for i, x in zip(members, results, strict=True)]
+        shapes = [shape(i) for i in members]
+        return [x if x.shape == s else x.reshape(s) for s, x in zip(shapes, results, strict=True)]
 
     def _communicate(self, collective: Collective, dtype: DType, vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         executor = dispatch.thread.executor
-        detached = tuple(x.detach() for x in vectors)
+        detached = tuple(x.detach() if x.requires_grad else x for x in vectors)
         results: tuple[Tensor, ...] = executor.communicate(collective, self.communicator, dtype, detached)
         if dispatch.thread.grad_enabled and any(x.requires_grad for x in vectors):
             op, rule = opaque(collective.kind.value, len(results)), self._rule(collective, dtype)

@@ -53,6 +53,8 @@ class Communicator:
 
     Otherwise captured steps overlap `run` with other work, on separate streams.
     """
+    recordable = False
+    """True if `run_member` may be recorded in a command buffer. Each submission of it is inside of `submitting`."""
     turn: AbstractContextManager[Any] = nullcontext()
     """Lock that is held while collectives are enqueued on compute streams, all of a captured step or a single eager one. Every
     device must reach the collectives in the same order, whichever threads enqueue them."""
@@ -120,6 +122,13 @@ class Communicator:
         in the same order of collectives for all. It returns without waiting for the other participants. Else like `run`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define run_member")
+
+    def submitting(self, i: int) -> AbstractContextManager[None]:
+        """Order recorded parts of participant `i`, which are submitted in the block, after earlier and before later ones.
+
+        Only for communicators that are `recordable`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define submitting")
 
     def __repr__(self) -> str:
         local = "+".join(d.name for d in self.devices)

@@ -21,6 +21,7 @@ from emulated_processor import Processor
 from emulated_programs import ProgramFunctions
 from emulated_statuses import ILLEGAL_ADDRESS, NOT_SUPPORTED, Refused
 from emulated_streams import StreamFunctions
+from emulated_virtual_memory import VirtualMemoryFunctions
 
 from polyhal.backends.common.cuda_driver import ffi
 
@@ -53,6 +54,7 @@ class EmulatedLibrary:
         parts = (
             DeviceFunctions(machine, version),
             MemoryFunctions(machine),
+            VirtualMemoryFunctions(machine),
             StreamFunctions(machine),
             programs,
             GraphFunctions(machine, programs),
@@ -123,7 +125,7 @@ class EmulatedLibrary:
 
 
 def _not_supported(*args: Any) -> None:
-    """Refuse a call. Emulated devices have no virtual memory."""
+    """Refuse a call."""
     raise Refused(NOT_SUPPORTED, "the emulated driver lacks the function")
 
 

@@ -33,6 +33,8 @@ FACTS = {
     41: 1,  # one address space
     75: 5,  # compute capability
     76: 0,
+    102: 1,  # virtual memory, and its file descriptors
+    103: 1,
     115: 1,  # memory pools
 }
 """Attributes of a device by their number (`CUdevice_attribute`)."""
@@ -98,6 +100,8 @@ class EmulatedStream:
     """True if the stream waits for the default stream, and the default stream for it."""
     pending: deque[Operation] = field(default_factory=deque)
     last: Operation | None = None
+    busy: bool = False
+    """True while an operation runs."""
 
     def add(self, run: Callable[[], None] | None, after: Iterable[Operation] = ()) -> Operation:
         """Append an operation."""
@@ -113,11 +117,25 @@ class EmulatedStream:
         for other in operation.after:
             other.stream.finish(other)
         if operation.run is not None and not self.context.lost:
+            self.busy = True
             try:
                 operation.run()
             except Refused as problem:
                 self.context.lose(problem.status, str(problem))
+            finally:
+                self.busy = False
         operation.done, operation.end = True, time.perf_counter_ns()
+
+    def is_ready(self, last: Operation | None = None) -> bool:
+        """Return whether no operation up to and including `last`, by default the next, waits for one that is running."""
+        if self.busy:
+            return False
+        for operation in self.pending:
+            if not all(other.done or other.stream.is_ready(other) for other in operation.after):
+                return False
+            if last is None or operation is last:
+                break
+        return True
 
     def finish(self, last: Operation | None = None) -> None:
         """Run all operations up to and including `last`, by default all."""
@@ -226,6 +244,15 @@ class Machine:
         """Return the context of a handle. Raises Refused for an unknown one."""
         found: EmulatedContext = self.handles.get("CUcontext", handle, INVALID_CONTEXT)
         return found
+
+    def advance(self) -> bool:
+        """Run an operation of any stream, while a kernel may be waiting for other devices. Return whether there was one."""
+        for device in self.devices:
+            for stream in device.context.streams:
+                if stream.pending and stream.is_ready():
+                    stream.step()
+                    return True
+        return False
 
     def stream(self, handle: Any) -> EmulatedStream:
         """Return the stream of a handle, which must belong to the current context."""

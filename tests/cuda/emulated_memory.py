@@ -45,6 +45,8 @@ class Block:
     """True once the stream has reached the allocation."""
     releasing: bool = False
     """True from the call that releases the block."""
+    accessors: set[EmulatedDevice] | None = None
+    """Devices that may access mapped virtual memory; None for the owner and the accessors of its pool."""
 
 
 class AddressSpace:
@@ -65,9 +67,18 @@ class AddressSpace:
         for guard in guards:
             guard[:] = _GUARD
         block = Block(array.ctypes.data + start, size, array[start:end], guards, device)
+        self.insert(block)
+        return block
+
+    def insert(self, block: Block) -> None:
+        """Add a block."""
         bisect.insort(self._starts, block.address)
         self._blocks[block.address] = block
-        return block
+
+    def forget(self, block: Block) -> None:
+        """Remove a block without changing its bytes."""
+        self._starts.remove(block.address)
+        del self._blocks[block.address]
 
     def overrun(self) -> list[str]:
         """Return a text for each block whose surroundings were overwritten."""
@@ -78,8 +89,7 @@ class AddressSpace:
         if text := _overrun(block):
             self.violations.append(text)
         block.bytes[:] = _RELEASED
-        self._starts.remove(block.address)
-        del self._blocks[block.address]
+        self.forget(block)
 
     def find(self, address: int, nbytes: int = 0) -> Block | None:
         """Return the block that contains a range of bytes; None without one."""
@@ -100,7 +110,12 @@ class AddressSpace:
             raise Refused(
                 ILLEGAL_ADDRESS, f"{user} accesses {address:#x} before the stream of its allocation gets there"
             )
-        if block.device not in (None, context.device) and context.device not in block.device.pool.accessors:
+        if block.device is None:
+            return
+        accessors = block.accessors
+        if accessors is None:
+            accessors = block.device.pool.accessors | {block.device}
+        if context.device not in accessors:
             problem = f"{user} on {context.device.name} accesses {address:#x} of {block.device.name} without permission"
             raise Refused(ILLEGAL_ADDRESS, problem)
 
@@ -268,6 +283,16 @@ class MemoryFunctions:
             ctypes.memmove(target, source, nbytes)
 
         queue.add(copy)
+
+    def cuMemsetD8Async(self, target: int, value: int, nbytes: int, stream: Any) -> None:
+        queue = self._machine.stream(stream)
+        self._check_range(target, nbytes)
+
+        def fill() -> None:
+            self._machine.memory.check(queue.context, target, nbytes, "a fill")
+            ctypes.memset(target, value, nbytes)
+
+        queue.add(fill)
 
     def cuMemcpyPeerAsync(
         self, target: int, target_context: Any, source: int, source_context: Any, nbytes: int, stream: Any

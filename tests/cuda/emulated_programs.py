@@ -10,7 +10,7 @@ import base64
 import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,8 @@ class EmulatedFunction:
     """The only size of its groups; zeros if any will do."""
     shared: int
     """Bytes of shared memory that the kernel accesses."""
+    in_python: Callable[[Sequence[bytes]], None] | None = None
+    """Function of the arguments that runs instead of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +283,9 @@ class ProgramFunctions:
             if address:
                 self._machine.memory.check(context, address, 1, function.name)
             values.append(address if parameter.space else argument)
+        if function.in_python is not None:
+            function.in_python(launch.arguments)
+            return
         items = [g * b for g, b in zip(launch.grid, launch.block, strict=True)]
         try:
             self._processor.run(function.kernel, values, items, launch.block)

@@ -18,9 +18,11 @@ import polyhal as ph
 from polyhal.backends.common.cuda_driver import CudaDriver
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.peers import exported_memory, peer_copies, window_communicator
+from polyhal.backends.opencl.peers import exported_memory, peer_copies
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
-from polyhal.backends.opencl.peers.window_communicator import WindowCommunicator, exchange_of
+from polyhal.backends.opencl_c.collectives import schedule, window_communicator
+from polyhal.backends.opencl_c.collectives.schedule import exchange_of
+from polyhal.backends.opencl_c.collectives.window_communicator import WindowCommunicator
 from polyhal.backends.opencl_c.lowering.collective.exchange import Exchange, Geometry
 from polyhal.graphs.selection import recorded_step
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
@@ -74,7 +76,9 @@ def test_exchanges_implement_each_collective(kind: Kind, counts: list[int], data
     sizes = [collective.source_size(i) for i in members]
     sources = [rng.integers(0, 100, n or 0).astype(np.float32) for n in sizes]
     targets = [np.full(collective.target_size(i) or 0, -1, np.float32) for i in members]
-    carried_out([exchange_of(collective, i, ph.float32) for i in members], sources, targets)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "_ONE_SHOT_BYTES", data.draw(st.sampled_from([-1, 1 << 20])))
+        carried_out([exchange_of(collective, i, ph.float32) for i in members], sources, targets)
     whole = np.concatenate(sources) if kind in (Kind.GATHER, Kind.ALL_GATHER) else sources[root]
     if kind in (Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER):
         combine: Any = {"sum": np.sum, "max": np.max, "min": np.min}[reduction]
@@ -143,12 +147,15 @@ def check(group: Group, values: list[np.ndarray], first: int, dtype: ph.DType) -
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_collectives_of_a_process(pocl: discovery.OpenCLDevice, small: FakeCuda, dtype: ph.DType) -> None:
+def test_collectives_of_a_process(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, dtype: ph.DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group = Group(cards(pocl, range(2)))
     assert isinstance(group.communicator, WindowCommunicator)
     rng = np.random.default_rng(1)
     for size in (1, 2, 17, 1000, 1999):  # one element, whole and partial vectors, several steps
         check(group, arrays(rng, dtype, size, 2), 0, dtype)
+        monkeypatch.setattr(schedule, "_ONE_SHOT_BYTES", -1)  # an all-reduce in two steps
 
 
 def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
@@ -225,8 +232,8 @@ def test_an_exchange_without_partners_times_out(
     group = Group(cards(pocl, range(2)))
     assert isinstance(group.communicator, WindowCommunicator)
     exchanger = group.communicator._exchanger
-    alone = exchanger._runtimes[:1]
-    monkeypatch.setattr(exchanger, "_runtimes", alone)
+    alone = exchanger._devices[:1]
+    monkeypatch.setattr(exchanger, "_devices", alone)
     x = ph.ones((100,), device=group.devices[0])
     exchange = exchange_of(Collective(Kind.ALL_REDUCE, (50, 50)), 0, ph.float32)
     (end,) = exchanger.run([exchange], [x.ref], [x.ref], trial_seconds=0.1)
@@ -251,7 +258,7 @@ def test_a_participant_that_only_sends_does_not_wait(
         assert y.tolist() == [value] * 100
     late = np.empty(1, np.uint32)
     with group.devices[0].backend.runtime.waiting():  # type: ignore[attr-defined]
-        cl.enqueue_copy(exchanger._runtimes[0].queue, late, exchanger._windows[0][0], src_offset=32 * 4)
+        cl.enqueue_copy(exchanger._devices[0].runtime.queue, late, exchanger._windows[0][0], src_offset=32 * 4)
     assert not late[0]
 
 

@@ -11,19 +11,21 @@ import threading
 import weakref
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.cuda_driver import CudaError
-from polyhal.backends.opencl.device_runtime import DeviceRuntime
-from polyhal.backends.opencl.peers.exporting_device import (
+from polyhal.backends.common.cuda_virtual_memory import (
     POSIX_DESCRIPTORS,
     VIRTUAL_MEMORY,
     CudaAllocation,
-    ExportingDevice,
+    VirtualMemory,
     device_number,
     exporting_driver,
 )
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
+from polyhal.backends.opencl_c.collectives.participant import Window
 
 EXPORTED_FROM = 8 << 20
 """Minimum bytes of an exported allocation: it takes a file descriptor, and pieces of 2 MiB waste at most a quarter."""
@@ -41,7 +43,7 @@ class _Exported(NamedTuple):
 class ExportedMemory:
     """The exported allocations of one device."""
 
-    def __init__(self, runtime: DeviceRuntime, device: ExportingDevice, importer: MemoryImporter) -> None:
+    def __init__(self, runtime: DeviceRuntime, device: VirtualMemory, importer: MemoryImporter) -> None:
         """Try one allocation. Raises CudaError and pyopencl.Error if it fails."""
         self.device = device
         self._runtime = runtime
@@ -77,6 +79,15 @@ class ExportedMemory:
         with self._lock:
             self._allocations[imported.buffer.int_ptr] = _Exported(allocation, imported)
         return cl.Buffer.from_int_ptr(imported.buffer.int_ptr, True), allocation.nbytes
+
+    def window(self, nbytes: int) -> Window | None:
+        """As `WindowMemory.window`."""
+        allocation = self.allocate(nbytes)
+        if allocation is None:
+            return None
+        buffer, size = allocation
+        cl.enqueue_fill_buffer(self._runtime.queue, buffer, np.zeros(1, np.uint32), 0, size).wait()
+        return Window(buffer, size, self.descriptor(buffer))
 
     def forget(self, buffer_address: int) -> None:
         """Free the allocation of a released buffer, if it was exported."""
@@ -144,6 +155,6 @@ def open_exported_memory(runtime: DeviceRuntime) -> ExportedMemory | None:
         number = device_number(driver, address)
         if not (driver.attribute(VIRTUAL_MEMORY, number) and driver.attribute(POSIX_DESCRIPTORS, number)):
             return None
-        return ExportedMemory(runtime, ExportingDevice(driver, number), importer)
+        return ExportedMemory(runtime, VirtualMemory(driver, number), importer)
     except (CudaError, cl.Error):
         return None

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from polyhal.backends.common.cuda_driver import CudaError
 from polyhal.backends.common.launching.completion import Finished
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLCopy
 from polyhal.backends.opencl.memory import OpenCLMemory
-from polyhal.backends.opencl.peers.exchange import Exchanger
 from polyhal.backends.opencl.peers.exported_memory import ExportedMemory, open_exported_memory
-from polyhal.backends.opencl.peers.windows import open_windows
+from polyhal.backends.opencl.queues import CommandQueue
+from polyhal.backends.opencl_c.collectives.exchanger import Exchanger
+from polyhal.backends.opencl_c.collectives.windows import open_windows
 from polyhal.backends.opencl_c.lowering.collective.exchange import NOTHING, Exchange, Geometry, Range
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
@@ -33,7 +35,12 @@ CopyPath = Callable[["PeerCopies", cl.Buffer, int, cl.Buffer, int, int], Complet
 
 
 class PeerCopies:
-    """Copies of one device from its peers."""
+    """Copies of one device from its peers. Implements `Participant` of `backends.opencl_c.collectives`."""
+
+    failures = (cl.Error, CudaError)
+    """Exceptions of the drivers."""
+    recordable = False
+    """See `Participant`: other processes wait for a rendezvous, which depends on the size of an exchange."""
 
     def __init__(self, runtime: DeviceRuntime, memory: OpenCLMemory) -> None:
         self.runtime = runtime
@@ -64,16 +71,40 @@ class PeerCopies:
 
     def exports(self) -> ExportedMemory | None:
         """Return the device's exported memory, and use it for later large allocations; None if it is not supported."""
-        self.memory.exported = self.exportable()
+        self.memory.exported = self.window_memory()
         return self.memory.exported
 
-    def exportable(self) -> ExportedMemory | None:
+    def window_memory(self) -> ExportedMemory | None:
         """Return the device's exported memory, for individual allocations; None if the device does not support it."""
         with self._lock:
             if not self._opened:
                 self._opened = True
                 self._exportable = open_exported_memory(self.runtime)
         return self._exportable
+
+    def recording(self) -> bool:
+        """Return False: exchanges are not recorded."""
+        return False
+
+    def stream(self) -> CommandQueue:
+        """Return the stream of the calling thread."""
+        return self.runtime.queues.current()
+
+    def make_room(self, launches: int) -> None:
+        """End the batch of launches now if it would end within the next `launches`."""
+        self.stream().make_room(launches)
+
+    def mark(self, again: cl.Event | None = None) -> cl.Event:
+        """Return an event after everything enqueued so far on the thread's stream."""
+        return self.stream().mark()
+
+    def wait_for(self, event: cl.Event) -> None:
+        """Make later work on the thread's stream wait for an event."""
+        self.stream().wait_for(event)
+
+    def flush(self) -> None:
+        """Submit everything enqueued so far on the thread's stream."""
+        self.runtime.queue.flush()
 
     def _path(self, peer: PeerCopies) -> CopyPath | None:
         try:
@@ -89,7 +120,7 @@ class PeerCopies:
         if peer.runtime.context == self.runtime.context:
             self._paths[peer], peer._paths[self] = self._within_context, peer._within_context
         elif (windows := open_windows([self, peer], None, GEOMETRY.window_bytes(2))) is not None:
-            exchanger = Exchanger([self.runtime, peer.runtime], windows, GEOMETRY)
+            exchanger = Exchanger([self, peer], windows, GEOMETRY)
             self._paths[peer] = partial(self._by_kernels, exchanger, 1)
             peer._paths[self] = partial(peer._by_kernels, exchanger, 0)
         else:

@@ -162,8 +162,15 @@ def _enqueue(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
         call.take_part(i, inputs[0] if sends else None, inputs[-1] if receives else None)
 
     note = _note(graph, node, f"{collective} by {communicator}, on the compute stream")
+
+    def record(*refs: Ref) -> None:
+        call.record(i, refs[0] if sends else None, refs[-1] if receives else None)
+
     # The result is passed as an input so that observers do not check it: on a single thread the last participant completes it.
     inputs = (*node.inputs, Value(node.outputs[0]))
+    if communicator.recordable:
+        note.recordable = True
+        return NodeCall(record, inputs, (), (), True, node, note, call, partial(call.on_worker, i))
     return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.on_worker, i))
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.scheduler.enqueue_collectives import EnqueuedCollective
+from polyhal.hal.compile.scheduler.recorded_collectives import RecordedCollectives
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.memory.stream_selection import StreamSelection
 from polyhal.hal.core.transfers.worker_link import WorkerKey, WorkerLink, WorkerStoppedError
@@ -104,7 +105,9 @@ class DeviceWorkers:
         self.all = [DeviceWorker(key, own, links) for key, own in parts.items()]
         self.all.sort(key=lambda worker: worker.device is None)
         self._links = links
-        self._locks = list({id(x.turn): x.turn for x in links if isinstance(x, EnqueuedCollective)}.values())
+        self._locks = list({id(x.turn): x.turn for x in links if isinstance(x, _ON_COMPUTE_STREAMS)}.values())
+        self._leads = all(w.device is not None and w.leading == len(w.actions) for w in self.all)
+        """True if this thread enqueues everything, without blocking."""
         self._failure: BaseException | None = None
         """First error of a run."""
         self._spans: list[WorkerSpan] | None = None
@@ -122,6 +125,8 @@ class DeviceWorkers:
 
     def _run(self) -> None:
         own, *others = self.all
+        if self._leads and self.timed is None and self._spans is None:
+            others = []
         leading_enqueued = threading.Event()
         state = dict(vars(dispatch.thread))
         threads = _threads(os.getpid())
@@ -268,12 +273,16 @@ def _leading(partitions: Sequence[Partition]) -> int:
     After any other cross-device op the count is 0: the collective then depends on other workers.
     """
     first = next((k for k, p in enumerate(partitions[:_LEADING]) if p.link is not None), None)
-    return 0 if first is None or not isinstance(partitions[first].link, EnqueuedCollective) else first + 1
+    return 0 if first is None or not isinstance(partitions[first].link, _ON_COMPUTE_STREAMS) else first + 1
 
 
 def _selection(worker: DeviceWorker) -> StreamSelection | None:
     """Return the calling thread's stream selection on the device of a worker; None for communication workers."""
     return None if worker.device is None else StreamSelection(worker.device)
+
+
+_ON_COMPUTE_STREAMS = (EnqueuedCollective, RecordedCollectives)
+"""Links of collectives that no thread waits for."""
 
 
 @functools.lru_cache(maxsize=1)

@@ -26,7 +26,7 @@ class EnqueuedCollective:
     def __init__(self, collective: Collective, communicator: Communicator) -> None:
         """Bind a collective to a communicator with `on_compute_stream`."""
         self._collective = collective
-        self._communicator = communicator
+        self.communicator = communicator
         members = len(communicator.devices)
         self._on_worker = [False] * members
         """Participants that are being enqueued by a worker thread of their own at this moment."""
@@ -35,16 +35,24 @@ class EnqueuedCollective:
         self._operands: dict[int, tuple[Ref | None, Ref | None]] = {}
         """Send and receive buffers of the participants so far, where one thread runs all nodes in graph order."""
 
+    def record(self, i: int, source: Ref | None, target: Ref | None) -> None:
+        """Record the part of participant `i` in a command buffer, or enqueue it. Only for recordable communicators."""
+        self.communicator.run_member(i, self._collective, source, target)
+
+    def begin(self, device: Device) -> None:
+        """Count the part of a device, which was submitted in a command buffer."""
+        self._begun[self.communicator.devices.index(device)] += 1
+
     def take_part(self, i: int, source: Ref | None, target: Ref | None) -> None:
         """Enqueue the part of participant `i`. Where one thread runs all nodes, the last participant enqueues all parts."""
         if self._on_worker[i] or len(self._on_worker) == 1:
-            self._communicator.run_member(i, self._collective, source, target)
+            self.communicator.run_member(i, self._collective, source, target)
             return
         self._operands[i] = source, target
         if len(self._operands) == len(self._on_worker):
             operands, self._operands = self._operands, {}
             sources, targets = zip(*[operands[m] for m in range(len(operands))], strict=True)
-            self._communicator.run(self._collective, sources, targets)
+            self.communicator.run(self._collective, sources, targets)
 
     def on_worker(self, i: int, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
         """Enqueue the part of participant `i` on its worker thread; `run` calls `take_part`."""
@@ -58,11 +66,11 @@ class EnqueuedCollective:
     @property
     def turn(self) -> AbstractContextManager[Any]:
         """Lock of the communicator; see `Communicator.turn`."""
-        return self._communicator.turn
+        return self.communicator.turn
 
     def is_behind(self, worker: WorkerKey) -> bool:
         """Return whether other participants were enqueued more often; see `WorkerLink`."""
-        return self._begun[self._communicator.devices.index(worker)] < max(self._begun)
+        return self._begun[self.communicator.devices.index(worker)] < max(self._begun)
 
     def stop(self) -> None:
         """No-op: no worker blocks here."""

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.ir.graph import Node
+from polyhal.hal.compile.scheduler.enqueue_collectives import EnqueuedCollective
+from polyhal.hal.compile.scheduler.recorded_collectives import RecordedCollectives
 from polyhal.hal.core.backend_failures import note_backend_failure
 from polyhal.hal.core.transfers.worker_link import WorkerKey, WorkerLink
 from polyhal.hal.protocol import BindingSlot, CommandBuffer
@@ -54,9 +56,10 @@ class Partition(NamedTuple):
 def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> list[Partition]:
     """Return the partitions of a run, in an order in which a single thread can run them without a deadlock.
 
-    A command buffer contains recorded calls that are consecutive on their device. Any other call of the device ends it, such
-    as a receive from another device. So all values from other devices that it reads were received before its first call, and it
-    takes the position of that call. Each submission of a command buffer rebinds the slots in `moved`.
+    A command buffer contains recorded calls that are consecutive on their device, its parts of collectives included if the
+    communicator is recordable. Any other call of the device ends it, such as a receive from another device. So all values from
+    other devices that it reads were received before its first call, and it takes the position of that call. Each submission of
+    a command buffer rebinds the slots in `moved`.
     """
     workers: dict[WorkerKey, list[tuple[int, BoundCall]]] = {}
     for position, call in enumerate(calls):
@@ -70,7 +73,11 @@ def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> l
                 backend: Any = call.device.backend
                 commands = backend.record([c.run for _, c in calls_in_row])
                 submit = partial(commands.submit, moved)
-                partitions.append((first, Partition(call.device, submit, [c.node for _, c in calls_in_row], commands)))
+                links = [c.link for _, c in calls_in_row if isinstance(c.link, EnqueuedCollective)]
+                together = RecordedCollectives(call.device, links) if links else None
+                run = submit if together is None else partial(together.submit, submit)
+                nodes = [c.node for _, c in calls_in_row]
+                partitions.append((first, Partition(call.device, run, nodes, commands, link=together)))
                 continue
             partitions += [
                 (position, Partition(c.device, c.run, [c.node], None, c.on_worker, c.worker, c.link))

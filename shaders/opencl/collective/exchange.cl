@@ -59,6 +59,10 @@
 #ifndef HAVE_PTX
 #define HAVE_PTX 0
 #endif
+// 1: the device orders accesses by scope (PTX, sm_70 and later).
+#ifndef SCOPED_FLAGS
+#define SCOPED_FLAGS 0
+#endif
 #include "lib/dtypes.h"
 #include "lib/combine.h"
 
@@ -84,18 +88,27 @@ typedef struct {
 
 // Flags are written and read by devices that share no cache. Release order: a flag becomes visible after everything
 // that the group wrote before its last barrier.
-#if HAVE_PTX
+#if SCOPED_FLAGS
+#define RAISE(flag, step) \
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"((ulong)(size_t)(flag)), "r"(step) : "memory")
+#define READ_FLAG(value, flag) \
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"((ulong)(size_t)(flag)) : "memory")
+#define AFTER_FLAGS() (void)0
+#elif HAVE_PTX
 #define RAISE(flag, step) \
     asm volatile("membar.sys; st.volatile.global.u32 [%0], %1;" ::"l"((ulong)(size_t)(flag)), "r"(step) : "memory")
 #define READ_FLAG(value, flag) \
     asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"((ulong)(size_t)(flag)) : "memory")
 #define AFTER_FLAGS() asm volatile("membar.sys;" ::: "memory")
-#define NANOSECONDS(now) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now))
-#define GIVE_UP() asm volatile("trap;")
 #else
 #define RAISE(flag, step) (mem_fence(CLK_GLOBAL_MEM_FENCE), atomic_xchg((volatile __global uint *)(flag), step))
 #define READ_FLAG(value, flag) value = atomic_or((volatile __global uint *)(flag), 0u)
 #define AFTER_FLAGS() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#endif
+#if HAVE_PTX
+#define NANOSECONDS(now) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now))
+#define GIVE_UP() asm volatile("trap;")
+#else
 // Without a clock: the approximate time of one iteration.
 #define NANOSECONDS(now) now += 100
 #define GIVE_UP() (void)0

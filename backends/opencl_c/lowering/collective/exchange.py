@@ -12,6 +12,8 @@ from polyhal.hal.protocol import Launch
 
 MAX_PARTICIPANTS = 16
 """Maximum number of participants: the parameters of more exceed some devices' limit."""
+_VOLTA = 70
+"""Oldest compute capability with scopes of memory accesses."""
 _LINE = 128
 """Bytes of a channel's flags, one cache line."""
 VECTOR = 16
@@ -91,6 +93,7 @@ def build(
         "REDUCES": bool(exchange.operation),
         "GATHERS": exchange.gathers,
         "OPERATION": exchange.operation or "sum",
+        "SCOPED_FLAGS": runtime.features.compute_capability >= _VOLTA,
         "MEMBERS": len(numbers),
         "GROUP": group,
         "CHANNELS": channels,

@@ -1,28 +1,21 @@
-"""Collectives among OpenCL devices whose kernels write to each other's windows, in one or several processes."""
+"""Collectives among devices whose kernels write to each other's windows, in one or several processes."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyopencl as cl
 
-from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl.peers.exchange import Exchanger
-from polyhal.backends.opencl.peers.windows import open_windows
-from polyhal.backends.opencl_c.lowering.collective.exchange import (
-    MAX_PARTICIPANTS,
-    NOTHING,
-    VECTOR,
-    Exchange,
-    Geometry,
-    Range,
-)
+from polyhal.backends.opencl_c.collectives.exchanger import Exchanger
+from polyhal.backends.opencl_c.collectives.schedule import exchange_of
+from polyhal.backends.opencl_c.collectives.windows import open_windows
+from polyhal.backends.opencl_c.lowering.collective.exchange import MAX_PARTICIPANTS, Exchange, Geometry
 from polyhal.hal import dtypes
-from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
+from polyhal.hal.collectives.collective import Collective, Kind, divided
 from polyhal.hal.collectives.communicator import Communicator, members_of
 from polyhal.hal.collectives.traffic import bus_elements
 from polyhal.hal.core.memory.pool import bucket
@@ -32,12 +25,13 @@ from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.system.communicators.descriptors import all_agree
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.peers.peer_copies import PeerCopies
+    from polyhal.backends.opencl_c.collectives.participant import Participant
     from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
 
-GEOMETRY = Geometry(channels=128, group=512, slot=128 << 10)
-"""Saturates the links of two H200s: half as many channels reach 0.8 of their bandwidth."""
+GEOMETRY = Geometry(channels=128, group=512, slot=128 << 10, batch=2)
+"""Saturates the links of two H200s: half as many channels reach 0.9 of their bandwidth. Twice as many work-items or bytes of a
+slot, and larger batches, are not faster."""
 _TRIAL_SECONDS = 20.0
 _FAST = 60e9
 """Minimum bus bandwidth, in bytes per second, for which collectives run on the compute stream without overlap.
@@ -47,44 +41,10 @@ units and share memory bandwidth. On slower links (PCIe) collectives take so lon
 computation.
 """
 _MEASUREMENTS = 5
+_KEPT = 256
 _turn = threading.RLock()
 """Lock for all groups, because a device may be in several."""
 _COMPUTE_STREAM_BUCKET = 512 * 2**20
-_OPERATIONS = {Reduction.SUM: "sum", Reduction.MAX: "largest", Reduction.MIN: "smallest"}
-
-
-def exchange_of(collective: Collective, me: int, dtype: DType) -> Exchange:
-    """Return the exchange of participant `me`. Parts without a prescribed start begin at multiples of 16 bytes."""
-    members, total, root = range(collective.size), collective.total, collective.root
-    counts = collective.counts
-    parts = tuple(Range(s, n) for s, n in zip(collective.starts, counts, strict=True))
-    operation = _OPERATIONS[collective.reduction]
-    if dtype.kind == "bool" and operation == "sum":
-        operation = "largest"  # NumPy's sum of booleans is a logical or
-    nothing = tuple(NOTHING for _ in members)
-
-    def only_root(size: int) -> tuple[Range, ...]:
-        return tuple(Range(0, size if j == root else 0) for j in members)
-
-    match collective.kind:
-        case Kind.ALL_REDUCE:
-            lanes = VECTOR // dtype.itemsize
-            share = ceil_div(ceil_div(total, collective.size), lanes) * lanes
-            even = tuple(Range(min(i * share, total), max(0, min(share, total - i * share))) for i in members)
-            return Exchange(even, even, share, operation, result_start=even[me].start)
-        case Kind.REDUCE:
-            return Exchange(only_root(total), nothing, total, operation, gathers=False)
-        case Kind.REDUCE_SCATTER:
-            return Exchange(parts, nothing, max(counts), operation, gathers=False)
-        case Kind.BROADCAST:
-            whole = tuple(Range(0, total) for _ in members)
-            return Exchange(whole if me == root else nothing, only_root(total), total)
-        case Kind.SCATTER:
-            return Exchange(parts if me == root else nothing, only_root(counts[me]), max(counts))
-        case Kind.GATHER:
-            return Exchange(only_root(counts[me]), parts if me == root else nothing, max(counts))
-        case Kind.ALL_GATHER:
-            return Exchange(tuple(Range(0, counts[me]) for _ in members), parts, max(counts))
 
 
 class WindowCommunicator(Communicator):
@@ -101,10 +61,13 @@ class WindowCommunicator(Communicator):
         """With `processes`, each has an equal number of devices. Raises ValueError for a repeated device."""
         super().__init__(devices, processes, [len(devices)] * (1 if processes is None else processes.size))
         self._exchanger = exchanger
+        self._known: dict[tuple[Collective, DType], list[Exchange]] = {}
+        """Exchanges of the last collectives."""
         self.on_compute_stream = exchanger.is_fast
         if self.on_compute_stream:
             self.bucket_bytes = _COMPUTE_STREAM_BUCKET
             self.turn = _turn
+            self.recordable = exchanger.recordable
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """See `Communicator`."""
@@ -121,11 +84,22 @@ class WindowCommunicator(Communicator):
         """See `Communicator`."""
         send, receive = source or target, target or source
         if collective.total and send is not None and receive is not None:
-            exchange = exchange_of(collective, self.first + i, send.dtype)
+            exchange = self._exchanges(collective, send.dtype)[i]
             self._exchanger.run_member(i, exchange, send, receive)
 
+    def submitting(self, i: int) -> AbstractContextManager[None]:
+        """See `Communicator`."""
+        return self._exchanger.in_order(i)
+
     def _exchanges(self, collective: Collective, dtype: DType) -> list[Exchange]:
-        return [exchange_of(collective, self.first + i, dtype) for i in range(len(self.devices))]
+        """Return the exchange of each participant of this process."""
+        exchanges = self._known.get((collective, dtype))
+        if exchanges is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            members = range(self.first, self.first + len(self.devices))
+            exchanges = self._known[collective, dtype] = [exchange_of(collective, m, dtype) for m in members]
+        return exchanges
 
     def works(self) -> bool:
         """Sum a small vector, and return whether the result is right and in time, in all processes."""
@@ -168,20 +142,21 @@ class WindowCommunicator(Communicator):
 
     def _succeeds(self, attempt: Callable[[], bool]) -> bool:
         """Return whether `attempt` succeeds in all processes."""
+        failures: tuple[type[Exception], ...] = (*self._exchanger.failures, PolyhalError)
         try:
             done = attempt()
-        except (cl.Error, PolyhalError):
+        except failures:
             done = False
         return done if self._processes is None else all_agree(self._processes, done)
 
 
 def open_window_communicator(
-    devices: Sequence[Device], peers: Sequence[PeerCopies] | None, processes: ProcessGroup | None
+    devices: Sequence[Device], peers: Sequence[Participant] | None, processes: ProcessGroup | None
 ) -> WindowCommunicator | None:
-    """Return a communicator among OpenCL devices, if all can access each other's memory; else None.
+    """Return a communicator among devices, if all can access each other's memory; else None.
 
-    `peers` belong to the devices; None unless all are OpenCL's. With `processes`, every process must make this call.
-    Raises ProcessGroupError.
+    `peers` are the devices' participants; None unless all are of one backend. With `processes`, every process must make
+    this call. Raises ProcessGroupError.
     """
     own = 0 if peers is None else len(peers)
     members = [own] if processes is None else members_of(processes, own)
@@ -197,14 +172,14 @@ def open_window_communicator(
 
 
 def _exchanger(
-    devices: Sequence[Device], peers: Sequence[PeerCopies], processes: ProcessGroup | None, members: int
+    devices: Sequence[Device], peers: Sequence[Participant], processes: ProcessGroup | None, members: int
 ) -> Exchanger | None:
     """Return the exchanger of all participants; None if it does not work."""
     windows = open_windows(peers, processes, GEOMETRY.window_bytes(members))
     if windows is None:
         return None
     first = 0 if processes is None else len(peers) * processes.rank
-    exchanger = Exchanger([p.runtime for p in peers], windows, GEOMETRY, first)
+    exchanger = Exchanger(peers, windows, GEOMETRY, first)
     communicator = WindowCommunicator(devices, exchanger, processes)
     if not communicator.works():
         return None

@@ -1,10 +1,11 @@
-"""A device of NVIDIA's driver library that exports memory, a capability that OpenCL lacks.
+"""Memory of a CUDA device that other devices, processes and drivers map.
 
 Source: CUDA Driver API, versions 11.0 and later: device and primary context and virtual memory management.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -26,8 +27,8 @@ class CudaAllocation:
         self.handle = handle
 
 
-class ExportingDevice:
-    """A device with its primary context, which CUDA libraries in this process share."""
+class VirtualMemory:
+    """Allocations of a device with its primary context, which CUDA libraries in this process share."""
 
     def __init__(self, driver: CudaDriver, number: int) -> None:
         """Open the context, which occupies device memory. Raises CudaError."""
@@ -45,10 +46,29 @@ class ExportingDevice:
 
     def allocate(self, nbytes: int, users: list[int]) -> CudaAllocation:
         """Allocate at least `nbytes` and let the devices `users` read and write there. Raises CudaError."""
-        call, value, status = self._driver.call, self._driver.value, self._driver.status
         size = -(-nbytes // self.granularity) * self.granularity
-        with self._current, ExitStack() as undo:
-            handle = int(value("cuMemCreate", "unsigned long long *", size, self._properties(), 0))
+        with self._current:
+            handle = int(self._driver.value("cuMemCreate", "unsigned long long *", size, self._properties(), 0))
+            return self._map(handle, size, users)
+
+    def import_memory(self, descriptor: int, nbytes: int, users: list[int]) -> CudaAllocation:
+        """Map the allocation of a file descriptor, for `users`, and close the descriptor. Raises CudaError.
+
+        `nbytes` is the size of the allocation.
+        """
+        try:
+            with self._current:
+                shared = ffi.cast("void *", descriptor)
+                function = "cuMemImportFromShareableHandle"
+                handle = int(self._driver.value(function, "unsigned long long *", shared, _POSIX_DESCRIPTOR))
+                return self._map(handle, nbytes, users)
+        finally:
+            os.close(descriptor)
+
+    def _map(self, handle: int, size: int, users: list[int]) -> CudaAllocation:
+        """Map memory at a new address. Releases the handle if that fails. The context must be current."""
+        call, value, status = self._driver.call, self._driver.value, self._driver.status
+        with ExitStack() as undo:
             undo.callback(status, "cuMemRelease", handle)
             address = int(value("cuMemAddressReserve", "CUdeviceptr *", size, 0, 0, 0))
             undo.callback(status, "cuMemAddressFree", address, size)
@@ -59,7 +79,7 @@ class ExportingDevice:
             undo.pop_all()
         return allocation
 
-    def can_access(self, peer: ExportingDevice) -> bool:
+    def can_access(self, peer: VirtualMemory) -> bool:
         """Return whether this device can access the memory of another one; True for itself."""
         if peer.number == self.number:
             return True
