@@ -1,4 +1,4 @@
-"""Collectives on tensors among processes: through host memory, in chunks, so that copies and messages overlap."""
+"""Collectives on tensors among processes: directly between their devices, else through host memory, in chunks that overlap."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.distributed.direct import direct
 from polyhal.distributed.job import process_group
-from polyhal.hal.collectives.collective import divided
+from polyhal.hal.collectives.collective import Kind, divided
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.tape.modes import no_grad
@@ -42,8 +43,18 @@ def all_reduce(tensor: Tensor, op: str = "sum", *, group: ProcessGroup | None = 
         )
     with no_grad():
         flat = tensor.detach().reshape(-1)
-        _store(tensor, [_reduced(group, part, host, op) for part, host in _chunks(flat)])
+        total = direct(Kind.ALL_REDUCE, flat, divided(flat.size, group.size), flat.dtype.itemsize, group, op=op)
+        if total is None:
+            reduce_by_host(tensor, op, group)
+        else:
+            tensor.copy_(total.reshape(tensor.shape))
     return tensor
+
+
+def reduce_by_host(tensor: Tensor, op: str, group: ProcessGroup) -> None:
+    """Replace `tensor` by its reduction over all ranks, in host memory. See `all_reduce`."""
+    with no_grad():
+        _store(tensor, [_reduced(group, part, host, op) for part, host in _chunks(tensor.detach().reshape(-1))])
 
 
 def broadcast(tensor: Tensor, root: int = 0) -> Tensor:
@@ -53,6 +64,12 @@ def broadcast(tensor: Tensor, root: int = 0) -> Tensor:
     """
     _check_tensor("broadcast", tensor)
     group = process_group()
+    flat = tensor.detach().reshape(-1)
+    received = direct(Kind.BROADCAST, flat, divided(flat.size, group.size), flat.dtype.itemsize, group, root=root)
+    if received is not None:
+        with no_grad():
+            tensor.copy_(received.reshape(tensor.shape))
+        return tensor
     host = _host(tensor) if group.rank == root else np.empty(tensor.size, tensor.dtype.numpy)
     group.broadcast(host, root)
     if group.rank != root:
@@ -70,8 +87,12 @@ def all_gather(tensor: Tensor, counts: Sequence[int] | None = None) -> Tensor:
     group = process_group()
     counts = _rows("all_gather", tensor, counts, group)
     row = _row(tensor)
-    target = np.empty(sum(counts) * row, tensor.dtype.numpy)
-    group.all_gather(_host(tensor), target, [n * row for n in counts])
+    sizes = [n * row for n in counts]
+    joined = direct(Kind.ALL_GATHER, tensor.detach().reshape(-1), sizes, tensor.dtype.itemsize, group)
+    if joined is not None:
+        return joined.reshape((sum(counts), *tensor.shape[1:]))
+    target = np.empty(sum(sizes), tensor.dtype.numpy)
+    group.all_gather(_host(tensor), target, sizes)
     return _tensor(target, (sum(counts), *tensor.shape[1:]), tensor)
 
 
@@ -85,9 +106,13 @@ def reduce_scatter(tensor: Tensor, op: str = "sum", counts: Sequence[int] | None
     group = process_group()
     counts = _shares("reduce_scatter", tensor, counts, group)
     row = _row(tensor)
-    target = np.empty(counts[group.rank] * row, tensor.dtype.numpy)
-    group.reduce_scatter(_host(tensor), target, [n * row for n in counts], op)
-    return _tensor(target, (counts[group.rank], *tensor.shape[1:]), tensor)
+    sizes, shape = [n * row for n in counts], (counts[group.rank], *tensor.shape[1:])
+    own = direct(Kind.REDUCE_SCATTER, tensor.detach().reshape(-1), sizes, tensor.dtype.itemsize, group, op=op)
+    if own is not None:
+        return own.reshape(shape)
+    target = np.empty(sizes[group.rank], tensor.dtype.numpy)
+    group.reduce_scatter(_host(tensor), target, sizes, op)
+    return _tensor(target, shape, tensor)
 
 
 def scatter(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -> Tensor:

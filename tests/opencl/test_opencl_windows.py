@@ -24,6 +24,7 @@ from polyhal.backends.opencl_c.collectives import schedule, window_communicator
 from polyhal.backends.opencl_c.collectives.schedule import exchange_of
 from polyhal.backends.opencl_c.collectives.window_communicator import WindowCommunicator
 from polyhal.backends.opencl_c.lowering.collective.exchange import Exchange, Geometry
+from polyhal.distributed.direct import direct
 from polyhal.graphs.selection import recorded_step
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.device import Device
@@ -158,10 +159,13 @@ def test_collectives_of_a_process(
         monkeypatch.setattr(schedule, "_ONE_SHOT_BYTES", -1)  # an all-reduce in two steps
 
 
-def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+def test_collectives_of_several_processes(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each process has a device; memory is shared by file descriptors."""
     values = arrays(np.random.default_rng(2), ph.float32, 1999, 2)
     devices = [cards(pocl, range(n, n + 1)) for n in range(2)]
+    monkeypatch.setattr("polyhal.distributed.direct._SMALLEST", 0)
 
     def rank(processes: Any) -> str:
         group = Group(devices[processes.rank], processes)
@@ -171,6 +175,28 @@ def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: F
         windows = len(small.live)
         assert again.communicator.all_lengths([processes.rank + 3]) == (3, 4)
         again.barrier()
+        x = ph.tensor(values[processes.rank], device=devices[processes.rank][0])
+        exchanged = [
+            direct(kind, x, counts, 4, processes, op=op, root=1)
+            for kind, op, counts in (
+                (Kind.ALL_REDUCE, "mean", divided(1999, 2)),
+                (Kind.REDUCE_SCATTER, "max", (1999, 0)),
+                (Kind.BROADCAST, "sum", divided(1999, 2)),
+                (Kind.ALL_GATHER, "sum", (1999, 1999)),
+            )
+        ]
+        expected = (
+            sum(values) / 2,
+            np.maximum(*values)[: 1999 - 1999 * processes.rank],
+            values[1],
+            np.concatenate(values),
+        )
+        for got, want in zip(exchanged, expected, strict=True):
+            assert got is not None
+            assert np.array_equal(got.numpy(), want)
+        mixed = x if processes.rank else None
+        assert direct(Kind.ALL_REDUCE, mixed, divided(1999, 2), 4, processes) is None, "a rank's tensor is on the host"
+        assert direct(Kind.ALL_REDUCE, x, divided(1999, 2), 4, processes) is not None
         return f"{type(group.communicator).__name__} {windows}"
 
     assert on_threads(2, rank) == ["WindowCommunicator 2"] * 2, "groups of the same devices share their windows"

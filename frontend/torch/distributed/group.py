@@ -10,16 +10,19 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch._C._distributed_c10d import PrefixStore, ProcessGroup, ReduceOp, Store, Work
 
 from polyhal.distributed import tensors
+from polyhal.distributed.direct import direct
+from polyhal.hal.collectives.collective import Kind, divided
 from polyhal.hal.errors import message
+from polyhal.tape.modes import no_grad
 from polyhal.torch.conversion import to_polyhal
 from polyhal.torch.device import NAME
 from polyhal.torch.distributed.gloo import GlooGroup
+from polyhal.torch.distributed.host_vectors import store, store_parts, to_host
 
 _NAMES = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min"}
 _ROW_BY_ROW: dict[Any, Any] = {
@@ -136,13 +139,38 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def _reduce(self, x: torch.Tensor, op: Any) -> None:
         """Replace a tensor by its reduction over all ranks."""
         name = _name(op)
-        if name is not None and x.device.type == NAME and not x.is_complex():
-            tensors.all_reduce(to_polyhal(x), name, group=self._group)
-            torch.autograd.graph.increment_version(x)
-            return
-        values = _host(torch.view_as_real(x) if x.is_complex() and name in ("sum", "mean") else x)
+        if name is not None and not x.is_complex():
+            if self._direct(Kind.ALL_REDUCE, x, x, divided(x.numel(), self._group.size), op=name):
+                return
+            if x.device.type == NAME:
+                tensors.reduce_by_host(to_polyhal(x), name, self._group)
+                torch.autograd.graph.increment_version(x)
+                return
+        values = to_host(torch.view_as_real(x) if x.is_complex() and name in ("sum", "mean") else x)
         self._reduce_host(values, op)
-        _store(x, values)
+        store(x, values)
+
+    def _direct(
+        self,
+        kind: Kind,
+        x: torch.Tensor,
+        output: torch.Tensor,
+        counts: Sequence[int],
+        *,
+        op: str = "sum",
+        root: int = 0,
+    ) -> bool:
+        """Run a collective between the devices, if all ranks agree. Return whether it has run."""
+        flat = None
+        if x.device.type == NAME and output.device.type == NAME:
+            flat = to_polyhal(x.detach().contiguous()).reshape(-1)
+        result = direct(kind, flat, counts, x.element_size(), self._group, op=op, root=root)
+        if result is None:
+            return False
+        with no_grad():
+            to_polyhal(output).copy_(result.reshape(tuple(output.shape)))
+        torch.autograd.graph.increment_version(output)
+        return True
 
     def _reduce_host(self, values: np.ndarray, op: Any) -> None:
         name = _name(op)
@@ -158,11 +186,18 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
     ) -> _Done:
         """Store this rank's parts of the reductions of all ranks' parts."""
         for output, parts in zip(outputs, inputs, strict=True):
-            self._reduce_scatter(output, [_host(x) for x in parts], opts)
+            self._reduce_scatter(output, [to_host(x) for x in parts], opts)
         return _Done(outputs)
 
     def _reduce_scatter_base(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> _Done:
-        self._reduce_scatter(output, np.split(_host(source), self._group.size), opts)
+        name = _name(_op(opts))
+        counts = [output.numel()] * self._group.size
+        if (
+            source.is_complex()
+            or name is None
+            or not self._direct(Kind.REDUCE_SCATTER, source, output, counts, op=name)
+        ):
+            self._reduce_scatter(output, np.split(to_host(source), self._group.size), opts)
         return _Done([output])
 
     def reduce_scatter_tensor_coalesced(
@@ -187,17 +222,20 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         else:
             own = np.empty(counts[self._group.rank], source.dtype)
             self._group.reduce_scatter(source, own, counts, name)
-        _store(output, own)
+        store(output, own)
 
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def broadcast(self, xs: Sequence[torch.Tensor], opts: Any) -> _Done:
         """Replace tensors by one rank's."""
         for x in xs:
-            values = _host(x)
+            counts = divided(x.numel(), self._group.size)
+            if not x.is_complex() and self._direct(Kind.BROADCAST, x, x, counts, root=opts.rootRank):
+                continue
+            values = to_host(x)
             self._group.broadcast(values, opts.rootRank)
             if self._group.rank != opts.rootRank:
-                _store(x, values)
+                store(x, values)
         return _Done(xs)
 
     def allgather(
@@ -209,10 +247,12 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return _Done([x for parts in outputs for x in parts])
 
     def _allgather_base(self, output: torch.Tensor, x: torch.Tensor, opts: Any = None) -> _Done:
-        values = _host(x)
-        everyone = np.empty(output.numel(), values.dtype)
-        self._group.all_gather(values, everyone, [values.size] * self._group.size)
-        _store(output, everyone)
+        counts = [x.numel()] * self._group.size
+        if x.is_complex() or not self._direct(Kind.ALL_GATHER, x, output, counts):
+            values = to_host(x)
+            everyone = np.empty(output.numel(), values.dtype)
+            self._group.all_gather(values, everyone, counts)
+            store(output, everyone)
         return _Done([output])
 
     def allgather_into_tensor_coalesced(
@@ -234,7 +274,7 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _gather(self, parts: Sequence[torch.Tensor], x: torch.Tensor, root: int | None = None) -> None:
         """Write the tensors of all ranks to `parts`, or only on the rank `root`. Without a root, their sizes may differ."""
-        values = _host(x)
+        values = to_host(x)
         if root is not None:
             everyone = np.empty(values.size * len(parts), values.dtype) if self._group.rank == root else None
             self._group.gather(values, everyone, [values.size] * self._group.size, root)
@@ -242,23 +282,23 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
             everyone = np.empty(sum(part.numel() for part in parts), values.dtype)
             self._group.all_gather(values, everyone, [part.numel() for part in parts])
         if everyone is not None:
-            _store_parts(parts, everyone)
+            store_parts(parts, everyone)
 
     def scatter(self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any) -> _Done:
         """Store this rank's parts of one rank's tensors."""
         for i, output in enumerate(outputs):
-            own = _host(output)
-            source = np.concatenate([_host(x) for x in inputs[i]]) if self._group.rank == opts.rootRank else None
+            own = to_host(output)
+            source = np.concatenate([to_host(x) for x in inputs[i]]) if self._group.rank == opts.rootRank else None
             self._group.scatter(source, own, [own.size] * self._group.size, opts.rootRank)
-            _store(output, own)
+            store(output, own)
         return _Done(outputs)
 
     def alltoall(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> _Done:
         """Send a tensor to each rank, and store one from each."""
-        source = np.concatenate([_host(x) for x in inputs])
+        source = np.concatenate([to_host(x) for x in inputs])
         target = np.empty(sum(x.numel() for x in outputs), source.dtype)
         self._group.all_to_all(source, [x.numel() for x in inputs], target, [x.numel() for x in outputs])
-        _store_parts(outputs, target)
+        store_parts(outputs, target)
         return _Done(outputs)
 
     def alltoall_base(
@@ -270,10 +310,10 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
         opts: Any = None,
     ) -> _Done:
         """Send rows to each rank, and store rows from each."""
-        given, ranks = _host(source), self._group.size
+        given, ranks = to_host(source), self._group.size
         target = np.empty(output.numel(), given.dtype)
         self._group.all_to_all(given, _parts(source, source_rows, ranks), target, _parts(output, output_rows, ranks))
-        _store(output, target)
+        store(output, target)
         return _Done([output])
 
     all_to_all_single = alltoall_base  # since PyTorch 2.13
@@ -283,7 +323,7 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def send(self, xs: Sequence[torch.Tensor], to: int, tag: int) -> _Done:
         """Start to send a tensor to a rank."""
         (x,) = xs
-        return _Done(xs, self._group.start_send(_host(x).view(np.uint8), to, tag))
+        return _Done(xs, self._group.start_send(to_host(x).view(np.uint8), to, tag))
 
     def recv(self, xs: Sequence[torch.Tensor], source: int, tag: int) -> _Done:
         """Start to receive a tensor from a rank."""
@@ -295,12 +335,12 @@ class DeviceProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _receive(self, xs: Sequence[torch.Tensor], source: int | None, tag: int) -> _Done:
         (x,) = xs
-        values = _host(x)
+        values = to_host(x)
         wait, sender = self._group.start_receive(values.view(np.uint8), source, tag)
 
         def finish() -> None:
             wait()
-            _store(x, values)
+            store(x, values)
 
         return _Received(x, finish, sender)
 
@@ -333,34 +373,6 @@ def _row_by_row(op: Any) -> Any:
         expected = "SUM, AVG, MAX, MIN, PRODUCT, BAND, BOR or BXOR"
         raise ValueError(message("all_reduce", f"the reduction is {op}", expected=expected))
     return found
-
-
-def _host(x: torch.Tensor) -> np.ndarray:
-    """Return a copy of the elements as a vector in host memory."""
-    vector = x.detach().to("cpu", copy=True).contiguous().view(-1)
-    if vector.dtype == torch.bfloat16:
-        return vector.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return vector.numpy()
-
-
-def _store(x: torch.Tensor, values: np.ndarray) -> None:
-    """Write a vector to a tensor."""
-    if values.dtype == ml_dtypes.bfloat16:
-        vector = torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
-    else:
-        vector = torch.from_numpy(values)
-    if x.is_complex() and not vector.is_complex():
-        vector = torch.view_as_complex(vector.view(-1, 2))
-    with torch.no_grad():
-        x.copy_(vector.view(x.shape))
-
-
-def _store_parts(xs: Sequence[torch.Tensor], values: np.ndarray) -> None:
-    """Write consecutive parts of a vector to tensors."""
-    start = 0
-    for x in xs:
-        _store(x, values[start : start + x.numel()])
-        start += x.numel()
 
 
 def _parts(x: torch.Tensor, rows: Sequence[int], ranks: int) -> list[int]:
