@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from polyhal.data.dataset import LazyRows
+from polyhal.data.staging import staged
 from polyhal.hal import dtypes
 from polyhal.hal.core.memory.buffer import Buffer
 from polyhal.hal.core.memory.host_bytes import byte_view
@@ -23,8 +24,6 @@ from polyhal.tensor import Tensor, wrap
 
 _ALIGNMENT = 64
 """Alignment in bytes of arrays in a slot, for the speed of copies."""
-_CHUNK = 1 << 20
-"""Bytes that are staged in page-locked memory at a time, so that the transfer starts early."""
 
 
 def map_arrays(batch: Array | Sequence[Array], function: Callable[[Any], Any]) -> Any:
@@ -201,12 +200,12 @@ class StreamSlot(PinnedSlot):
         self._buffers = []
         self._batch = self._ready = self._done = None
 
-    def _send_chunks(self, x: np.ndarray | LazyRows, staged: np.ndarray) -> Tensor:
+    def _send_chunks(self, x: np.ndarray | LazyRows, memory: np.ndarray) -> Tensor:
         """Stage an array in chunks, and start copying each to the device while the next is staged."""
         spec = _spec(self._device, x)
         buffer = self._memory_for(bucket(spec.nbytes))
-        for start, end in _staging(x, staged):
-            chunk = byte_view(staged[start:end])
+        for start, end in staged(x, memory):
+            chunk = byte_view(memory[start:end])
             self._events.append(self._pinned.copy_to_device_async(chunk, buffer.handle, start))
         return wrap(self._device, buffer, Ref(buffer.handle, spec, 0))
 
@@ -236,24 +235,6 @@ class StreamSlot(PinnedSlot):
 
     def _memory_for(self, size: int) -> Buffer:
         return next(self._unused)
-
-
-def _staging(x: np.ndarray | LazyRows, staged: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Copy an array to the bytes `staged`. Yields the start and end of each chunk when it is complete."""
-    if isinstance(x, LazyRows):
-        rows = staged.view(x.dtype).reshape(x.shape)
-        size = x.nbytes // max(len(rows), 1)
-        step = max(1, _CHUNK // max(size, 1))
-        for begin in range(0, len(rows) if size else 0, step):
-            end = min(begin + step, len(rows))
-            x.read(begin, end, rows[begin:end])
-            yield begin * size, end * size
-        return
-    source = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-    for start in range(0, x.nbytes, _CHUNK):
-        end = min(start + _CHUNK, x.nbytes)
-        np.copyto(staged[start:end], source[start:end])
-        yield start, end
 
 
 def _spec(device: Device, array: np.ndarray | LazyRows) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -92,10 +93,15 @@ def test_copies_run_beside_kernels(streaming: ph.Device) -> None:
     pytest.fail("no copy ran while a kernel did")
 
 
-def test_page_locked_memory_is_filled_and_sent_in_chunks(streaming: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_page_locked_memory_is_filled_and_sent_in_chunks(
+    streaming: ph.Device, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
     """As on devices with a bus, for read and unread arrays, with rows in any order."""
+    pool = ThreadPoolExecutor(threads) if threads > 1 else None
+    monkeypatch.setattr("polyhal.data.staging._threads", lambda pid: pool)
     monkeypatch.setattr(streaming.backend, "capabilities", replace(streaming.capabilities, unified_memory=False))
-    monkeypatch.setattr("polyhal.data.transfer._CHUNK", 1000)
+    monkeypatch.setattr("polyhal.data.staging._CHUNK", 1000)
     labels = np.arange(24)
     for data in (TensorDataset(_DATA, labels), Subset(TensorDataset(_DATA, labels), np.arange(24) - 24)):
         loader = DataLoader(data, 5, shuffle=True, seed=3, device=streaming)
