@@ -10,6 +10,7 @@ from polyhal.backends.common.quirks import with_overrides
 from polyhal.backends.opencl_c import quirks
 from polyhal.backends.opencl_c.features import STATIC_LOCAL_MEMORY, KernelFeatures
 from polyhal.backends.opencl_c.profiles.vendor_profile import VendorProfile, choose, shipped
+from polyhal.backends.opencl_c.ptx import HOPPER
 from polyhal.hal.capabilities import DeviceType
 
 PLATFORM = "NVIDIA CUDA"
@@ -65,4 +66,5 @@ def features(driver: CudaDriver, device: int, name: str, vendor: VendorProfile) 
         platform=PLATFORM,
         profile=vendor.name,
         quirks=with_overrides(matched, vendor.quirks),
+        clusters=capability == HOPPER,
     )

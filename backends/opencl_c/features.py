@@ -66,6 +66,8 @@ class KernelFeatures:
     """Workarounds for the driver."""
     architecture: Architecture | None = None
     """Occupancy model by which tiles are chosen; None for the tiles that were measured on NVIDIA's devices."""
+    clusters: bool = False
+    """True if launches may have clusters of groups, which share copies to their local memory."""
     matrix_units: tuple[MatrixUnit, ...] = ()
     """Matrix units of vendors other than NVIDIA that products use."""
 

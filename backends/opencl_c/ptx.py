@@ -22,6 +22,8 @@ class Target:
     """Architecture such as `sm_90a`, whose comments become instructions; empty for the compiler's choice."""
     groups: int = 0
     """Groups that should be resident on a compute unit, which limits their registers; 0 for the compiler's choice."""
+    cluster: int = 1
+    """Groups of a cluster along the first axis; more than 1 only for devices with `KernelFeatures.clusters`."""
 
 
 HOPPER = 90
@@ -37,4 +39,6 @@ def retarget(ptx: bytes, target: Target) -> bytes:
         text = _ARCHITECTURE.sub(rb"\g<1>" + name, text).replace(b"//" + name + b" ", b"")
     if target.groups:
         text = _GROUP_SIZE.sub(rb"\g<1>\n.minnctapersm %d" % target.groups, text)
+    if target.cluster > 1:
+        text = _GROUP_SIZE.sub(rb"\g<1>\n.explicitcluster\n.reqnctapercluster %d, 1, 1" % target.cluster, text)
     return text

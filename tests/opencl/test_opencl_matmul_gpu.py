@@ -297,6 +297,8 @@ def test_comments_become_instructions() -> None:
         b".version 8.4\n.target sm_90a, texmode_independent\n.reqntid 256, 1, 1\n.minnctapersm 2\nwgmma;\n// a comment\n"
     )
     assert ptx.retarget(text, ptx.Target()) == text.rstrip(b"\0")
+    cluster = ptx.retarget(text, ptx.Target(cluster=2))
+    assert b".reqntid 256, 1, 1\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n" in cluster
 
 
 def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl_c.lowering.gemm import mma, tile_configs, wgmma
+from polyhal.backends.opencl_c.lowering.gemm import cluster_tiles, mma, tile_configs, wgmma
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import WarpTile
 from polyhal.backends.opencl_c.ptx import HOPPER
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -22,6 +22,8 @@ _MIN_MULTIPLY_ADDS = {1: 1 << 31, 3: 1 << 29}
 """Minimum multiply-adds for which wgmma saves more time than splitting float32 into that number of bfloat16 terms costs."""
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
+_MIN_CLUSTER_ROWS = 33
+"""Minimum rows for tiles of 64 rows whose operands the copy engine copies: with few rows, the read of the columns counts."""
 
 
 def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
@@ -32,7 +34,8 @@ def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
         return []
     if p.dtype is dtypes.float32 and p.precision == "highest":
         return []
-    hopper = runtime.features.compute_capability == HOPPER and min(p.m, p.n) >= _MIN_WGMMA
+    few = p.dtype in tile_configs.HALF_DTYPES and p.m >= _MIN_CLUSTER_ROWS and cluster_tiles.suits(runtime, p)
+    hopper = runtime.features.compute_capability == HOPPER and p.n >= _MIN_WGMMA and (p.m >= _MIN_WGMMA or few)
     tiles: Mapping[WarpTile, float]
     if p.dtype in tile_configs.HALF_DTYPES:
         bf16_terms, tiles = 1, tile_configs.HALF_TILES

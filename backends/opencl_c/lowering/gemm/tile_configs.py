@@ -19,6 +19,8 @@ HALF_DTYPES = (dtypes.float16, dtypes.bfloat16)
 """Dtypes that tensor cores multiply directly."""
 _WGMMA_DEPTH = 64
 """Terms of a k-tile of gemm/wgmma.cl."""
+_CLUSTER_MEMORY = 1 << 10
+"""Maximum bytes of local memory of gemm/wgmma_clusters.cl besides the k-tiles."""
 _MAX_ITEMS = 512
 """Maximum work-items per group."""
 _UNIT_REGISTERS = 1 << 16
@@ -30,7 +32,7 @@ _OTHER_REGISTERS = 110
 
 
 class TensorCoreTile(Protocol):
-    """An output tile that a group computes."""
+    """An output tile that a group, or a cluster of groups, computes."""
 
     @property
     def rows(self) -> int: ...
@@ -39,16 +41,20 @@ class TensorCoreTile(Protocol):
     def columns(self) -> int: ...
 
     @property
+    def groups(self) -> int:
+        """Groups that compute the tile."""
+
+    @property
     def depth(self) -> int:
         """Terms per k-tile."""
 
     @property
     def items(self) -> int:
-        """Work-items of the group."""
+        """Work-items of a group."""
 
     @property
     def local_memory(self) -> int:
-        """Bytes of local memory of the group."""
+        """Bytes of local memory of a group."""
 
     @property
     def macros(self) -> dict[str, int]:
@@ -69,6 +75,10 @@ class WarpTile:
     warp_columns: int
     depth: int
     stages: int
+
+    @property
+    def groups(self) -> int:
+        return 1
 
     @property
     def items(self) -> int:
@@ -108,6 +118,10 @@ class WarpgroupTile:
         return 64 * self.warpgroups
 
     @property
+    def groups(self) -> int:
+        return 1
+
+    @property
     def depth(self) -> int:
         return _WGMMA_DEPTH
 
@@ -129,6 +143,42 @@ class WarpgroupTile:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterTile:
+    """A tile of gemm/wgmma_clusters.cl, for a cluster of `groups` groups, one below the other."""
+
+    warpgroups: int
+    """Warpgroups of a group that multiply, 64 rows each; one more starts copies."""
+    columns: int
+    stages: int
+    groups: int
+
+    @property
+    def rows(self) -> int:
+        return 64 * self.warpgroups * self.groups
+
+    @property
+    def depth(self) -> int:
+        return _WGMMA_DEPTH
+
+    @property
+    def items(self) -> int:
+        return 128 * (self.warpgroups + 1)
+
+    @property
+    def local_memory(self) -> int:
+        return self.stages * (64 * self.warpgroups + self.columns) * _WGMMA_DEPTH * 2 + _CLUSTER_MEMORY
+
+    @property
+    def macros(self) -> dict[str, int]:
+        return {
+            "WARPGROUPS": self.warpgroups,
+            "WIDE": self.columns,
+            "STAGES": self.stages,
+            "CLUSTER": self.groups,
+        }
+
+
 def _warp_tile_fits(features: KernelFeatures, tile: WarpTile) -> bool:
     whole = tile.rows % tile.warp_rows == 0 and tile.columns % tile.warp_columns == 0
     # Copies are issued between the steps of a k-tile, of 32 bytes of terms each, so a k-tile needs at least two steps.
@@ -138,6 +188,11 @@ def _warp_tile_fits(features: KernelFeatures, tile: WarpTile) -> bool:
 def _warpgroup_tile_fits(features: KernelFeatures, tile: WarpgroupTile) -> bool:
     # One k-tile is multiplied while another is copied; with one term, the previous one may also be in flight.
     return tile.stages >= (3 if tile.bf16_terms == 1 else 2) and _fits(features, tile)
+
+
+def _cluster_tile_fits(features: KernelFeatures, tile: ClusterTile) -> bool:
+    # One k-tile is multiplied, the previous one is released late, and at least one is copied. Copies have 64 columns or more.
+    return tile.stages >= 3 and tile.columns >= 64 * tile.groups and tile.local_memory <= features.static_local_memory
 
 
 def _fits(features: KernelFeatures, tile: TensorCoreTile) -> bool:
@@ -168,6 +223,16 @@ WGMMA = Family[WarpgroupTile](
     {"warpgroups": (1, 2), "columns": (128, 256), "stages": (2, 3, 4, 5, 6, 8)},
     _warpgroup_tile_fits,
 )
+CLUSTERS = Family[ClusterTile](
+    "matmul_clusters",
+    {
+        "warpgroups": (1, 2),
+        "columns": (128, 256),
+        "stages": (3, 4, 5, 6, 8),
+        "groups": (1, 2, 4),
+    },
+    _cluster_tile_fits,
+)
 
 HALF_TILES = {
     WarpTile(2, 256, 128, 64, 64, 64, 3): 1560,
@@ -195,6 +260,13 @@ WGMMA_TILES = {
     3: {WarpgroupTile(3, 2, 128, 2): 400, WarpgroupTile(3, 1, 128, 2): 300},
 }
 """Tiles for wgmma, with their multiply-adds per nanosecond, by the number of 16-bit terms per operand."""
+CLUSTER_TILES = {
+    ClusterTile(2, 256, 4, 2): 2640,
+    ClusterTile(2, 128, 6, 1): 2500,
+    ClusterTile(1, 128, 6, 2): 1980,
+    ClusterTile(1, 128, 8, 1): 1980,
+}
+"""Tiles for wgmma with copies by the copy engine, with their multiply-adds per nanosecond and compute unit."""
 _STORE_RATE = 14
 """Results per nanosecond that a compute unit finishes and stores while its tensor cores wait; measured on an H200."""
 _LAUNCH_TIME = 5000
@@ -228,16 +300,17 @@ def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, fl
 
     def time(tile: T, split: SplitK) -> float:
         work_tiles = count(tile, p) * split.splits
-        size = tile.rows * tile.columns
+        rounds = ceil_div(work_tiles, units // tile.groups)
+        size = tile.rows * tile.columns // tile.groups
         multiply = size * split.terms / tiles.get(tile, slowest)
         if split.splits == 1:
-            return ceil_div(work_tiles, units) * (multiply + size / _STORE_RATE)
+            return rounds * (multiply + size / _STORE_RATE)
         nbytes = 4 * size
-        partial = ceil_div(work_tiles, units) * (multiply + nbytes / _UNIT_BANDWIDTH)
-        return partial + _LAUNCH_TIME + work_tiles * nbytes / _BANDWIDTH
+        partial = rounds * (multiply + nbytes / _UNIT_BANDWIDTH)
+        return partial + _LAUNCH_TIME + work_tiles * tile.groups * nbytes / _BANDWIDTH
 
     def best(tile: T) -> tuple[float, SplitK]:
-        groups = (units * rounds for rounds in range(_MAX_ROUNDS + 1))
+        groups = (units // tile.groups * rounds for rounds in range(_MAX_ROUNDS + 1))
         splits = {split_k.choose(n, count(tile, p), p.k, tile.depth): None for n in groups}
         return min(((time(tile, split), split) for split in splits), key=lambda timed: timed[0])
 

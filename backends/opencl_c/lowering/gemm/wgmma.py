@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl_c.lowering.gemm import bf16_repair, bf16_split, persistent_tiles, staging, tile_configs
+from polyhal.backends.opencl_c.lowering.gemm import (
+    bf16_repair,
+    bf16_split,
+    cluster_tiles,
+    persistent_tiles,
+    staging,
+    tile_configs,
+)
 from polyhal.backends.opencl_c.lowering.gemm.arguments import geometry
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import WGMMA, WarpgroupTile
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -28,30 +35,31 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
 
     Raises KernelBuildError.
     """
-    tile, split = tile_configs.choose(runtime, p, WGMMA, tiles)
+    terms = next(iter(tiles)).bf16_terms
     if p.dtype in tile_configs.HALF_DTYPES:
         copies, staged, (a, b) = _repacked(runtime, p)
         args = {**geometry(staged, a, b), "a_term_stride": 0, "b_term_stride": 0}
-        place = p.workspace + len(copies)
+    else:
+        left = bf16_split.split(runtime, p, p.left, (p.m, p.k), terms, p.workspace)
+        right = bf16_split.split(runtime, p, p.right, (p.k, p.n), terms, p.workspace + 1)
+        copies, staged = [left, right], replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
+        args = {
+            **geometry(staged, Workspace(p.workspace), Workspace(p.workspace + 1)),
+            "a_term_stride": left.term_stride,
+            "b_term_stride": right.term_stride,
+        }
+    place = p.workspace + len(copies)
+    if terms == 1 and cluster_tiles.suits(runtime, staged):
+        del args["a_term_stride"], args["b_term_stride"]
+        launches, workspace = cluster_tiles.multiply(runtime, p, staged, args, place)
+    else:
+        tile, split = tile_configs.choose(runtime, p, WGMMA, tiles)
         launches, workspace = persistent_tiles.multiply(runtime, "gemm/wgmma", p, staged, tile, split, {}, args, place)
-        launches = [*(copy.launch for copy in copies), *launches]
-        workspace = (*(copy.nbytes for copy in copies), *workspace)
-        return LaunchSequence(launches, workspace) if len(launches) > 1 else launches[0]
-    left = bf16_split.split(runtime, p, p.left, (p.m, p.k), tile.bf16_terms, p.workspace)
-    right = bf16_split.split(runtime, p, p.right, (p.k, p.n), tile.bf16_terms, p.workspace + 1)
-    staged = replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
-    args = {
-        **geometry(staged, Workspace(p.workspace), Workspace(p.workspace + 1)),
-        "a_term_stride": left.term_stride,
-        "b_term_stride": right.term_stride,
-    }
-    launches, workspace = persistent_tiles.multiply(
-        runtime, "gemm/wgmma", p, staged, tile, split, {}, args, p.workspace + 2
-    )
-    launches = [left.launch, right.launch, *launches]
-    if tile.bf16_terms > 1:
+    launches = [*(copy.launch for copy in copies), *launches]
+    if terms > 1:
         launches.append(bf16_repair.build(runtime, p))
-    return LaunchSequence(launches, (left.nbytes, right.nbytes, *workspace))
+    workspace = (*(copy.nbytes for copy in copies), *workspace)
+    return LaunchSequence(launches, workspace) if len(launches) > 1 else launches[0]
 
 
 def _repacked(runtime: Runtime, p: Product) -> tuple[list[bf16_split.SplitOperand], Product, tuple[Memory, Memory]]:

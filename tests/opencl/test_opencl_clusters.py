@@ -1,0 +1,124 @@
+"""Products by clusters of groups, in portable form on any device: a cluster's groups compute parts of one tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness, as_gpu
+from native_ops import upload
+
+from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.problems import gemm
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.opencl import discovery
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.backends.opencl_c.lowering.gemm import cluster_tiles, tensor_cores, tile_configs
+from polyhal.backends.opencl_c.lowering.gemm.arguments import geometry
+from polyhal.backends.opencl_c.lowering.gemm.tile_configs import ClusterTile
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+
+
+@pytest.fixture(scope="module")
+def device(any_device: discovery.OpenCLDevice) -> Harness:
+    """Return one device that compiles quickly: the kernel is equal on all devices."""
+    return Harness(OpenCLBackend(any_device))
+
+
+@pytest.fixture(autouse=True)
+def features_with_clusters(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
+    features = as_gpu(device.backend.runtime.features, compute_units=5, static_local_memory=1 << 20, clusters=True)
+    monkeypatch.setattr(device.backend.runtime, "features", features)
+
+
+def draw(rng: Any, dtype: DType, transposed: bool, *shape: int) -> Any:
+    values = rng.uniform(-1, 1, (*shape[:-2], *(shape[:-3:-1] if transposed else shape[-2:]))).astype(dtype.numpy)
+    return values.swapaxes(-1, -2) if transposed else values
+
+
+@pytest.mark.parametrize(
+    ("dtype", "batch", "m", "n", "k", "tile", "launches"),
+    [
+        (dtypes.bfloat16, (), 200, 136, 72, ClusterTile(1, 128, 3, 2), 1),
+        (dtypes.float16, (), 72, 64, 1032, ClusterTile(2, 128, 3, 1), 2),
+        (dtypes.float16, (2,), 264, 72, 136, ClusterTile(1, 256, 3, 4), 1),
+    ],
+    ids=str,
+)
+def test_edges_layouts_batches_and_splits(
+    device: Any,
+    rng: Any,
+    dtype: DType,
+    batch: tuple[int, ...],
+    m: int,
+    n: int,
+    k: int,
+    tile: ClusterTile,
+    launches: int,
+) -> None:
+    """More tiles than clusters, tiles beyond the rows, ragged columns and terms; b is the same for the whole batch."""
+    runtime = device.backend.runtime
+    turned = tile.groups > 1
+    x, y = draw(rng, dtype, turned, *batch, m, k), draw(rng, dtype, not turned, k, n)
+    y = np.broadcast_to(y, (*batch, k, n))
+    refs, out = [upload(device, a) for a in (x, y)], device.empty(dtype, (*batch, m, n))
+    device.backend.fill(77, out)
+    p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 2, 3))
+    assert isinstance(p, Product)
+    assert cluster_tiles.suits(runtime, p)
+    built, workspace = cluster_tiles.multiply(runtime, p, p, geometry(p), p.workspace, {tile: 1.0})
+    assert len(built) == launches
+    LaunchSequence(built, workspace)(*refs, out, *[device.backend.allocate(nbytes) for nbytes in workspace])
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    bound = 4 * 2.0**-22 * (np.abs(x) @ np.abs(y)) + 2.0 ** (-8 if dtype is dtypes.bfloat16 else -11) * np.abs(x @ y)
+    assert (np.abs(device.download(out).astype(np.float64) - x @ y) <= bound + 1e-7).all()
+
+
+def test_operands_that_the_copy_engine_can_copy(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stride is 1, the others are multiples of 16 bytes, and only one axis of the batch is left."""
+    runtime, half = device.backend.runtime, dtypes.float16
+
+    def suits(*, row: int = 512, column: int = 1, batch: tuple[int, ...] = (), aligned: bool = True) -> bool:
+        steps = tuple(512 * 512 * (i + 1) for i in range(len(batch)))
+        left = Spec(half, (*batch, 512, 512), (*steps, row, column), aligned)
+        right = Spec(half, (*batch, 512, 512), (*steps, 512, 1), True)
+        p = gemm.describe(left, right, right, (0, 1, None, 2, 3))
+        return isinstance(p, Product) and cluster_tiles.suits(runtime, p)
+
+    assert suits()
+    assert suits(row=1, column=520)
+    assert suits(batch=(3,))
+    assert not suits(row=516)
+    assert not suits(row=1024, column=2)
+    assert not suits(aligned=False)
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, clusters=False))
+    assert not suits()
+
+
+def test_tiles_of_clusters_serve_more_than_32_rows(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = device.backend.runtime
+
+    def chosen(m: int, n: int, k: int) -> tuple[list[str], ClusterTile, int]:
+        left, right, out = (Spec(dtypes.bfloat16, shape, (shape[1], 1), True) for shape in ((m, k), (k, n), (m, n)))
+        p = gemm.describe(left, right, out, (0, 1, None, 2, 3))
+        assert isinstance(p, Product)
+        names = [c.func.__module__.rpartition(".")[2] for c in tensor_cores.candidates(runtime, p)]  # type: ignore[attr-defined]
+        return (names, *_tile_and_splits(runtime, p))
+
+    h200 = replace(runtime.features, compute_units=132, compute_capability=90, static_local_memory=200 << 10)
+    monkeypatch.setattr(runtime, "features", h200)
+    assert chosen(64, 14336, 4096) == (["wgmma", "mma"], ClusterTile(1, 128, 8, 1), 1)
+    assert chosen(64, 4096, 4096) == (["wgmma", "mma"], ClusterTile(1, 128, 8, 1), 4)
+    assert chosen(8192, 8192, 8192) == (["wgmma", "mma"], ClusterTile(2, 256, 4, 2), 1)
+    assert chosen(32, 14336, 4096)[0] == ["mma"]
+    monkeypatch.setattr(runtime, "features", replace(h200, clusters=False))
+    assert chosen(64, 14336, 4096)[0] == ["mma"]
+
+
+def _tile_and_splits(runtime: Any, p: Product) -> tuple[ClusterTile, int]:
+    tile, split = tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tile_configs.CLUSTER_TILES)
+    return tile, split.splits
