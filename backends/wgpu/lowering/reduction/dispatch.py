@@ -113,8 +113,9 @@ def _splits(runtime: Runtime, x: Operand, axes: Axes) -> int:
         term_lanes = row_lanes(runtime, ceil_div(axes.length, 4))
         active = axes.results * term_lanes
     else:
-        vectors = ceil_div(axes.kept[1][0], column_width(x, axes))
-        group = group_reduce.column_group(runtime, vectors, axes.length)
+        width = column_width(x, axes)
+        vectors = ceil_div(axes.kept[1][0], width)
+        group = group_reduce.column_group(runtime, vectors, axes.length, width)
         term_lanes = group.rows
         active = axes.kept[0][0] * ceil_div(vectors, group.vectors) * group.group
     return split_count(active, group_reduce.busy_invocations(runtime), axes.length // (term_lanes * _MIN_TERMS))

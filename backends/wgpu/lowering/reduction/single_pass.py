@@ -132,7 +132,7 @@ def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Ta
     (k0, k0s), (k1, _) = axes.kept
     width = column_width(x, axes)
     vectors = ceil_div(k1, width)
-    group = group_reduce.column_group(runtime, vectors, ceil_div(axes.length, target.splits))
+    group = group_reduce.column_group(runtime, vectors, ceil_div(axes.length, target.splits), width)
     column_blocks = ceil_div(vectors, group.vectors)
     slices = k0 * target.splits
     q0, q1 = target.strides

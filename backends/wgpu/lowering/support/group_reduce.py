@@ -19,6 +19,8 @@ _SHORT = 16
 """Maximum vectors of a row that one invocation of a CPU reduces."""
 _MIN_GPU_COLUMNS = 32
 """Adjacent vectors per workgroup of a GPU in column reductions, if the row has as many: whole cache lines."""
+_FEW_TERMS = 2048
+"""Maximum terms for which a workgroup has as few columns as a cache line holds, so that one pass suffices."""
 _CPU_STRIPS = 4
 """Adjacent vectors per invocation of a CPU in column reductions, so that more than one cache line of each row is used."""
 
@@ -85,14 +87,15 @@ class ColumnGroup:
         return {"GROUP": self.group, "GROUP_ROWS": self.rows, "STRIPS": self.strips}
 
 
-def column_group(runtime: Runtime, vectors: int, terms: int) -> ColumnGroup:
-    """Return the workgroup for `vectors` vectors of columns with `terms` terms each."""
+def column_group(runtime: Runtime, vectors: int, terms: int, width: int = 1) -> ColumnGroup:
+    """Return the workgroup for `vectors` vectors of `width` columns with `terms` terms each."""
     if runtime.features.cpu:
         lanes = runtime.features.subgroup_sizes[0]
         columns = min(lanes, power_of_two_at_least(vectors))
         strips = min(_CPU_STRIPS, power_of_two_at_most(max(1, vectors // columns)))
         return ColumnGroup(columns, lanes // columns, strips)
     group = runtime.features.group_size
-    narrowest = max(_MIN_GPU_COLUMNS, group // power_of_two_at_most(max(1, terms // 4)))
+    fewest = _MIN_GPU_COLUMNS // width if terms <= _FEW_TERMS else _MIN_GPU_COLUMNS
+    narrowest = max(fewest, group // power_of_two_at_most(max(1, terms // 4)))
     columns = min(power_of_two_at_least(vectors), narrowest)
     return ColumnGroup(columns, group // columns, 1)
