@@ -17,6 +17,7 @@ from polyhal.backends.opencl_c.lowering.attention import tiles as local_tiles
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, backward_call, forward_call
 from polyhal.backends.opencl_c.lowering.attention.decode import DecodeTile
 from polyhal.backends.opencl_c.lowering.attention.mma import MmaTile, MmaTiles
+from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
 from polyhal.backends.opencl_c.lowering.attention.tiles import LocalTile
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -125,7 +126,7 @@ def test_tiles_that_add_dq_atomically(device: Any, rng: Any) -> None:
 
 def _on_units(tile: MmaTile, fuse_dk_dv: bool = True) -> tuple[Build, Build]:
     tiles = MmaTiles(tile, tile, tile, fuse_dk_dv)
-    return partial(mma.forward, tiles=tiles), partial(mma.backward, tiles=tiles)
+    return partial(mma.forward, tile=tile), partial(mma.backward, tiles=tiles)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,49 @@ def test_mma_tiles(device: Any, rng: Any, tile: MmaTile, lengths: Any, dtype: An
 def test_wgmma_tiles(device: Any, rng: Any, terms: int, dtype: Any, masked: str) -> None:
     builds = _on_units(MmaTile(4, 1, 64, 1, False, wgmma=True, terms=terms), fuse_dk_dv=terms == 1)
     _compare(device, rng, builds, (70, 80, 24, 40), dtype, True, masked)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "dtype", "causal", "masked"),
+    [
+        ((70, 150, 24, 40), dtypes.float16, True, ""),
+        ((130, 140, 80, 72), dtypes.bfloat16, False, ""),
+        ((40, 20, 24, 20), dtypes.float16, True, "bool"),
+    ],
+    ids=str,
+)
+def test_pipelined_tiles(device: Any, rng: Any, lengths: Any, dtype: Any, causal: bool, masked: str) -> None:
+    tile = MmaTile(8, 1, 64, 2, False, wgmma=True, pipelined=True)
+    _compare(device, rng, (partial(mma.forward, tile=tile), None), lengths, dtype, causal, masked)
+
+
+def test_broadcast_gradients_are_copied(device: Any, rng: Any) -> None:
+    """The rows of one head are copied, so that all operands are read in whole vectors."""
+    forward, backward = _on_units(MmaTile(2, 1, 32, 1, rows_in_registers=False))
+    assert backward is not None
+    calls: list[AttentionCall] = []
+
+    def build(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
+        calls.append(call)
+        return backward(runtime, call)
+
+    def copied(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
+        return with_vectors(runtime, call, 8, partial(build, runtime))
+
+    chosen = Harness(_Chosen(device.backend, forward, copied))
+    q, k, v = (rng.uniform(-2, 2, (2, n, 16)).astype(np.float16) for n in (40, 33, 33))
+    out, lse = OPS["attention"].reference(*(x.astype(np.float64) for x in (q, k, v)), None)
+    inputs = [np.broadcast_to(np.float16(0.75), out.shape), q, k, v, None, out, np.asarray(lse).astype(np.float32)]
+    check(chosen, "attention_grad", inputs, dtypes.float16, ulps=64)
+    (call,) = calls
+    assert call.aligned(8)
+    assert call.shape.batch_strides[0] == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("causal", "masked"), [(True, ""), (False, "bool"), (False, "float")], ids=str)
+def test_keys_split_among_groups_on_units(device: Any, rng: Any, causal: bool, masked: str) -> None:
+    tile = MmaTile(1, 1, 16, 2, True, split_to=8, min_keys=16)
+    _compare(device, rng, (partial(mma.forward, tile=tile), None), (5, 130, 24, 20), dtypes.bfloat16, causal, masked)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from polyhal.backends.common.launching.split_k import SplitK, split_count, split_k
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.opencl_c.lowering.attention import cpu as attention_cpu
-from polyhal.backends.opencl_c.lowering.attention import decode
+from polyhal.backends.opencl_c.lowering.attention import decode, split_keys
 from polyhal.backends.opencl_c.lowering.conv import tile_configs as conv
 from polyhal.backends.opencl_c.lowering.gemm import split_k as gemm
 from polyhal.backends.opencl_c.lowering.reduction import fused
@@ -97,7 +97,9 @@ def _attention_decode(cpu: bool, units: int, count: int, s: int) -> tuple[int, .
     tile = decode.DecodeTile(4, 4, 1, 8, min_keys=512, groups_per_unit=1)
     if not cpu:
         tile = decode.DecodeTile(4, 4, 16, 8, min_keys=256, groups_per_unit=8)
-    return decode._split_keys(runtime(cpu, units), call, tile)
+    multiple = tile.keys_per_step * tile.key_lanes
+    split = split_keys.choose(runtime(cpu, units), call, count, tile.groups_per_unit, tile.min_keys, multiple)
+    return split.splits, split.terms
 
 
 def _wgpu_gemm(cpu: bool, groups: int, count: int, m: int, n: int, k: int, small: bool) -> tuple[int, ...]:

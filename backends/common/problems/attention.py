@@ -62,5 +62,7 @@ def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
 
 
 def mask_kind(mask: InputSpec | None) -> int:
-    """Return the kernels' code for a mask: 0 for none, 1 for boolean, 2 for additive."""
-    return 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2
+    """Return the kernels' code for a mask: 0 for none, 1 for boolean, 2 for additive, 3 for words of packed bits."""
+    if mask is None:
+        return 0
+    return 1 if mask.dtype is dtypes.bool_ else 3 if mask.dtype is dtypes.uint32 else 2

@@ -1,7 +1,7 @@
-// Attention of at most ROWS queries, as in token-by-token generation (flash decoding): bound by the memory traffic of keys
-// and values, which are read once and in place. A group takes a range of the keys of one head. It has KEY_LANES rows of
-// FEATURE_LANES work-items; each row processes KEYS_PER_STEP keys at a time with an online softmax. Where several groups
-// share a head (SPLIT), attention/decode_reduce.cl combines their partial results.
+// Attention of few queries, as in token-by-token generation (flash decoding): bound by the memory traffic of keys and
+// values, which are read in place, once for ROWS queries. A group takes these and a range of the keys of one head. It has
+// KEY_LANES rows of FEATURE_LANES work-items; each row processes KEYS_PER_STEP keys at a time with an online softmax. Where
+// several groups share the keys (SPLIT), attention/split_reduce.cl combines their partial results.
 // Source: Dao et al., Flash-Decoding for long-context inference, 2023.
 
 #ifndef DTYPE
@@ -89,14 +89,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #endif
     DECLARE_LENGTHS;
     const uint lane = get_local_id(0) % FEATURE_LANES, key_lane = get_local_id(0) / FEATURE_LANES;
-    const uint head = get_group_id(1);
+    const uint head = get_group_id(1), first_row = get_group_id(2) * ROWS;
     HEAD_INDICES(head);
     SELECT_HEAD(q);
     SELECT_HEAD(k);
     SELECT_HEAD(v);
     SELECT_MASK;
     const uint begin = get_group_id(0) * keys_per_group;
-    const uint end = min(min(begin + keys_per_group, s), VISIBLE_KEYS(t));
+    const uint end = min(min(begin + keys_per_group, s), VISIBLE_KEYS(min(first_row + ROWS, t)));
+#if !SPLIT
+    SELECT_RESULT(out);
+#endif
     V queries[ROWS][KEY_VECTORS], acc[ROWS][VALUE_VECTORS];
     REAL running_max[ROWS], running_sum[ROWS];
 #pragma unroll
@@ -106,7 +109,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
         for (uint j = 0; j < KEY_VECTORS; j++) {
             const uint c = (lane + j * FEATURE_LANES) * WIDTH;
-            queries[r][j] = r < t && c < d ? LOADV(DTYPE, q + r * q_row + c) * scale : (V)(0);
+            queries[r][j] = first_row + r < t && c < d ? LOADV(DTYPE, q + (first_row + r) * q_row + c) * scale : (V)(0);
         }
 #pragma unroll
         for (uint j = 0; j < VALUE_VECTORS; j++) acc[r][j] = (V)(0);
@@ -158,9 +161,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
             for (uint i = 0; i < KEYS_PER_STEP; i++) {
                 const uint key = first + i;
-                const bool visible = key < end && VISIBLE(r, key);
+                const bool visible = key < end && VISIBLE(first_row + r, key);
 #if MASK == 2
-                if (visible) scores[r][i] += MASK_BIAS(r, key);
+                if (visible) scores[r][i] += MASK_BIAS(first_row + r, key);
 #endif
                 scores[r][i] = visible ? scores[r][i] : -INFINITY;
                 new_max = LARGER(new_max, scores[r][i]);
@@ -210,8 +213,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
         const REAL total_max = running_max[r], total_sum = running_sum[r], rescale = 1;
 #endif
 #if SPLIT
-        __global REAL *to =
-            partial + (((ulong)head * t + r) * get_num_groups(0) + get_group_id(0)) * (e + PARTIAL_STATISTICS);
+        __global REAL *to = partial + (((ulong)head * t + first_row + r) * get_num_groups(0) + get_group_id(0)) *
+                                          (e + PARTIAL_STATISTICS);
         const REAL inverse = 1;
 #else
         const REAL inverse = total_sum == 0 ? 0 : 1 / total_sum;
@@ -232,7 +235,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #define FIRST_FEATURE 0
 #define FEATURE_STEP 1
 #endif
-        if (r < t) {
+        if (first_row + r < t) {
             for (uint c = FIRST_FEATURE; c < e; c += FEATURE_STEP) {
 #if KEY_LANES > 1
                 REAL value = 0;
@@ -243,7 +246,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #if SPLIT
                 to[c] = value;
 #else
-                STORE(OUT_DTYPE, value, out, out_offset + ((ulong)head * t + r) * e + c);
+                STORE(OUT_DTYPE, value, out, (first_row + r) * out_row + c);
 #endif
             }
             if (get_local_id(0) == 0) {
@@ -251,7 +254,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
                 to[e] = total_max;
                 to[e + 1] = total_sum;
 #else
-                STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + r), total_max, total_sum)
+                STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + first_row + r), total_max, total_sum)
 #endif
             }
         }

@@ -8,7 +8,7 @@
 #ifndef POLYHAL_ATTENTION_GEOMETRY
 #define POLYHAL_ATTENTION_GEOMETRY
 
-// 0: no mask; 1: bool, true keeps a pair; 2: added to the scores.
+// 0: no mask; 1: bool, true keeps a pair; 2: added to the scores; 3: bits of attention/pack_mask.cl, for matrix units only.
 #ifndef MASK
 #define MASK 0
 #endif

@@ -12,12 +12,24 @@
 #ifndef ROWS_IN_REGISTERS
 #define ROWS_IN_REGISTERS 1
 #endif
+// 1: several groups share the keys of a query block; attention/split_reduce.cl combines their partial results.
+#ifndef SPLIT
+#define SPLIT 0
+#endif
 #include "attention/visibility.h"
 #include "attention/mma_tile.h"
+#include "attention/online_softmax.h"
+// A partial result: the accumulated features, then the maximum and the sum of exponentials.
+#define PARTIAL_STATISTICS 2
 
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma(
-    OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global float *lse,
-    const ulong lse_offset, const float scale, const AttentionGeometry geometry) {
+    OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND
+#if SPLIT
+    __global float *partial, const uint keys_per_group,
+#else
+    RESULT(OUT_DTYPE, out), __global float *lse, const ulong lse_offset,
+#endif
+    const float scale, const AttentionGeometry geometry) {
     __local uint queries[BLOCK_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint keys[STAGES * BLOCK_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
     __local uint values[STAGES * BLOCK_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
@@ -31,19 +43,19 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     SELECT_MASK;
     // Under a causal mask the last query blocks attend to the most keys, so they start first.
     const uint group_row = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
-    const uint end = VISIBLE_KEYS(min(group_row + ROWS, t));
+#if SPLIT
+    const uint begin = get_group_id(2) * keys_per_group;
+    const uint end = min(begin + keys_per_group, VISIBLE_KEYS(min(group_row + ROWS, t)));
+#else
+    const uint begin = 0, end = VISIBLE_KEYS(min(group_row + ROWS, t));
+#endif
     const uint warp_offset = get_local_id(0) / WARP * WARP_ROWS, warp_row = group_row + warp_offset;
 #if TENSOR_CORES && !USE_WGMMA
     // A warp skips key blocks that are masked for all of its queries. The fallback cannot: the skipped code would
     // contain barriers.
     const uint warp_end = VISIBLE_KEYS(min(warp_row + WARP_ROWS, t));
 #endif
-    // Scores are scaled within the exponent, unless an added mask required scaling before.
-#if MASK == 2
-    const float score_scale = 1;
-#else
-    const float score_scale = scale * SCORE_UNIT;
-#endif
+    const float score_scale = SCORE_SCALE;
     float acc[ROW_TILES][VALUES / 16][SUMS];
     float running_max[ROW_TILES][HALVES], running_sum[ROW_TILES][HALVES];
     CLEAR(acc, VALUES / 16);
@@ -52,13 +64,18 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             running_max[t_][h] = -INFINITY;
             running_sum[t_][h] = 0;
         }
+// Copy the block of keys and values that begins at `key` to a stage.
+#define LOAD_BLOCK(stage, key)                                                                             \
+    LOAD_ROWS((keys + (stage) * BLOCK_WORDS(COLUMNS, FEATURES)), FEATURES, k, key, COLUMNS, end, d); \
+    LOAD_ROWS((values + (stage) * BLOCK_WORDS(COLUMNS, VALUES)), VALUES, v, key, COLUMNS, end, e);   \
+    COPIES_COMMIT()
+// Blocks that are copied before they are used.
+#define AHEAD (STAGES == 1 ? 1 : STAGES - 1)
     LOAD_ROWS(queries, FEATURES, q, group_row, ROWS, t, d);
     COPIES_COMMIT();
-    LOAD_ROWS(keys, FEATURES, k, 0, COLUMNS, end, d);
-    LOAD_ROWS(values, VALUES, v, 0, COLUMNS, end, e);
-    COPIES_COMMIT();
+    UNROLL for (uint stage = 0; stage < AHEAD; stage++) { LOAD_BLOCK(stage, begin + stage * COLUMNS); }
 #if ROWS_IN_REGISTERS && !USE_WGMMA
-    COPIES_WAIT(1);
+    COPIES_WAIT(AHEAD);
     barrier(CLK_LOCAL_MEM_FENCE);
     Fragment query_fragments[ROW_TILES][FEATURES / 16];
     LOAD_FRAGMENTS(query_fragments, queries, warp_offset, FEATURES);
@@ -66,17 +83,14 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #else
 #define QUERY(t, k, term) ROWS_FRAGMENT(queries, term, warp_offset + 16 * (t), k, FEATURES)
 #endif
-    for (uint key = 0; key < end; key += COLUMNS) {
-        const uint stage = STAGES == 1 ? 0 : key / COLUMNS % STAGES, next = (stage + 1) % STAGES;
-        COPIES_WAIT(0);
+    for (uint key = begin; key < end; key += COLUMNS) {
+        const uint stage = STAGES == 1 ? 0 : (key - begin) / COLUMNS % STAGES, next = (stage + AHEAD) % STAGES;
+        COPIES_WAIT(AHEAD - 1);
         FENCE_COPIES();
         barrier(CLK_LOCAL_MEM_FENCE);
         float scores[ROW_TILES][BLOCKS][SUMS];
 #if STAGES > 1
-#define LOAD_NEXT                                                                                           \
-    LOAD_ROWS((keys + next * BLOCK_WORDS(COLUMNS, FEATURES)), FEATURES, k, key + COLUMNS, COLUMNS, end, d); \
-    LOAD_ROWS((values + next * BLOCK_WORDS(COLUMNS, VALUES)), VALUES, v, key + COLUMNS, COLUMNS, end, e);   \
-    COPIES_COMMIT()
+#define LOAD_NEXT LOAD_BLOCK(next, key + AHEAD * COLUMNS)
 #else
 #define LOAD_NEXT
 #endif
@@ -101,73 +115,40 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             MULTIPLY_ROWS(scores, QUERY, keys + stage * BLOCK_WORDS(COLUMNS, FEATURES), FEATURES);
 #endif
             if (!ALL_VISIBLE(warp_row, WARP_ROWS, key, COLUMNS)) {
-                UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
-                    UNROLL for (uint n = 0; n < BLOCKS; n++)
-                        UNROLL for (uint i = 0; i < SUMS; i++) {
-                            const uint row = warp_row + TILE_ROW(t_, i), column = key + TILE_COLUMN(n, i);
-#if MASK == 2
-                            scores[t_][n][i] = VISIBLE(row, column)
-                                                   ? scores[t_][n][i] * scale + MASK_BIAS(row, column)
-                                                   : -INFINITY;
-#else
-                            if (!VISIBLE(row, column)) scores[t_][n][i] = -INFINITY;
-#endif
-                        }
+                PREPARE_MASK(key);
+                APPLY_MASK(scores, key)
             }
-            float new_max[ROW_TILES][HALVES];
-            UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
-                UNROLL for (uint h = 0; h < HALVES; h++) {
-                    new_max[t_][h] = running_max[t_][h];
-                    UNROLL for (uint n = 0; n < BLOCKS; n++)
-                        UNROLL for (uint i = 0; i < SUMS; i += 2)
-                            if (HALF_OF(i) == h)
-                                new_max[t_][h] = fmax(new_max[t_][h], fmax(scores[t_][n][i], scores[t_][n][i + 1]));
-                }
-            reduce_rows_max(new_max, scratch);
-            UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
-                UNROLL for (uint h = 0; h < HALVES; h++) {
-                    // While all keys so far are masked, 0 is subtracted: 2^(-inf - 0) is 0.
-                    const float shift = new_max[t_][h] == -INFINITY ? 0 : new_max[t_][h] * score_scale;
-                    const float rescale = WEIGHT(running_max[t_][h] * score_scale - shift);
-                    running_max[t_][h] = new_max[t_][h];
-                    running_sum[t_][h] *= rescale;
-                    UNROLL for (uint n = 0; n < BLOCKS; n++)
-                        UNROLL for (uint i = 0; i < SUMS; i += 2)
-                            if (HALF_OF(i) == h) {
-                                scores[t_][n][i] = WEIGHT(scores[t_][n][i] * score_scale - shift);
-                                scores[t_][n][i + 1] = WEIGHT(scores[t_][n][i + 1] * score_scale - shift);
-                                running_sum[t_][h] += scores[t_][n][i] + scores[t_][n][i + 1];
-                            }
-                    UNROLL for (uint n = 0; n < VALUES / 16; n++)
-                        UNROLL for (uint i = 0; i < SUMS; i++)
-                            if (HALF_OF(i) == h) acc[t_][n][i] *= rescale;
-                }
+            float rescale[ROW_TILES][HALVES];
+            online_softmax(scores, running_max, running_sum, rescale, score_scale, scratch);
+            RESCALE(acc, rescale, VALUES);
             BEGIN_ACCUMULATE(acc, scores, values + stage * BLOCK_WORDS(COLUMNS, VALUES), VALUES, scratch);
             END_ACCUMULATE(acc, VALUES);
         }
 #if STAGES == 1
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (key + COLUMNS < end) {
-            LOAD_ROWS(keys, FEATURES, k, key + COLUMNS, COLUMNS, end, d);
-            LOAD_ROWS(values, VALUES, v, key + COLUMNS, COLUMNS, end, e);
-        }
-        COPIES_COMMIT();
+        if (key + COLUMNS < end) { LOAD_BLOCK(0, key + COLUMNS); }
 #endif
     }
 #if !TENSOR_CORES
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     reduce_rows_sum(running_sum, scratch);
-    SELECT_RESULT(out);
-#define INVERSE(t, h) (running_sum[t][h] == 0 ? 0 : 1 / running_sum[t][h])
-    STORE_ROWS(acc, INVERSE, out, warp_row, t, e, VALUES);
+#if SPLIT
+    const long out_row = (long)get_num_groups(2) * (e + PARTIAL_STATISTICS);
+    __global float *out = partial + (long)head * t * out_row + get_group_id(2) * (e + PARTIAL_STATISTICS);
+#define ONE(t, h) 1
+    STORE_ROWS(acc, ONE, out, warp_row, t, e, VALUES);
     if (WARP_LANE % 4 == 0)
         UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
             UNROLL for (uint h = 0; h < HALVES; h++) {
                 const uint row = warp_row + TILE_ROW(t_, 2 * h);
-                if (row < t)
-                    STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + row),
-                                    running_max[t_][h] == -INFINITY ? -INFINITY : running_max[t_][h] * score_scale / SCORE_UNIT,
-                                    running_sum[t_][h])
+                if (row < t) {
+                    out[row * out_row + e] = NATURAL_MAX(t_, h);
+                    out[row * out_row + e + 1] = running_sum[t_][h];
+                }
             }
+#else
+    SELECT_RESULT(out);
+    STORE_ATTENTION(acc)
+#endif
 }

@@ -114,6 +114,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         float ds[ROW_TILES][BLOCKS][SUMS];
         MULTIPLY_WARP_ROWS(ds, vg, column_vg + stage * BLOCK_WORDS(COLUMNS, VALUES), VALUES);
 #endif
+        LOAD_BITS(bits, warp_row, column, ROW_COUNT);
 #if WRITE_QK && MASK != 2
         END_MULTIPLY(1, p);
 #else
@@ -136,7 +137,11 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
                 UNROLL for (uint n = 0; n < BLOCKS; n++)
                     UNROLL for (uint i = 0; i < SUMS; i++)
+#if MASK == 3
+                        if (!BIT(bits, t_, n, i)) p[t_][n][i] = 0;
+#else
                         if (!PAIR_VISIBLE(warp_row + TILE_ROW(t_, i), column + TILE_COLUMN(n, i))) p[t_][n][i] = 0;
+#endif
         }
 #if WRITE_V
         BEGIN_ACCUMULATE(v_acc, p, column_vg + stage * BLOCK_WORDS(COLUMNS, VALUES), VALUES, scratch);

@@ -216,6 +216,25 @@ static inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], 
 
 #endif
 
+// The bits of a packed mask for the warp's rows and a block of columns, whose first one is a multiple of 32. Rows of the mask
+// consist of whole blocks. Each work-item needs every second bit of a quarter; its first one is moved to bit 0.
+#if MASK == 3
+#if COLUMNS % 32
+#error "a block has whole words of a packed mask"
+#endif
+#define LOAD_BITS(bits, first_row, first_column, limit)                                                             \
+    uint bits[ROW_TILES][HALVES][COLUMNS / 32];                                                                     \
+    UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)                                                                  \
+        UNROLL for (uint h_ = 0; h_ < HALVES; h_++)                                                                 \
+            UNROLL for (uint w_ = 0; w_ < COLUMNS / 32; w_++) {                                                     \
+                const uint row_ = min((uint)((first_row) + TILE_ROW(t_, 2 * h_)), (limit)-1);                               \
+                bits[t_][h_][w_] = mask[row_ * mask_row + (first_column) / 32 + w_] >> SUM_COLUMN(0);               \
+            }
+#define BIT(bits, t, n, i) (bits[t][HALF_OF(i)][(n) / 2] >> (16 * ((n) % 2) + (i) % 2 + (i) / 4 * 8) & 1)
+#else
+#define LOAD_BITS(bits, first_row, first_column, limit)
+#endif
+
 #define CLEAR(sums, blocks)                           \
     UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)    \
         UNROLL for (uint n_ = 0; n_ < (blocks); n_++) \

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import round_up
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Workspace
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -40,7 +40,7 @@ def split_operands(runtime: Runtime, call: AttentionCall, terms: int, first: int
             "attention/bf16_split",
             {"BF16_TERMS": terms, "ALIGNED_ROWS": aligned},
             {
-                "x": Tensor(i),
+                "x": call.place(i),
                 "terms": Workspace(first + i),
                 "count": lines,
                 "rows": rows,
@@ -58,4 +58,5 @@ def split_operands(runtime: Runtime, call: AttentionCall, terms: int, first: int
         workspace.append(lines * row * dtypes.bfloat16.itemsize)
     others = shape.batch_strides[len(call.names) :]
     split_shape = replace(shape, batch_strides=(*strides, *others))
-    return SplitCall(launches, replace(call, specs=tuple(specs), shape=split_shape, split_at=first), tuple(workspace))
+    memory = tuple(Workspace(first + i) for i in range(len(specs)))
+    return SplitCall(launches, replace(call, specs=tuple(specs), shape=split_shape, memory=memory), tuple(workspace))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
@@ -48,8 +48,12 @@ class AttentionCall:
     scale: float
     precision: str
     """Precision of float32 products, see polyhal.set_float32_matmul_precision."""
-    split_at: int = 0
-    """Index of the first workspace with split operands; 0 if operands are not split."""
+    memory: tuple[Tensor | Workspace, ...] = ()
+    """Memory of the operands; empty if it is the launch's arguments."""
+    copies: int = 0
+    """Workspaces in front of those of the kernels, with copies of operands."""
+    mask_memory: Workspace | None = None
+    """Memory of the mask, if it is not an argument of the launch."""
 
     @property
     def dtype(self) -> DType:
@@ -82,23 +86,25 @@ class AttentionCall:
     @property
     def first_workspace(self) -> int:
         """Index of the first workspace in the argument list of a launch."""
-        return 6 if self.forward else 10
+        return (6 if self.forward else 10) + self.copies
 
     @property
     def out(self) -> int:
         """Index of the first output; in a forward call the logsumexp is the next one."""
         return len(self.names) + (1 if self.forward else 3)
 
-    def operand(self, name: str) -> tuple[Tensor, Spec]:
+    def place(self, index: int) -> Tensor | Workspace:
+        """Return the memory of an operand."""
+        return self.memory[index] if self.memory else Tensor(index)
+
+    def operand(self, name: str) -> tuple[Tensor | Workspace, Spec]:
         index = self.names.index(name)
-        return Tensor(index), self.specs[index]
+        return self.place(index), self.specs[index]
 
     def operands(self) -> Args:
         """Return the memory of all operands and of the mask, by name."""
-        memory: Args = {
-            name: Workspace(self.split_at + i) if self.split_at else Tensor(i) for i, name in enumerate(self.names)
-        }
-        return memory if self.mask is None else memory | {"mask": Tensor(len(self.names))}
+        memory: Args = {name: self.place(i) for i, name in enumerate(self.names)}
+        return memory if self.mask is None else memory | {"mask": self.mask_memory or Tensor(len(self.names))}
 
     def outputs(self) -> Args:
         """Return the memory of the results of a forward call."""
@@ -138,9 +144,14 @@ class AttentionCall:
             args |= self.result_strides(name)
         if self.mask is not None:
             # Batch axes are already merged, so only the last two strides are broadcast here.
-            last = broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (s.t, s.s))
+            last = self.mask.strides[-2:] if self.mask_memory else self.mask_strides()
             args |= stride_args("mask", (*s.batch_strides[-1], *last))
         return args
+
+    def mask_strides(self) -> tuple[int, ...]:
+        """Return the strides of the mask along queries and keys, 0 where it is broadcast."""
+        assert self.mask is not None
+        return broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (self.shape.t, self.shape.s))
 
     def definitions(self, **more: str | int | bool) -> Definitions:
         common: Definitions = {
@@ -155,9 +166,43 @@ class AttentionCall:
             common["MASK_DTYPE"] = self.mask.dtype.name
         return common | more
 
+    def with_shared_keys_as_rows(self) -> AttentionCall:
+        """Return a forward call whose heads that share keys and values are further queries of one head, if strides permit."""
+        s, out = self.shape, self.results[0]
+        count = s.batch[2]
+        q, k, v, *others = s.batch_strides
+        if not self.forward or count == 1 or k[2] or v[2] or (self.causal and s.t > 1):
+            return self
+        rows = [(q[2], self.specs[0].strides[-2]), (others[0][2], out.strides[-2])]
+        mask = self.mask
+        if mask is not None:
+            mask_row, mask_column = self.mask_strides()
+            rows.append((others[1][2], mask_row))
+        if s.t > 1 and any(head != s.t * row for head, row in rows):
+            return self
+        steps = [head if s.t == 1 else row for head, row in rows]
+        lead, length = s.batch[:2], s.t * count
+
+        def placed(spec: Spec, batch: tuple[int, ...], shape: tuple[int, int], strides: tuple[int, int]) -> Spec:
+            return spec._replace(shape=(*lead, *shape), strides=(*batch[:2], *strides))
+
+        if mask is not None:
+            mask = placed(mask, others[1], (length, s.s), (steps[2], mask_column))
+        shape = replace(
+            s, batch=(1, *lead), t=length, batch_strides=tuple((0, *strides[:2]) for strides in s.batch_strides)
+        )
+        queries = placed(self.specs[0], q, (length, s.d), (steps[0], self.specs[0].strides[-1]))
+        result = placed(out, others[0], (length, s.e), (steps[1], out.strides[-1]))
+        specs = (queries, *self.specs[1:])
+        return replace(self, specs=specs, results=(result,), shape=shape, mask=mask, causal=False)
+
     def aligned(self, elements: int = _VECTOR) -> bool:
         """Return whether the features of every operand are contiguous, in whole aligned vectors of `elements`."""
-        return all(_aligned(s, batch, elements) for s, batch in zip(self.specs, self.shape.batch_strides, strict=False))
+        return all(self.operand_aligned(i, elements) for i in range(len(self.names)))
+
+    def operand_aligned(self, index: int, elements: int) -> bool:
+        """Return whether the features of an operand are contiguous, in whole aligned vectors of `elements`."""
+        return _aligned(self.specs[index], self.shape.batch_strides[index], elements)
 
     def results_aligned(self, elements: int = _VECTOR) -> bool:
         """Return whether the features of every result form whole aligned vectors of `elements`."""

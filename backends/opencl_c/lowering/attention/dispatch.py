@@ -5,12 +5,13 @@ GPUs whose local memory is not on the chip decline calls with few scores, which 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.opencl_c.lowering.attention import cpu, decode, mma, tiles
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, Inputs, backward_call, forward_call
-from polyhal.backends.opencl_c.lowering.attention.mma import MmaTiles
+from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
@@ -27,13 +28,21 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
     call = forward_call(inputs, outputs, params)
     if isinstance(call, Declined):
         return call
+    call = call.with_shared_keys_as_rows()
+    few = mma.for_few_queries(runtime, call)
+    if few is not None:
+        return mma.forward(runtime, call, few)
     if not decode.refusal(call):
         return decode.forward(runtime, call)
     if runtime.features.cpu:
         return cpu.forward(runtime, call)
-    mma_tiles = _mma_tiles(runtime, call)
-    if mma_tiles is not None:
-        return mma.forward(runtime, call, mma_tiles)
+    return with_vectors(runtime, call, _vector(call), partial(_on_gpu, runtime))
+
+
+def _on_gpu(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
+    tile = mma.choose_forward(runtime, call) if runtime.features.tensor_cores else Declined("no matrix units")
+    if not isinstance(tile, Declined):
+        return mma.forward(runtime, call, tile)
     return _unstaged(runtime, call) or tiles.forward(runtime, call)
 
 
@@ -43,14 +52,24 @@ def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...],
         return call
     if runtime.features.cpu:
         return cpu.backward(runtime, call)
-    mma_tiles = _mma_tiles(runtime, call)
-    if mma_tiles is not None:
+    deterministic = bool(params.get("deterministic", False))
+    return with_vectors(runtime, call, _vector(call), partial(_grad_on_gpu, runtime, deterministic=deterministic))
+
+
+def _grad_on_gpu(runtime: Runtime, call: AttentionCall, deterministic: bool) -> Launch | Declined:
+    mma_tiles = mma.choose(runtime, call) if runtime.features.tensor_cores else Declined("no matrix units")
+    if not isinstance(mma_tiles, Declined):
         return mma.backward(runtime, call, mma_tiles)
     if declined := _unstaged(runtime, call):
         return declined
     # Only NVIDIA's devices have a fast atomic addition of floats.
-    atomic = runtime.features.tensor_cores and call.dtype is dtypes.float32 and not params.get("deterministic", False)
+    atomic = runtime.features.tensor_cores and call.dtype is dtypes.float32 and not deterministic
     return tiles.backward(runtime, call, fuse_dq=atomic)
+
+
+def _vector(call: AttentionCall) -> int:
+    """Return the elements that kernels for GPUs read at once."""
+    return 8 if call.dtype.itemsize == 2 else 4
 
 
 def _unstaged(runtime: Runtime, call: AttentionCall) -> Declined | None:
@@ -59,14 +78,6 @@ def _unstaged(runtime: Runtime, call: AttentionCall) -> Declined | None:
     if runtime.features.local_memory_is_real or scores > _MAX_SCORES:
         return None
     return Declined("local memory is not on the chip, so staging tiles in it saves nothing")
-
-
-def _mma_tiles(runtime: Runtime, call: AttentionCall) -> MmaTiles | None:
-    """Return the tiles if the device has matrix units and they support the call."""
-    if not runtime.features.tensor_cores:
-        return None
-    chosen = mma.choose(runtime, call)
-    return None if isinstance(chosen, Declined) else chosen
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"attention": _attention, "attention_grad": _attention_grad}

@@ -12,9 +12,11 @@ from functools import partial
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.opencl_c.lowering.attention import split_keys
 from polyhal.backends.opencl_c.lowering.attention.bf16_split import SplitCall, split_operands
 from polyhal.backends.opencl_c.lowering.attention.call import Args, AttentionCall, Definitions, padded_head_size
 from polyhal.backends.opencl_c.lowering.attention.delta import delta, statistics_bytes
+from polyhal.backends.opencl_c.lowering.attention.mask_bits import packed
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER, HOPPER, Target
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -33,6 +35,8 @@ _ITEMSIZE = 2
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _PANEL = 64
 """Features of a line of 128 bytes, the unit of wgmma's layout in local memory."""
+_WGMMA_SIZES = (64, 80, 96, 112, 128, 160, 192, 256)
+"""Head sizes that kernels with wgmma and one term are compiled for."""
 _BF16_TERMS = {"high": 3, "medium": 1}
 """Bfloat16 terms per float32 element, by precision."""
 _MIN_SPLIT_WORK = 1 << 27
@@ -52,10 +56,16 @@ class MmaTile:
     """True if the fragments of row operands stay in registers; only possible with one term."""
     wgmma: bool = False
     """True if warpgroups multiply, using Hopper's wgmma."""
+    pipelined: bool = False
+    """True if products with wgmma overlap with the softmax (attention/pipelined.cl); forward passes only."""
     terms: int = 1
     """Bfloat16 terms per element."""
     groups: int = 0
     """Groups that must fit on a compute unit at the same time; 0 for the compiler's choice."""
+    split_to: int = 1
+    """Groups per compute unit for which the keys of a forward pass are split."""
+    min_keys: int = 512
+    """Minimum number of keys per group of split keys."""
 
     @property
     def rows(self) -> int:
@@ -74,12 +84,16 @@ class MmaTile:
 
     def padded(self, features: int) -> int:
         """Return the head size to compile for."""
+        if self.wgmma and self.terms == 1:
+            return next(n for n in _WGMMA_SIZES if features <= n)
         return round_up(features, _PANEL) if self.wgmma else padded_head_size(features)
 
     def local_memory(self, call: AttentionCall) -> int:
         """Return the bytes of all row operands, and of the column operands in every stage."""
-        pad = 0 if self.wgmma else _PAD
-        qk, v = self.padded(call.shape.d) + pad, self.padded(call.shape.e) + pad
+        qk, v = (
+            round_up(n, _PANEL) if self.wgmma else n + _PAD
+            for n in (self.padded(call.shape.d), self.padded(call.shape.e))
+        )
         row = qk if call.forward else qk + v
         return (self.rows * row + self.stages * self.columns * (qk + v)) * self.terms * _ITEMSIZE
 
@@ -122,9 +136,11 @@ _mma = partial(MmaTile, warps=4, rows_in_registers=False)
 _wgmma = partial(MmaTile, warps=4, row_tiles=1, columns=64, rows_in_registers=False, wgmma=True)
 WGMMA_TILES = {
     64: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2, groups=3)),
-    128: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2)),
+    128: MmaTiles(_wgmma(stages=2, pipelined=True, groups=2), _wgmma(stages=2), _wgmma(stages=2)),
 }
 """Tiles for 16-bit elements on Hopper, by the largest head size."""
+WGMMA_FORWARD = {256: _wgmma(warps=8, stages=2, pipelined=True)}
+"""Tiles of forward passes whose gradients have other kernels."""
 WGMMA_BF16X3_TILES = {
     64: MmaTiles(_wgmma(stages=1, terms=3, groups=3), _wgmma(stages=1, terms=3), _wgmma(stages=1, terms=3)),
     128: MmaTiles(
@@ -161,6 +177,33 @@ MMA_BF16X3_TILES = {
 """Tiles for float32 as three bfloat16 terms on Ampere and later."""
 
 
+_few = partial(MmaTile, warps=1, row_tiles=1, columns=32, stages=3, split_to=2, min_keys=128)
+FEW_QUERIES = {128: _few(rows_in_registers=True), 256: _few(rows_in_registers=False)}
+"""Tiles for 16-bit elements and few queries, by the largest head size: bound by the memory traffic of keys and values."""
+_MAX_FEW = 32
+"""Maximum number of queries for these tiles."""
+
+
+def for_few_queries(runtime: Runtime, call: AttentionCall) -> MmaTile | None:
+    """Return the tile for a few queries that share keys; None if the call has another number, or other operands."""
+    if not (
+        runtime.features.tensor_cores and call.dtype in _HALVES and 1 < call.shape.t <= _MAX_FEW and call.scale > 0
+    ):
+        return None
+    return next((tile for limit, tile in FEW_QUERIES.items() if call.head_size <= limit), None)
+
+
+def choose_forward(runtime: Runtime, call: AttentionCall) -> MmaTile | Declined:
+    """Return the tile for a forward pass, or the reason why the matrix units do not support it."""
+    if runtime.features.compute_capability == HOPPER and call.dtype in _HALVES and call.scale > 0:
+        limits = [*((limit, tiles.forward) for limit, tiles in WGMMA_TILES.items()), *WGMMA_FORWARD.items()]
+        for limit, tile in limits:
+            if call.head_size <= limit and tile.local_memory(call) <= runtime.features.static_local_memory:
+                return tile
+    tiles = choose(runtime, call)
+    return tiles if isinstance(tiles, Declined) else tiles.forward
+
+
 def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
     """Return the tiles for a call, or the reason why the matrix units do not support it."""
     float32 = call.dtype is dtypes.float32
@@ -184,14 +227,39 @@ def _split(runtime: Runtime, call: AttentionCall, tile: MmaTile, first: int) -> 
     return SplitCall([], call, ()) if call.dtype in _HALVES else split_operands(runtime, call, tile.terms, first)
 
 
-def forward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
-    """Build the launches that split the operands, and one for the output and the logsumexp."""
-    tile = tiles.forward
+def forward(runtime: Runtime, call: AttentionCall, tile: MmaTile) -> Launch:
+    """Build the launches that prepare operands, and one for the output and the logsumexp, or two if keys are split."""
     split = _split(runtime, call, tile, call.first_workspace)
-    call = split.call
+    call = replace(split.call, copies=call.copies + len(split.workspace))
+    bits = packed(runtime, call, tile.columns, call.first_workspace)
+    call = replace(bits.call, copies=call.copies + len(bits.workspace))
+    launch = _whole(runtime, call, tile) if split.launches else _split_or_whole(runtime, call, tile)
+    steps = (*split.launches, *bits.launches)
+    return LaunchSequence((*steps, launch), (*split.workspace, *bits.workspace, *launch.workspace)) if steps else launch
+
+
+def _split_or_whole(runtime: Runtime, call: AttentionCall, tile: MmaTile) -> Launch:
+    """Build the launch of a call, and split the keys if there are too few query blocks to occupy the device."""
+    s = call.shape
+    blocks = ceil_div(s.t, tile.rows) * s.count
+    split = split_keys.choose(runtime, call, blocks, tile.split_to, tile.min_keys, tile.columns)
+    if split.splits == 1:
+        return _whole(runtime, call, tile)
+    partial_result: Args = {"partial": Workspace(call.first_workspace), "keys_per_group": split.terms}
+    args = {**call.operands(), **partial_result, **call.geometry()}
+    definitions = tile.definitions(runtime, call) | {"SPLIT": True, "OUT_DTYPE": "float32", "PAIRS": s.e % 2 == 0}
+    launch = _launch(runtime, "attention/mma", call, tile, definitions, args, s.t, split.splits)
+    return split_keys.combined(runtime, call, launch, split.splits)
+
+
+def _whole(runtime: Runtime, call: AttentionCall, tile: MmaTile) -> Launch:
     args = {**call.operands(), **call.outputs(), **call.geometry()}
-    launch = _launch(runtime, "attention/mma", call, tile, tile.definitions(runtime, call), args, call.shape.t)
-    return LaunchSequence([*split.launches, launch], split.workspace) if split.launches else launch
+    definitions = tile.definitions(runtime, call)
+    if tile.pipelined:
+        for name in ("USE_WGMMA", "STAGES", "ROWS_IN_REGISTERS", "ROW_TILES", "BF16_TERMS"):
+            del definitions[name]
+    kernel = "attention/pipelined" if tile.pipelined else "attention/mma"
+    return _launch(runtime, kernel, call, tile, definitions, args, call.shape.t)
 
 
 def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
@@ -199,13 +267,19 @@ def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
     statistics = Workspace(call.first_workspace)
     steps: list[Launch] = [delta(runtime, call, statistics)]
     split = _split(runtime, call, tiles.grad_keys, call.first_workspace + 1)
-    workspace = (statistics_bytes(call), *split.workspace)
-    call = split.call
+    workspace: tuple[int, ...] = (statistics_bytes(call), *split.workspace)
     steps += split.launches
+    at = call.first_workspace + len(workspace)
+    by_query = packed(runtime, split.call, tiles.grad_queries.columns, at)
+    by_key = packed(runtime, split.call, tiles.grad_keys.columns, at + len(by_query.workspace), rows_are_keys=True)
+    workspace += (*by_query.workspace, *by_key.workspace)
+    steps += (*by_query.launches, *by_key.launches)
     passes: Sequence[tuple[str, ...]] = [("dq",), ("dk", "dv")] if tiles.fuse_dk_dv else [("dq",), ("dk",), ("dv",)]
     for results in passes:
         rows_are_keys = "dq" not in results
-        tile = tiles.grad_keys if rows_are_keys else tiles.grad_queries
+        tile, call = (tiles.grad_keys, by_key.call) if rows_are_keys else (tiles.grad_queries, by_query.call)
+        if call.mask is not None:  # its bits need registers
+            tile = replace(tile, groups=min(tile.groups, 2))
         gradients = {name: call.gradient(name) for name in results}
         args = {**call.operands(), "statistics": statistics, **gradients, **call.geometry()}
         definitions = tile.definitions(runtime, call) | {
@@ -226,8 +300,9 @@ def _launch(
     definitions: Definitions,
     args: Args,
     length: int,
+    splits: int = 1,
 ) -> Launch:
-    """Build a launch of one group per block of rows and head, over `length` rows."""
-    items = (ceil_div(length, tile.rows) * tile.group, call.shape.count)
+    """Build a launch of one group per block of rows, head and split of the keys, over `length` rows."""
+    items = (ceil_div(length, tile.rows) * tile.group, call.shape.count, splits)
     target = tile.target if runtime.features.tensor_cores else None
-    return runtime.launch(source, definitions, args, items, (tile.group, 1), target=target)
+    return runtime.launch(source, definitions, args, items, (tile.group, 1, 1), target=target)
