@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,15 @@ from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Prod
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl_c import ptx
-from polyhal.backends.opencl_c.lowering.gemm import dispatch, mma, sliced_k, tensor_cores, tile_configs, wgmma
+from polyhal.backends.opencl_c.lowering.gemm import (
+    dispatch,
+    mma,
+    operand_copies,
+    sliced_k,
+    tensor_cores,
+    tile_configs,
+    wgmma,
+)
 from polyhal.backends.opencl_c.lowering.gemm import tiles as local_tiles
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import WarpgroupTile, WarpTile
 from polyhal.backends.opencl_c.lowering.gemm.tiles import SimtTile
@@ -141,6 +150,25 @@ def test_any_strides(device: Any, rng: Any, name: str) -> None:
     got = multiply(device, method, x, y).astype(np.float64)
     want = x.astype(np.float64) @ y.astype(np.float64)
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 80)
+
+
+def test_operands_without_contiguous_lines_are_copied(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One operand is broadcast along all axes, as the gradient of a sum is, and both axes of the other one have gaps."""
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+    monkeypatch.setattr(operand_copies, "_MIN_WORK", 1)
+    built: list[Product] = []
+
+    def method(runtime: Any, p: Product) -> Launch:
+        built.append(p)
+        return tiles(False)(runtime, p)
+
+    x, y = np.broadcast_to(np.float32(1.5), (2, 70, 80)), draw(rng, dtypes.float32, False, 160, 160)[1::2, ::-2]
+    got = multiply(device, partial(operand_copies.with_contiguous_lines, build=method), x, y).astype(np.float64)
+    (p,) = built
+    assert (p.left.row, p.left.column, p.left.batch, p.right.row, p.right.column) == (80, 1, (0, 0, 0), 80, 1)
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=0, atol=4 * 2.0**-22 * 1.5 * 80)
 
 
 @pytest.mark.parametrize("name", ["sliced-K", "tiles", "mma, half", "wgmma, split"])

@@ -1,6 +1,6 @@
 """Choice of the kernel of a matrix product.
 
-All kernels support operands of any strides, so a transposed view is never copied.
+All kernels support operands of any strides, so a transposed view is never copied; see `operand_copies` for the exceptions.
 
 - `few_rows`: few rows or columns and a large matrix in aligned lines, on GPUs; bound by one read of the matrix.
 - `gemv`: other products of few rows or columns; bound by the memory traffic of the matrix.
@@ -29,6 +29,7 @@ from polyhal.backends.opencl_c.lowering.gemm import (
     tensor_cores,
     tiles,
 )
+from polyhal.backends.opencl_c.lowering.gemm.operand_copies import with_contiguous_lines
 from polyhal.backends.opencl_c.lowering.support.candidates import first_that_builds
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -44,6 +45,10 @@ def build(runtime: Runtime, p: Product) -> Launch:
     """Build the fastest launch for a product that the driver takes. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
         return strided.build(runtime, p)
+    return with_contiguous_lines(runtime, p, _build)
+
+
+def _build(runtime: Runtime, p: Product) -> Launch:
     choice = few_rows.choose(runtime, p) if few_rows.suits(runtime, p) else None
     if choice is None:
         return _build_other(runtime, p)
