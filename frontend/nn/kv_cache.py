@@ -13,7 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.nn.functional.attention import repeat_heads
+from polyhal.nn.functional.attention import group_heads, group_mask, share_heads
 from polyhal.tensor import Tensor
 
 _attention = FUNCTIONS["attention"]
@@ -106,14 +106,18 @@ class KVCache:
         if mask is not None:
             span = self._span(count)
             k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
-        of_heads = mask is not None and mask.ndim == 4 and mask.shape[1] > 1
-        # Query heads that share keys become rows, so that no key is repeated.
-        if count == 1 and q.shape[1] > k.shape[1] and not of_heads:
-            rows = ops.reshape(q, (*k.shape[:2], q.shape[1] // k.shape[1], q.shape[3]))
+        heads, kept = q.shape[1], k.shape[1]
+        if heads == kept:
+            out: Tensor = _attention(q, k, v, mask, mask is None)[0]
+            return out
+        if count == 1 and (mask is None or mask.ndim < 4 or mask.shape[1] == 1):
+            # Query heads that share keys become rows.
+            rows = ops.reshape(q, (*k.shape[:2], heads // kept, q.shape[3]))
             return ops.reshape(_attention(rows, k, v, mask, False)[0], q.shape)
-        k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
-        out: Tensor = _attention(q, k, v, mask, mask is None)[0]
-        return out
+        mask = None if mask is None else group_mask(mask, heads, kept)
+        k, v = share_heads(k, heads), share_heads(v, heads)
+        grouped: Tensor = ops.reshape(_attention(group_heads(q, kept), k, v, mask, mask is None)[0], q.shape)
+        return grouped
 
     def advance(self, count: int) -> None:
         """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""

@@ -37,6 +37,30 @@ def _grouped(
     return query.reshape(batch, kept, -1, query.shape[-1])
 
 
+def _heads_fit(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    """Return whether the query heads of each sequence are a multiple of its key heads."""
+    return (
+        key.ndim == 4
+        and query.shape[0] == key.shape[0]
+        and query.shape[1] % key.shape[1] == 0
+        and value.shape[:-1] == key.shape[:-1]
+    )
+
+
+def _shared(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Return four-dimensional operands whose batch has the key heads, so that keys and values are views for all query heads."""
+    heads, (batch, kept) = query.shape[-3], key.shape[:2]
+    times = heads // kept
+    query = query.reshape(batch * kept, times, *query.shape[-2:])
+    key, value = (x.reshape(batch * kept, 1, *x.shape[-2:]).expand(-1, times, -1, -1) for x in (key, value))
+    if mask is not None and any(n > 1 for n in mask.shape[:-2]):
+        wide = mask.expand(batch, heads, *mask.shape[-2:])
+        mask = wide.reshape(batch * kept, times, *mask.shape[-2:])
+    return query, key, value, mask
+
+
 def _check_dtypes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> None:
     """Raise RuntimeError, as PyTorch does, for operands of several dtypes, and for masks of other ones."""
     dtype = query.dtype
@@ -87,6 +111,8 @@ def scaled_dot_product_attention(
         folded = _grouped(query, key, value, attn_mask, is_causal) if query.ndim == 4 and not dropout_p else None
         if folded is not None:
             query = folded
+        elif query.ndim == 4 and not dropout_p and _heads_fit(query, key, value):
+            query, key, value, attn_mask = _shared(query, key, value, attn_mask)
         else:
             times = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)

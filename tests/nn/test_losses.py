@@ -95,10 +95,20 @@ def test_rows_longer_than_the_limit_are_shortened_in_the_table(device: ph.Device
     close(w, v)
 
 
-def test_queries_in_groups_share_keys(device: ph.Device) -> None:
-    q, k, v = array(2, 6, 4, 8), array(2, 2, 5, 8, seed=1), array(2, 2, 5, 8, seed=2)
-    ours = F.scaled_dot_product_attention(*(ph.tensor(x, device=device) for x in (q, k, v)), enable_gqa=True)
-    close(ours, TF.scaled_dot_product_attention(*(torch.tensor(x) for x in (q, k, v)), enable_gqa=True))
+@pytest.mark.parametrize("mask", [None, "causal", (1, 4, 5), (2, 6, 4, 5)], ids=str)
+def test_queries_in_groups_share_keys(device: ph.Device, mask: Any) -> None:
+    arrays = array(2, 6, 4, 8), array(2, 2, 5, 8, seed=1), array(2, 2, 5, 8, seed=2)
+    ours = [ph.tensor(x, device=device, requires_grad=True) for x in arrays]
+    theirs = [torch.tensor(x, requires_grad=True) for x in arrays]
+    options: dict[str, Any] = {"enable_gqa": True, "is_causal": mask == "causal"}
+    added = array(*mask, seed=3) if isinstance(mask, tuple) else None
+    y = F.scaled_dot_product_attention(*ours, None if added is None else ph.tensor(added, device=device), **options)
+    z = TF.scaled_dot_product_attention(*theirs, None if added is None else torch.tensor(added), **options)
+    close(y, z)
+    y.sum().backward()
+    z.sum().backward()
+    for x, x_of_torch in zip(ours, theirs, strict=True):
+        close(x.grad, x_of_torch.grad)
 
 
 @pytest.mark.parametrize("extra", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5, "vdim": 3}])

@@ -35,6 +35,10 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         (_leaf(2, 4, 1, 8), _leaf(2, 2, 7, 8), _leaf(2, 2, 7, 6), torch.arange(7).reshape(1, 1, 1, 7) < 5),
         {"enable_gqa": True},
     ),
+    "grouped heads, mask that learns for each head": (
+        (QUERIES, _leaf(2, 2, 7, 8), _leaf(2, 2, 7, 6), _leaf(4, 5, 7)),
+        {"enable_gqa": True},
+    ),
     "grouped heads, mask for each query": (
         (QUERIES, _leaf(2, 2, 7, 8), _leaf(2, 2, 7, 6), torch.tril(torch.ones(5, 7, dtype=torch.bool), 2)),
         {"enable_gqa": True},

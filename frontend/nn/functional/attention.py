@@ -40,8 +40,8 @@ def scaled_dot_product_attention(
     >>> polyhal.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape
     (1, 2, 5, 8)
     """
-    if enable_gqa:
-        key, value = (repeat_heads(x, query.shape[-3]) for x in (key, value))
+    if enable_gqa and query.ndim > 2 and key.ndim > 2 and query.shape[-3] != key.shape[-3]:
+        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale, generator)
     query, key, value = _same_lead(query, key, value)
     causal = is_causal
     if is_causal and query.shape[-2] != key.shape[-2]:
@@ -55,17 +55,55 @@ def scaled_dot_product_attention(
     return ops.matmul(dropout(weights, dropout_p, True, generator=generator), value)
 
 
-def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat each head (axis -3) as often as needed for `heads` in all. Raises ShapeError."""
+def _grouped(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    generator: Generator | None,
+) -> Tensor:
+    """Attend with neighbouring query heads that share keys as an axis of its own, along which keys and values are broadcast."""
+    heads = query.shape[-3]
+    key, value = (share_heads(x, heads) for x in (key, value))
+    if mask is not None:
+        mask = group_mask(mask, heads, key.shape[-4])
+    out = scaled_dot_product_attention(
+        group_heads(query, key.shape[-4]), key, value, mask, dropout_p, is_causal, scale, generator=generator
+    )
+    result: Tensor = ops.reshape(out, (*out.shape[:-4], heads, *out.shape[-2:]))
+    return result
+
+
+def share_heads(x: Tensor, heads: int) -> Tensor:
+    """Broadcast keys or values (..., kept, S, D) for `heads` query heads: (..., kept, heads / kept, S, D), a view.
+
+    Raises ShapeError.
+    """
     if x.ndim < 3 or heads % x.shape[-3]:
         problem = f"{heads} query heads for keys or values {x.shape}"
         raise ShapeError(message("scaled_dot_product_attention", problem, expected="a multiple of their heads"))
-    times = heads // x.shape[-3]
-    if times == 1:
-        return x
     lead, rest = x.shape[:-2], x.shape[-2:]
-    repeated = ops.broadcast_to(ops.unsqueeze(x, -3), (*lead, times, *rest))
-    return ops.reshape(repeated, (*lead[:-1], heads, *rest))
+    shared: Tensor = ops.broadcast_to(ops.unsqueeze(x, -3), (*lead, heads // lead[-1], *rest))
+    return shared
+
+
+def group_heads(x: Tensor, kept: int) -> Tensor:
+    """Return queries (..., heads, T, D) as (..., kept, heads / kept, T, D)."""
+    grouped: Tensor = ops.reshape(x, (*x.shape[:-3], kept, x.shape[-3] // kept, *x.shape[-2:]))
+    return grouped
+
+
+def group_mask(mask: Tensor, heads: int, kept: int) -> Tensor:
+    """Return a mask that broadcasts to (..., heads, T, S) as one that broadcasts to (..., kept, heads / kept, T, S)."""
+    if mask.ndim < 3:
+        return mask
+    if mask.shape[-3] == heads:
+        return group_heads(mask, kept)
+    grouped: Tensor = ops.unsqueeze(mask, -3)
+    return grouped
 
 
 def _same_lead(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
