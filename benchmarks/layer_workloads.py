@@ -16,6 +16,8 @@ import numpy as np
 from benchmarks.op_workloads import normal_numbers
 
 Shape = tuple[int, ...]
+_STORED = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
+"""Dtypes of NumPy with as many bytes."""
 Forward = Callable[..., Any]
 """Computes the result from a library, a layer with parameters or None, and the inputs."""
 
@@ -41,6 +43,8 @@ class LayerWorkload:
     """Elements that the backward pass moves; 0 means as many as the forward pass for each operand."""
     differentiable: bool = True
     """True if it is measured with gradients, too, unlike a write to an input."""
+    dtype: str = "float32"
+    """Dtype of floating-point inputs."""
 
     def arrays(self) -> list[np.ndarray]:
         """Return the inputs, the same for every framework."""
@@ -54,7 +58,7 @@ class LayerWorkload:
         """Return bytes that a call must move, and operations that it must do."""
         flops = self.flops * (1 + self.backward_flops) if backward else self.flops
         moved = self.moved + (self.backward_moved or 2 * self.moved) if backward else self.moved
-        return 4 * moved, int(flops)
+        return np.dtype(_STORED[self.dtype]).itemsize * moved, int(flops)
 
 
 def _recurrent(kind: str, inputs: int, hidden: int, layers: int, batch: int, steps: int) -> LayerWorkload:
@@ -191,6 +195,40 @@ def _einsums(batch: int, length: int, heads: int, width: int, side: int) -> Sequ
     )
 
 
+def _attention(
+    sequences: int,
+    heads: tuple[int, int],
+    lengths: tuple[int, int],
+    width: int,
+    dtype: str = "bfloat16",
+    summed: bool = False,
+) -> LayerWorkload:
+    """Return causal attention of several queries, or of the last query of each sequence; `heads` of queries and of keys.
+
+    With `summed`, the gradient of the result is broadcast from one number.
+    """
+    (of_queries, of_keys), (queries, keys) = heads, lengths
+    causal = queries > 1
+
+    def forward(lib: Any, layer: Any, q: Any, k: Any, v: Any) -> Any:
+        y = lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=of_keys != of_queries)
+        return y.sum() if summed else y
+
+    shapes = ((sequences, of_queries, queries, width), *((sequences, of_keys, keys, width),) * 2)
+    shared = f" sharing {of_keys}" if of_keys != of_queries else ""
+    flops = 4 * sequences * of_queries * queries * keys * width
+    return LayerWorkload(
+        f"{'sum of ' * summed}attention, {sequences} x {of_queries} heads{shared}, {queries} by {keys}, {width} wide, {dtype}",
+        shapes,
+        forward,
+        flops=flops // 2 if causal else flops,
+        moved=2 * math.prod(shapes[0]) + 2 * math.prod(shapes[1]),
+        backward_flops=2.5,
+        differentiable=causal,
+        dtype=dtype,
+    )
+
+
 def _embedding_bag(rows: int, width: int, bags: int, length: int, ragged: bool) -> LayerWorkload:
     read = bags * length
     starts = np.sort(np.random.default_rng(1).integers(0, read, bags))
@@ -252,6 +290,16 @@ _GPU = (
     *_einsums(16, 1024, 16, 64, 4096),
     _embedding_bag(100_000, 128, 16_384, 32, False),
     _embedding_bag(100_000, 128, 16_384, 32, True),
+    _attention(8, (16, 16), (2048, 2048), 64, "float16"),
+    _attention(8, (16, 16), (2048, 2048), 64, "float16", summed=True),
+    _attention(4, (12, 12), (1000, 1000), 80, "float16"),
+    _attention(4, (32, 32), (4096, 4096), 128),
+    _attention(4, (32, 32), (4096, 4096), 128, summed=True),
+    _attention(4, (32, 8), (4096, 4096), 128),
+    _attention(4, (8, 8), (4096, 4096), 256),
+    _attention(1, (32, 8), (1, 4096), 128),
+    _attention(16, (32, 8), (1, 4096), 128),
+    _attention(64, (32, 32), (1, 1024), 128),
 )
 
 

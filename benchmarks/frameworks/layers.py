@@ -20,12 +20,13 @@ Call = Callable[[], Any]
 def polyhal_calls(workload: LayerWorkload, device: Device, backward: bool) -> dict[str, Call]:
     """Return the workload on a device, captured and eager."""
     layer = workload.layer(polyhal).to(device) if workload.layer else None
-    inputs = [polyhal.tensor(a, device=device) for a in workload.arrays()]
+    dtype = getattr(polyhal, workload.dtype)
+    inputs = [polyhal.tensor(a, device=device, dtype=dtype if a.dtype.kind == "f" else None) for a in workload.arrays()]
     sources = _sources(workload, layer, inputs) if backward else []
     if not backward and hasattr(layer, "parameters"):
         layer.requires_grad_(False)
     out_grad = _out_grad(workload.forward(polyhal, layer, *inputs).shape)
-    g = polyhal.tensor(out_grad, device=device)
+    g = polyhal.tensor(out_grad, device=device, dtype=dtype)
 
     def run() -> Any:
         out = workload.forward(polyhal, layer, *inputs)
@@ -49,11 +50,12 @@ def torch_calls(workload: LayerWorkload, place: str, backward: bool, compiled: b
     if place == "cuda":  # as accurate as the competitor
         torch.backends.cudnn.allow_tf32 = False
     layer = workload.layer(torch).to(place) if workload.layer else None
-    inputs = [torch.from_numpy(a).to(place) for a in workload.arrays()]
+    dtype = getattr(torch, workload.dtype)
+    inputs = [torch.from_numpy(a).to(place, dtype if a.dtype.kind == "f" else None) for a in workload.arrays()]
     sources = _sources(workload, layer, inputs) if backward else []
     if not backward and hasattr(layer, "parameters"):
         layer.requires_grad_(False)
-    g = torch.from_numpy(_out_grad(tuple(workload.forward(torch, layer, *inputs).shape))).to(place)
+    g = torch.from_numpy(_out_grad(tuple(workload.forward(torch, layer, *inputs).shape))).to(place, dtype)
 
     def with_gradient(function: Call) -> Call:
         def call() -> Any:
