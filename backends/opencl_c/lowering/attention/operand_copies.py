@@ -13,7 +13,7 @@ from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch
 
 _MIN_QUERIES = 32
-"""Minimum number of queries, each of which reads all keys and values, for which copies are faster."""
+"""Minimum number of queries for which copies are faster: each query reads all keys and values."""
 
 
 def with_vectors(

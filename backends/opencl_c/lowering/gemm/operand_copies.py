@@ -18,7 +18,7 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 _MIN_SIDE = 64
-"""Minimum number of rows and of columns of the results, each of which reads an operand again, for which a copy is faster."""
+"""Minimum number of rows and of columns of the results for which a copy is faster: each reads an operand again."""
 _MIN_WORK = 1 << 24
 """Minimum number of multiply-adds."""
 
