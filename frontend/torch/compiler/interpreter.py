@@ -312,6 +312,7 @@ def all_decompositions() -> dict[Any, Callable[..., Any]]:
     return known_decompositions()
 
 
+@functools.lru_cache(maxsize=1)
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Return PyTorch's decompositions of ops without a function in the table."""
     return {op: rule for op, rule in private.core_decompositions().items() if call_of(op) is None}

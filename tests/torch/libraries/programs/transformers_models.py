@@ -210,6 +210,12 @@ def _detection() -> Made:
     return hf.DetrForObjectDetection(config).train(), inputs
 
 
+def _detection_without_labels() -> Made:
+    """Without labels nothing is matched on the CPU: Python reads only whether values are finite."""
+    model, inputs = _detection()
+    return model, {name: x for name, x in inputs.items() if name != "labels"}
+
+
 def _vit() -> Made:
     config = hf.ViTConfig(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, num_labels=3, **_IMAGE
@@ -242,6 +248,7 @@ for _name, _whole in {
     "ViT": _vit,
     "CLIP": _clip,
     "DETR": _detection,
+    "DETR, no labels": _detection_without_labels,
     "GPT-2, masked": _masked(_gpt2),
     "Llama, masked": _masked(CAUSAL["Llama"]),
     "Gemma 3, masked": _masked(_gemma3),
