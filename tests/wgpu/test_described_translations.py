@@ -36,9 +36,12 @@ NOT_TRANSLATED = {
     "fft/half_spectrum.wgsl",
     "fft/local_stages.wgsl",
     "gather/replace_rows.wgsl",
+    *(f"linear_algebra/{name}.wgsl" for name in ("cholesky", "lu", "qr", "row_order", "solve", "triangular_solve")),
     "optim/means_along.wgsl",
     "pointwise/foreach.wgsl",
     "pointwise/sums_of_tensors.wgsl",
+    "rowwise/mean_cross_entropy.wgsl",
+    "rowwise/mean_loss.wgsl",
 }
 """Shaders that are newer than the figures, which need naga to be updated."""
 ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))
