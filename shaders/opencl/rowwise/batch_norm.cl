@@ -1,8 +1,8 @@
 // Batch norm of x (images, channels, inner), where inner is contiguous, and its gradient.
 //
 // A group of GROUP work-items computes the statistics of one channel over some images, the variance around their mean in a
-// second pass. With SPLIT several groups share a channel, and batch_reduce_statistics combines their results (Chan, Golub and
-// LeVeque, 1979). Then batch_apply normalizes some images per group. On CPUs a group is one work-item, which takes
+// second pass. Several groups share a channel. Then batch_apply normalizes some images per group; each group first combines
+// the statistics of all groups of its channel (Chan, Golub and LeVeque, 1979). On CPUs a group is one work-item, which takes
 // CHANNELS_EACH neighbouring channels, so that it reads long contiguous runs of memory.
 //
 // With RELU the result is max(result, 0). The gradient then passes only elements whose result, recomputed from x, is
@@ -73,6 +73,9 @@ typedef struct {
         scale[c] = DEVIATION(channel + c) * WEIGHT_OF(channel + c); \
         shift[c] = BIAS_OF(channel + c); \
     }
+// The partial results of a channel are divided among the work-items of a group.
+#define ELEMENTS(part) ((REAL)(min((part + 1) * images_part, images) - part * images_part) * inner)
+#define FOR_PARTS for (uint part = LANE_ID; part < parts; part += GROUP)
 #define NORMAL(x, c) (((x) - mean[c]) * scale[c] + shift[c])
 // Relu keeps a NaN.
 #if RELU
@@ -87,8 +90,9 @@ typedef struct {
 #define PASSED(g, x, c) (g)
 #endif
 
-__kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, STATISTICS_RESULT,
-                                          const PlaneGeometry geometry) {
+// Partial results: means, then sums of squares around them, (parts, channels) each.
+__kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                          __global REAL *partial, const PlaneGeometry geometry) {
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
@@ -135,42 +139,44 @@ __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, cons
         variance[c] += LANES_SUM(sums[c]);
         GROUP_SUM(variance[c])
         if (LANE_ID == 0) {
-#if SPLIT
             partial[split * channels + channel + c] = mean[c];
             partial[(get_num_groups(1) + split) * channels + channel + c] = variance[c];
-#else
-            means[means_offset + channel + c] = mean[c];
-            variances[variances_offset + channel + c] = variance[c] / count;
-#endif
         }
     }
 }
 
-__kernel void batch_reduce_statistics(__global const REAL *partial, __global REAL *means, const ulong means_offset,
-                                      __global REAL *variances, const ulong variances_offset, const uint images,
-                                      const uint channels, const uint inner, const uint images_each, const uint splits) {
-    const uint channel = get_global_id(0);
-    if (channel >= channels) return;
-    REAL mean = 0, squares = 0, seen = 0;
-    for (uint split = 0; split < splits; split++) {
-        const REAL more = (REAL)(min((split + 1) * images_each, images) - split * images_each) * inner;
-        const REAL difference = partial[split * channels + channel] - mean;
-        seen += more;
-        mean += difference * (more / seen);
-        squares += partial[(splits + split) * channels + channel] + difference * difference * (more * (seen - more) / seen);
-    }
-    means[means_offset + channel] = mean;
-    variances[variances_offset + channel] = squares / seen;
-}
-
+// A partial result is that of `images_part` images.
 __kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES
-                                     __global STORAGE(DTYPE) *out, const ulong out_offset, STATISTICS const REAL eps,
-                                     const PlaneGeometry geometry) {
+                                     __global STORAGE(DTYPE) *out, const ulong out_offset, __global REAL *means,
+                                     const ulong means_offset, __global REAL *variances, const ulong variances_offset,
+                                     __global const REAL *partial, const REAL eps, const uint parts,
+                                     const uint images_part, const PlaneGeometry geometry) {
+    GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
     x += (long)x_offset + channel * x_channel;
     out += out_offset + (ulong)channel * inner;
-    SCALES
+    const REAL count = (REAL)images * inner;
+    REAL mean[CHANNELS_EACH], scale[CHANNELS_EACH], shift[CHANNELS_EACH];
+    for (uint c = 0; c < CHANNELS_EACH; c++) {
+        __global const REAL *part_means = partial + channel + c, *part_squares = part_means + parts * channels;
+        REAL distance = 0, squares = 0;
+        FOR_PARTS distance += (part_means[part * channels] - part_means[0]) * ELEMENTS(part);
+        GROUP_SUM(distance)
+        mean[c] = part_means[0] + distance / count;
+        FOR_PARTS {
+            const REAL difference = part_means[part * channels] - mean[c];
+            squares += part_squares[part * channels] + difference * difference * ELEMENTS(part);
+        }
+        GROUP_SUM(squares)
+        const REAL variance = squares / count;
+        scale[c] = 1 / sqrt(variance + eps) * WEIGHT_OF(channel + c);
+        shift[c] = BIAS_OF(channel + c);
+        if (split == 0 && LANE_ID == 0) {
+            means[means_offset + channel + c] = mean[c];
+            variances[variances_offset + channel + c] = variance;
+        }
+    }
     FOR_IMAGES {
 #pragma unroll
         for (uint c = 0; c < CHANNELS_EACH; c++) {
@@ -188,7 +194,7 @@ __kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulo
     }
 }
 
-// Per split and channel the sums of g * (x - mean) and of g, (splits, 2, channels).
+// Partial results: per part and channel the sums of g * (x - mean) and of g, (parts, 2, channels).
 __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                     __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if RELU
@@ -246,29 +252,15 @@ __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulon
     }
 }
 
-// The gradients of weight and bias, which are also stored in `sums` (2, channels).
-__kernel void batch_reduce_sums(__global const REAL *partial, __global const REAL *variances, const ulong variances_offset,
-                                __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
-                                __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset, __global REAL *sums,
-                                const REAL eps, const uint channels, const uint splits) {
-    const uint channel = get_global_id(0);
-    if (channel >= channels) return;
-    REAL product = 0, grad = 0;
-    for (uint split = 0; split < splits; split++) {
-        product += partial[split * 2 * channels + channel];
-        grad += partial[(split * 2 + 1) * channels + channel];
-    }
-    product *= 1 / sqrt(variances[variances_offset + channel] + eps);
-    sums[channel] = product;
-    sums[channels + channel] = grad;
-    STORE(GRADIENT_DTYPE, product, dweight, dweight_offset + channel);
-    STORE(GRADIENT_DTYPE, grad, dbias, dbias_offset + channel);
-}
-
+// Also makes the gradients of weight and bias.
 __kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                           __global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES STATISTICS
-                                          __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums,
-                                          const REAL eps, const PlaneGradGeometry geometry) {
+                                          __global STORAGE(DTYPE) *dx, const ulong dx_offset,
+                                          __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
+                                          __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset,
+                                          __global const REAL *partial, const REAL eps, const uint parts,
+                                          const PlaneGradGeometry geometry) {
+    GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(g);
     DECLARE_STRIDES(x);
@@ -279,8 +271,20 @@ __kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, cons
     const REAL count = (REAL)images * inner;
     REAL product[CHANNELS_EACH], grad[CHANNELS_EACH];
     for (uint c = 0; c < CHANNELS_EACH; c++) {
-        product[c] = sums[channel + c] / count * DEVIATION(channel + c);
-        grad[c] = sums[channels + channel + c] / count;
+        product[c] = grad[c] = 0;
+        FOR_PARTS {
+            product[c] += partial[part * 2 * channels + channel + c];
+            grad[c] += partial[(part * 2 + 1) * channels + channel + c];
+        }
+        GROUP_SUM(product[c])
+        GROUP_SUM(grad[c])
+        product[c] *= DEVIATION(channel + c);
+        if (split == 0 && LANE_ID == 0) {
+            STORE(GRADIENT_DTYPE, product[c], dweight, dweight_offset + channel + c);
+            STORE(GRADIENT_DTYPE, grad[c], dbias, dbias_offset + channel + c);
+        }
+        product[c] *= DEVIATION(channel + c) / count;
+        grad[c] /= count;
     }
     FOR_IMAGES {
 #pragma unroll

@@ -57,24 +57,32 @@ class _Division:
     """Work-items per group of the reduction and of the normalization."""
     width: int
     """Elements per vector."""
-
-    @property
-    def splits(self) -> int:
-        """Number of groups that share a channel's statistics."""
-        return ceil_div(self.planes.images, self.images_each)
+    dtype: DType
 
     def items(self, group: int, images_each: int) -> tuple[int, int]:
         """Return the work-items of a launch per axis."""
         channels = self.planes.channels // self.channels_each
         return channels * group, ceil_div(self.planes.images, images_each)
 
+    @property
+    def parts(self) -> int:
+        """Number of groups that share a channel's reduction."""
+        return ceil_div(self.planes.images, self.images_each)
+
+    @property
+    def partial_bytes(self) -> int:
+        """Size of all partial results."""
+        return 2 * self.parts * self.planes.channels * itemsize(real_type(self.dtype))
+
     def definitions(self, group: int) -> Definitions:
         """Return the definitions of a kernel with `group` work-items per group, whose parts read short planes at once."""
         return {
-            "GROUP": group,
-            "PLANE_LANES": min(group, _lanes(self.planes, self.width)),
+            "DTYPE": self.dtype.name,
+            "REAL": real_type(self.dtype),
             "WIDTH": self.width,
             "CHANNELS_EACH": self.channels_each,
+            "GROUP": group,
+            "PLANE_LANES": min(group, _lanes(self.planes, self.width)),
         }
 
     @property
@@ -91,11 +99,11 @@ def _divide(runtime: Runtime, planes: ChannelPlanes, dtype: DType) -> _Division:
     channels_each = math.gcd(planes.channels, _MAX_CHANNELS) if features.cpu and short else 1
     images_each = _images_each(runtime, planes, channels_each)
     if features.cpu:
-        return _Division(planes, channels_each, images_each, images_each, (1, 1), width)
+        return _Division(planes, channels_each, images_each, images_each, (1, 1), width, dtype)
     applying, lanes = filled(features, _SHORT_GROUP) if short else features.group_size, _lanes(planes, width)
     if lanes < applying:
         applying = min(features.group_size, _PLANES_GROUP)
-    return _Division(planes, 1, images_each, max(1, applying // lanes), (features.group_size, applying), width)
+    return _Division(planes, 1, images_each, max(1, applying // lanes), (features.group_size, applying), width, dtype)
 
 
 def _lanes(planes: ChannelPlanes, width: int) -> int:
@@ -112,22 +120,12 @@ def _images_each(runtime: Runtime, planes: ChannelPlanes, channels_each: int) ->
     return each if channels_each == 1 else max(1, min(each, _MAX_ELEMENTS // (planes.inner * channels_each)))
 
 
-def _types(dtype: DType) -> Definitions:
-    """Return the definitions of the types that the kernels read and compute in."""
-    return {"DTYPE": dtype.name, "REAL": real_type(dtype)}
-
-
 def _strides(**operands: ChannelPlanes) -> Args:
     """Return the strides of images and channels of each operand."""
     args: Args = {}
     for name, planes in operands.items():
         args |= {f"{name}_image": planes.steps[0], f"{name}_channel": planes.steps[1]}
     return args
-
-
-def _reduce_group(runtime: Runtime) -> int:
-    """Return the number of channels whose partial results a group of the second stage reduces."""
-    return 16 if runtime.features.cpu else 64
 
 
 def _forward(
@@ -139,57 +137,30 @@ def _forward(
     if batch_norm_rows.supports(runtime, planes):
         return batch_norm_rows.forward(runtime, planes, inputs, outputs, params, relu=relu)
     division = _divide(runtime, planes, outputs[0].dtype)
-    definitions = _types(outputs[0].dtype)
-    definitions |= optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
+    definitions = optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
     memory = tensors(dict(zip(_FORWARD, (*inputs, *outputs), strict=True)))
-    split, workspace = division.splits > 1, Workspace(len(_FORWARD))
+    memory |= {"partial": Workspace(len(_FORWARD)), "eps": params["eps"]}
     reducing, applying = division.groups
-    statistics: Args = {name: memory[name] for name in ("means", "variances")}
     geometry = {**division.lengths, **_strides(x=planes)}
-    launches = [
-        runtime.launch(
-            "rowwise/batch_norm",
-            definitions | division.definitions(reducing) | {"SPLIT": split},
-            {
-                "x": memory["x"],
-                **({"partial": workspace} if split else statistics),
-                **geometry,
-                "images_each": division.images_each,
-            },
-            division.items(reducing, division.images_each),
-            (reducing, 1),
-            kernel="batch_statistics",
-        )
-    ]
-    if split:
-        launches.append(
-            runtime.launch(
-                "rowwise/batch_norm",
-                definitions | division.definitions(reducing) | {"SPLIT": True},
-                {
-                    "partial": workspace,
-                    **statistics,
-                    **division.lengths,
-                    "images_each": division.images_each,
-                    "splits": division.splits,
-                },
-                (planes.channels,),
-                (_reduce_group(runtime),),
-                kernel="batch_reduce_statistics",
-            )
-        )
-    launches.append(
-        runtime.launch(
-            "rowwise/batch_norm",
-            definitions | division.definitions(applying) | {"RELU": relu},
-            memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
-            division.items(applying, division.images_applied),
-            (applying, 1),
-            kernel="batch_apply",
-        )
+    statistics = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | division.definitions(reducing),
+        {"x": memory["x"], "partial": memory["partial"], **geometry, "images_each": division.images_each},
+        division.items(reducing, division.images_each),
+        (reducing, 1),
+        kernel="batch_statistics",
     )
-    nbytes = 2 * division.splits * planes.channels * itemsize(str(definitions["REAL"]))
-    return LaunchSequence(launches, (nbytes,) if split else ())
+    apply = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | division.definitions(applying) | {"RELU": relu},
+        memory
+        | geometry
+        | {"parts": division.parts, "images_part": division.images_each, "images_each": division.images_applied},
+        division.items(applying, division.images_applied),
+        (applying, 1),
+        kernel="batch_apply",
+    )
+    return LaunchSequence((statistics, apply), (division.partial_bytes,))
 
 
 def _backward(
@@ -202,12 +173,11 @@ def _backward(
         return batch_norm_rows.backward(runtime, planes, inputs, outputs, params, relu=relu)
     g, x = planes
     division = _divide(runtime, x, outputs[0].dtype)
-    definitions = _types(outputs[0].dtype)
-    definitions |= optional("WEIGHT", inputs[2]) | optional("BIAS", inputs[3] if relu else None)
+    definitions = optional("WEIGHT", inputs[2]) | optional("BIAS", inputs[3] if relu else None)
     definitions |= {"GRADIENT_DTYPE": outputs[1].dtype.name, "RELU": relu}
     names = _BACKWARD_RELU if relu else _BACKWARD
     memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
-    memory |= {"partial": Workspace(len(names)), "sums": Workspace(len(names) + 1), "eps": params["eps"]}
+    memory |= {"partial": Workspace(len(names)), "eps": params["eps"]}
     reducing, applying = division.groups
     geometry = {**division.lengths, **_strides(g=g, x=x)}
 
@@ -225,25 +195,17 @@ def _backward(
         (reducing, 1),
         kernel="batch_sums",
     )
-    reduced = runtime.launch(
-        "rowwise/batch_norm",
-        definitions | division.definitions(reducing),
-        select("partial", "variances", "dweight", "dbias", "sums", "eps")
-        | {"channels": x.channels, "splits": division.splits},
-        (x.channels,),
-        (_reduce_group(runtime),),
-        kernel="batch_reduce_sums",
-    )
     apply = runtime.launch(
         "rowwise/batch_norm",
         definitions | division.definitions(applying),
-        select("g", "x", *saved, "dx", "sums") | geometry | {"images_each": division.images_applied},
+        select("g", "x", *saved, "dx", "dweight", "dbias", "partial")
+        | geometry
+        | {"parts": division.parts, "images_each": division.images_applied},
         division.items(applying, division.images_applied),
         (applying, 1),
         kernel="batch_input_grad",
     )
-    nbytes = 2 * x.channels * itemsize(str(definitions["REAL"]))
-    return LaunchSequence((sums, reduced, apply), (division.splits * nbytes, nbytes))
+    return LaunchSequence((sums, apply), (division.partial_bytes,))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {
