@@ -86,14 +86,16 @@ __kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(O
     }
 #if SLICES > 1
     __local REAL sums[2][SLICES][COLUMNS];
-    sums[0][get_local_id(1)][get_local_id(0)] = w;
-    sums[1][get_local_id(1)][get_local_id(0)] = b;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (get_local_id(1) > 0) return;
-    for (uint slice = 1; slice < SLICES; slice++) {
-        w += sums[0][slice][get_local_id(0)];
-        b += sums[1][slice][get_local_id(0)];
+    const uint slice = get_local_id(1), at = get_local_id(0);
+    sums[0][slice][at] = w;
+    sums[1][slice][at] = b;
+    for (uint half_way = SLICES / 2; half_way > 0; half_way /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (slice >= half_way) continue;
+        sums[0][slice][at] = w += sums[0][slice + half_way][at];
+        sums[1][slice][at] = b += sums[1][slice + half_way][at];
     }
+    if (slice > 0) return;
 #endif
     if (column >= length) return;
     STORE(OUT_DTYPE, w, dweight, dweight_offset + column);
