@@ -263,8 +263,8 @@ WGMMA_TILES = {
 CLUSTER_TILES = {
     ClusterTile(2, 256, 4, 2): 2640,
     ClusterTile(2, 128, 6, 1): 2500,
-    ClusterTile(1, 128, 6, 2): 1980,
-    ClusterTile(1, 128, 8, 1): 1980,
+    ClusterTile(1, 128, 6, 2): 1900,
+    ClusterTile(1, 128, 8, 1): 1900,
 }
 """Tiles for wgmma with copies by the copy engine, with their multiply-adds per nanosecond and compute unit."""
 _STORE_RATE = 14
