@@ -32,7 +32,7 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
     few = mma.for_few_queries(runtime, call)
     if few is not None:
         return mma.forward(runtime, call, few)
-    if not decode.refusal(call):
+    if not decode.refusal(runtime, call):
         return decode.forward(runtime, call)
     if runtime.features.cpu:
         return cpu.forward(runtime, call)
