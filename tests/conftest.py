@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from devices import KIT_DEVICES, TEST_DEVICES, listed
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
@@ -25,6 +26,9 @@ os.environ.setdefault("POCL_AFFINITY", "0")
 
 settings.register_profile("polyhal", deadline=None)
 settings.load_profile("polyhal")  # how long an example takes depends on other work of the machine
+if hasattr(providers, "_get_local_constants"):
+    # Hypothesis would parse all modules of the project in each process, six seconds, to try their constants as values.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,15 +60,22 @@ def _available(devices: Callable[[], list[NativeDevice]]) -> Callable[[], list[N
 
 @_available
 def opencl_devices() -> list[NativeDevice]:
-    """Return all OpenCL devices."""
+    """Return one OpenCL device of each vendor's drivers and type, all devices with POLYHAL_TEST_ALL=1.
+
+    A machine may have PoCL both from PyPI and from its distribution.
+    """
     from polyhal.backends.opencl import discovery
     from polyhal.backends.opencl.backend import OpenCLBackend
     from polyhal.backends.opencl_c.lowering import table
 
     ops = frozenset(table())
     devices = []
+    kinds: set[tuple[str, Any]] = set()
     for found in discovery.devices():
         platform = found.platform.split("(")[0].split()[0].lower()
+        if (platform, found.info.type) in kinds and not os.environ.get("POLYHAL_TEST_ALL"):
+            continue
+        kinds.add((platform, found.info.type))
         share = _POCL_SHARE if platform == "portable" else _SHARE
         name = f"{found.info.selector}-{platform}"
         devices.append(NativeDevice("opencl", name, found, partial(OpenCLBackend, found), ops, share))

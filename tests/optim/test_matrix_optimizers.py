@@ -126,7 +126,7 @@ def test_lamb_scales_updates_to_the_parameter(device: ph.Device) -> None:
 
 @pytest.mark.parametrize("dtype", [ph.float32, ph.float64, ph.bfloat16], ids=str)
 def test_lamb_scales_each_of_several_parameters_equally(numpy_device: ph.Device, dtype: ph.dtype) -> None:
-    """One optimizer of all parameters, and one misses a step, equals an optimizer for each parameter."""
+    """One optimizer of all parameters, where one misses a step, equals an optimizer for each parameter."""
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=shape) for shape in ((4, 3), (5,), (), (7,))]
     together, alone = ([nn.Parameter(ph.tensor(x, dtype=dtype, device=numpy_device)) for x in arrays] for _ in range(2))

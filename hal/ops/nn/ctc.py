@@ -37,7 +37,7 @@ _NEVER = float("-inf")
 def _ctc_losses(log_probs: Array, targets: Array, steps: Array, labels: Array, *, blank: int = 0) -> Any:
     """Negative log likelihood, in nats, of each of N label sequences, summed over its alignments with T time steps.
 
-    `log_probs` (T, N, C), `targets` (N, S), the first `labels` (N,) count, and `steps` (N,), how many time steps
+    `log_probs` (T, N, C), `targets` (N, S), whose first `labels` (N,) count, and `steps` (N,), how many time steps
     count. Infinity where the labels do not fit. Source: Graves et al., ICML 2006, equations 5 to 8.
     """
     log_probs, targets = np.asarray(log_probs, np.float64), np.asarray(targets)
