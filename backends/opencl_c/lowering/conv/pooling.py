@@ -108,8 +108,8 @@ def _channels_last(
         args |= {f"{name}_image": spec.strides[0], f"{name}_row": spec.strides[2], f"{name}_column": spec.strides[3]}
     return runtime.launch(
         "conv/pooling_channels_last",
-        definitions
-        | {
+        {
+            **definitions,
             "MASK": "long" if definitions["REAL"] == "double" else "int",
             "WIDTH": width,
             "ALIGNED": width > 1 and all(s.aligned for s in specs),

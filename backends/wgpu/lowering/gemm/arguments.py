@@ -45,8 +45,8 @@ def _layout(matrix: Matrix, k_stride: int, mn_stride: int, itemsize: int) -> tup
 
 def targets(p: Product) -> Arguments:
     """Return the arguments of lib/store_sums.wgsl for an output."""
-    out: Arguments = {"out": Tensor(p.out.place), "out_row": p.out.row, "out_column": p.out.column}
-    out |= epilogue(p, _out_lanes(p))[1]
+    own: Arguments = {"out": Tensor(p.out.place), "out_row": p.out.row, "out_column": p.out.column}
+    out = {**own, **epilogue(p, _out_lanes(p))[1]}
     if p.bias is None:
         return out
     return {**out, "bias": Tensor(p.bias), "bias_row": p.bias_row, "bias_column": p.bias_column}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
-from polyhal.backends.common.launching.launch import Arguments, Tensor
+from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor
 from polyhal.backends.common.problems.gemm import Addend, Product
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody
 from polyhal.backends.wgpu.lowering.pointwise.opaque import with_opaque_operands
@@ -37,7 +37,8 @@ def epilogue(p: Product, out_lanes: int) -> tuple[dict[str, object], Arguments]:
     if p.epilogue is None:
         return {}, {}
     body = ElementBody()
-    values, tensors, args = [RegisterValue("r_e0", p.sum_dtype)], [], {}
+    values, tensors = [RegisterValue("r_e0", p.sum_dtype)], []
+    args: dict[str, Argument] = {}
     for number, operand in enumerate(p.epilogue.operands, 1):
         name = f"e{number}"
         if not isinstance(operand, Addend):
