@@ -15,7 +15,7 @@ from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl_c.lowering.gemm import cluster_tiles, tensor_cores, tile_configs
+from polyhal.backends.opencl_c.lowering.gemm import cluster_tiles, tensor_cores, tile_configs, wgmma
 from polyhal.backends.opencl_c.lowering.gemm.arguments import geometry
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import ClusterTile
 from polyhal.hal import dtypes
@@ -76,6 +76,17 @@ def test_edges_layouts_batches_and_splits(
     x, y = x.astype(np.float64), y.astype(np.float64)
     bound = 4 * 2.0**-22 * (np.abs(x) @ np.abs(y)) + 2.0 ** (-8 if dtype is dtypes.bfloat16 else -11) * np.abs(x @ y)
     assert (np.abs(device.download(out).astype(np.float64) - x @ y) <= bound + 1e-7).all()
+
+
+def test_a_product_of_one_launch_requests_the_memory_of_its_maps(device: Any, rng: Any) -> None:
+    x, y = draw(rng, dtypes.float16, False, 72, 64), draw(rng, dtypes.float16, True, 64, 136)
+    refs, out = [upload(device, a) for a in (x, y)], device.empty(dtypes.float16, (72, 136))
+    p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 2, 3))
+    assert isinstance(p, Product)
+    launch = wgmma.build(device.backend.runtime, p, tile_configs.WGMMA_TILES[1])
+    assert len(launch.workspace) == 1
+    launch(*refs, out, *[device.backend.allocate(nbytes) for nbytes in launch.workspace])
+    np.testing.assert_allclose(device.download(out).astype(float), x.astype(float) @ y.astype(float), atol=0.02)
 
 
 def test_operands_that_the_copy_engine_can_copy(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:

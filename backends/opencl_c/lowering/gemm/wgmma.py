@@ -59,7 +59,7 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
     if terms > 1:
         launches.append(bf16_repair.build(runtime, p))
     workspace = (*(copy.nbytes for copy in copies), *workspace)
-    return LaunchSequence(launches, workspace) if len(launches) > 1 else launches[0]
+    return LaunchSequence(launches, workspace) if workspace or len(launches) > 1 else launches[0]
 
 
 def _repacked(runtime: Runtime, p: Product) -> tuple[list[bf16_split.SplitOperand], Product, tuple[Memory, Memory]]:
