@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.launch import Launch, LaunchSequence, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall
 from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.protocol import Launch
 
 MAX_SPLITS = 64
 """Maximum number of groups that share a head (MAX_SPLITS of attention/split_reduce.cl)."""

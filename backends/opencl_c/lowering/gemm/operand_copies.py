@@ -39,8 +39,8 @@ def with_contiguous_lines(runtime: Runtime, p: Product, build: Callable[[Runtime
         steps.append(copy.to_workspace(runtime, source, matrix.place, target, p.workspace))
         copied[p.workspace] = target
         b0, b1, b2 = (new if step else 0 for new, step in zip(target.strides[:3], matrix.batch, strict=True))
-        turned = Matrix(p.workspace, lengths[1], 1, (b0, b1, b2), aligned=True)
-        p = replace(p, workspace=p.workspace + 1, **{side: turned})
+        turned: dict[str, Any] = {side: Matrix(p.workspace, lengths[1], 1, (b0, b1, b2), aligned=True)}
+        p = replace(p, workspace=p.workspace + 1, **turned)
     if not copied:
         return build(runtime, p)
     product = build(runtime, p)
