@@ -73,7 +73,7 @@ def test_channels_last(device: Any, rng: Any) -> None:
         bound = {**OPS[op].schema.params, **params, **own}
         launch = device.backend.lower(op, tuple(r.spec for r in refs), (out.spec,), bound)
         if not isinstance(launch, Declined):
-            launch(*refs, out)
+            launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
             np.testing.assert_allclose(device.download(stored).transpose(0, 3, 1, 2), want, rtol=1e-6, atol=1e-6)
 
 

@@ -58,34 +58,54 @@ __kernel void max_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offs
     WRITE(best, out, out_offset + RESULT_AT(down * across));
 }
 
-// A window's gradient goes to its maximum: an element that no later one replaces and that replaces all before it.
-__kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                                 const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
-                                 STRIDES(x), const PoolingGeometry geometry) {
+// The tap of each window's maximum, an element that no later one replaces and that replaces all before it; NO_TAP if a window
+// covers only padding.
+#define NO_TAP 0xffff
+__kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *taps,
+                                   STRIDES(x), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
+    DECLARE_PLACE(down * across);
+    x += IMAGE_OF(x);
+    const int y = (int)(pixel / across) * stride_h - padding_h, at = (int)(pixel % across) * stride_w - padding_w;
+    V best = (V)(0);
+    VEC(MASK) chosen = (VEC(MASK))(NO_TAP);
+    for (int r = 0; r < kernel_h; r++)
+        for (int s = 0; s < kernel_w; s++) {
+            const int ty = y + r * dilation_h, tx = at + s * dilation_w;
+            if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
+            const V value = READ(x, ty * x_row + tx * x_column);
+            const VEC(MASK) later = REPLACES(value, best) | (chosen == NO_TAP);
+            best = SELECT(best, value, later);
+            chosen = SELECT(chosen, (VEC(MASK))(r * kernel_w + s), later);
+        }
+    taps += RESULT_AT(down * across);
+#pragma unroll
+    for (uint e = 0; e < WIDTH; e++) taps[e] = (ushort)((__private MASK *)&chosen)[e];
+}
+
+// A window's gradient goes to its maximum.
+__kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const ushort *taps,
+                                 __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
+                                 const PoolingGeometry geometry) {
     DECLARE_GEOMETRY;
     DECLARE_PLACE(height * width);
     g += IMAGE_OF(g);
-    x += IMAGE_OF(x);
-    const int my_y = (int)(pixel / width), my_x = (int)(pixel % width);
-    const V mine = READ(x, my_y * x_row + my_x * x_column);
-    const int y = my_y + padding_h, at = my_x + padding_w;
+    taps += (ulong)image * down * across * channels + channel;
+    const int y = (int)(pixel / width) + padding_h, at = (int)(pixel % width) + padding_w;
     const int reach_h = (kernel_h - 1) * dilation_h, reach_w = (kernel_w - 1) * dilation_w;
     V sum = (V)(0);
     for (int py = max(0, (y - reach_h + stride_h - 1) / stride_h); py < down && py * stride_h <= y; py++) {
-        const int top = py * stride_h - padding_h;
-        if (dilation_h > 1 && (my_y - top) % dilation_h) continue;
+        const int from_top = y - py * stride_h;
+        if (dilation_h > 1 && from_top % dilation_h) continue;
         for (int px = max(0, (at - reach_w + stride_w - 1) / stride_w); px < across && px * stride_w <= at; px++) {
-            const int left = px * stride_w - padding_w;
-            if (dilation_w > 1 && (my_x - left) % dilation_w) continue;
-            VEC(MASK) chosen = (mine == mine) | (mine != mine);
-            for (int ty = top; ty <= top + reach_h; ty += dilation_h)
-                for (int tx = left; tx <= left + reach_w; tx += dilation_w) {
-                    if (ty < 0 || ty >= height || tx < 0 || tx >= width || (ty == my_y && tx == my_x)) continue;
-                    const V other = READ(x, ty * x_row + tx * x_column);
-                    const bool before = ty < my_y || (ty == my_y && tx < my_x);
-                    chosen &= before ? REPLACES(mine, other) : !REPLACES(other, mine);
-                }
-            sum += SELECT((V)(0), READ(g, py * g_row + px * g_column), chosen);
+            const int from_left = at - px * stride_w;
+            if (dilation_w > 1 && from_left % dilation_w) continue;
+            const ushort mine = (ushort)(from_top / dilation_h * kernel_w + from_left / dilation_w);
+            const V slope = READ(g, py * g_row + px * g_column);
+            __global const ushort *chosen = taps + (py * across + px) * channels;
+#pragma unroll
+            for (uint e = 0; e < WIDTH; e++)
+                ((__private REAL *)&sum)[e] += chosen[e] == mine ? ((__private const REAL *)&slope)[e] : 0;
         }
     }
     WRITE(sum, dx, dx_offset + RESULT_AT(height * width));

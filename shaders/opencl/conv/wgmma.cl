@@ -17,6 +17,10 @@
 #ifndef CHANNELS_LAST
 #define CHANNELS_LAST 0
 #endif
+// The result is contiguous with channels last.
+#ifndef DENSE
+#define DENSE 0
+#endif
 // Operands that are read in place may be views.
 #ifndef X_IN_PLACE
 #define X_IN_PLACE 0
@@ -139,7 +143,11 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     __global STORAGE(OUT_DTYPE) *to = out + (long)out_offset + out_first + group * output.out_group;
 #if CHANNELS_LAST
     to += first_column + LINE_POSITION;
+#if DENSE
+#define LINE_OFFSET(line) ((first_row + (line)) * columns)
+#else
 #define LINE_OFFSET(line) PIXEL_OFFSET(first_row + (line))
+#endif
 #else
     to += PIXEL_OFFSET(first_row + LINE_POSITION);
 #define LINE_OFFSET(line) ((first_column + (line)) * output.out_channel)

@@ -1,7 +1,7 @@
 // Pack the operands of conv/wgmma.cl and conv/wgmma_weight_grad.cl channels-last: groups of matrices (channel, pixel) become
 // (term, group, pixel, channel), with channels padded with zeros to `pitch`, a multiple of eight. Pixels are (image, y,
 // x), and for weights (row, y, x). Term 0 is the element rounded to HALF_TYPE, each further term the rounded remainder.
-// A group transposes TILE channels of TILE pixels in local memory.
+// A group transposes TILE channels of TILE pixels in local memory; if a pixel is one vector, a work-item makes it.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -38,6 +38,23 @@ static inline ushort split_off(float *rest) {
 #define NEXT_TERM(value) split_off(&(value))
 #endif
 
+// Store the terms of WIDTH channels to `to`; `rest` is overwritten.
+static inline void store_terms(float *rest, __global ushort *to, const ulong term_size) {
+#pragma unroll
+    for (uint term = 0; term < BF16_TERMS; term++) {
+        uint words[WIDTH / 2];
+#pragma unroll
+        for (uint e = 0; e < WIDTH; e++) {
+            const uint bits = NEXT_TERM(rest[e]);
+            words[e / 2] = e % 2 ? words[e / 2] | bits << 16 : bits;
+        }
+        *(__global uint4 *)(to + term * term_size) = (uint4)(words[0], words[1], words[2], words[3]);
+    }
+}
+
+#define PIXEL_AT_INDEX(pixel) \
+    ((pixel) / width / height * x_image + (pixel) / width % height * x_down + (pixel) % width * x_across)
+
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_pack(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong term_size,
     const uint channels, const uint pixels, const uint pitch, const uint height, const uint width, const long first,
@@ -48,7 +65,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     x += (long)x_offset + first + group * x_group;
     {
         const uint pixel = first_pixel + me % TILE;
-        const long at = pixel / width / height * x_image + pixel / width % height * x_down + pixel % width * x_across;
+        const long at = PIXEL_AT_INDEX(pixel);
 #pragma unroll
         for (uint i = 0; i < TILE * TILE / ITEMS; i++) {
             const uint line = me / TILE + i * (ITEMS / TILE), channel = first_channel + line;
@@ -65,16 +82,20 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
         float rest[WIDTH];
 #pragma unroll
         for (uint e = 0; e < WIDTH; e++) rest[e] = transposed[(vector * WIDTH + e) * (TILE + 1) + line];
-        __global ushort *to = packed + ((ulong)group * pixels + pixel) * pitch + channel;
-#pragma unroll
-        for (uint term = 0; term < BF16_TERMS; term++) {
-            uint words[WIDTH / 2];
-#pragma unroll
-            for (uint e = 0; e < WIDTH; e++) {
-                const uint bits = NEXT_TERM(rest[e]);
-                words[e / 2] = e % 2 ? words[e / 2] | bits << 16 : bits;
-            }
-            *(__global uint4 *)(to + term * term_size) = (uint4)(words[0], words[1], words[2], words[3]);
-        }
+        store_terms(rest, packed + ((ulong)group * pixels + pixel) * pitch + channel, term_size);
     }
+}
+
+// For at most WIDTH channels: `pitch` is WIDTH.
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_pack_pixels(
+    __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong term_size,
+    const uint channels, const uint pixels, const uint height, const uint width, const long first, const long x_group,
+    const long x_image, const long x_channel, const long x_down, const long x_across) {
+    const uint pixel = get_global_id(0), group = get_group_id(2);
+    if (pixel >= pixels) return;
+    x += (long)x_offset + first + group * x_group + PIXEL_AT_INDEX(pixel);
+    float rest[WIDTH];
+#pragma unroll
+    for (uint e = 0; e < WIDTH; e++) rest[e] = e < channels ? LOAD(DTYPE, x, e * x_channel) : 0.0f;
+    store_terms(rest, packed + ((ulong)group * pixels + pixel) * WIDTH, term_size);
 }

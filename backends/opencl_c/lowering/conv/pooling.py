@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.pooling import Pooling, describe
 from polyhal.backends.opencl_c.lowering.conv.arguments import Args
@@ -24,6 +24,8 @@ _ITEMS_PER_UNIT = 16
 """Work-items per compute unit of a CPU, for load balance."""
 _TRANSACTION = 16
 """Bytes that a work-item of a GPU moves at once."""
+_NO_TAP = 0xFFFF
+"""NO_TAP of conv/pooling_channels_last.cl."""
 _LENGTHS = (
     "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
     "dilation_h", "dilation_w",
@@ -86,12 +88,12 @@ def _channels_last(
     runtime: Runtime,
     kernel: str,
     pooling: Pooling,
-    tensors: tuple[InputSpec | None, ...],
+    call: tuple[InputSpec | None, ...],
     definitions: Definitions,
     operands: tuple[str, ...],
 ) -> Launch | Declined:
     """Build the launch for images with channels last, for vectors of channels."""
-    specs = [s for s in tensors if isinstance(s, Spec)]
+    specs = [s for s in call if isinstance(s, Spec)]
     channels, images = pooling.channels, pooling.planes // pooling.channels
     last = is_channels_last(specs[-1]) and all(s.strides[1] == 1 for s in specs)
     if runtime.features.cpu or not last or kernel == "max_pool_indices":
@@ -99,26 +101,41 @@ def _channels_last(
     width = _TRANSACTION // pooling.dtype.itemsize
     while width > 1 and any(n % width for s in specs for n in (channels, s.strides[0], *s.strides[2:])):
         width //= 2
-    args: Args = {
-        "channels": channels,
-        **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
-        **{name: Tensor(i) for i, name in enumerate(operands)},
+    geometry: Args = {"channels": channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True))}
+    vectors: Definitions = {
+        **definitions,
+        "MASK": "long" if definitions["REAL"] == "double" else "int",
+        "WIDTH": width,
+        "ALIGNED": width > 1 and all(s.aligned for s in specs),
     }
-    for name, spec in zip(operands[:-1], specs, strict=False):
-        args |= {f"{name}_image": spec.strides[0], f"{name}_row": spec.strides[2], f"{name}_column": spec.strides[3]}
-    return runtime.launch(
-        "conv/pooling_channels_last",
-        {
-            **definitions,
-            "MASK": "long" if definitions["REAL"] == "double" else "int",
-            "WIDTH": width,
-            "ALIGNED": width > 1 and all(s.aligned for s in specs),
-        },
-        args,
-        (pooling.pixels * (channels // width), images),
-        (runtime.features.group_size, 1),
-        kernel=f"{kernel}_last",
-    )
+
+    def launch(function: str, memory: Args, pixels: int) -> Launch:
+        args = dict(memory)
+        for name, spec in zip(operands[:-1], specs, strict=False):
+            if name in memory:
+                args |= {
+                    f"{name}_image": spec.strides[0],
+                    f"{name}_row": spec.strides[2],
+                    f"{name}_column": spec.strides[3],
+                }
+        return runtime.launch(
+            "conv/pooling_channels_last",
+            vectors,
+            args | geometry,
+            (pixels * (channels // width), images),
+            (runtime.features.group_size, 1),
+            kernel=function,
+        )
+
+    tensors: Args = {name: Tensor(i) for i, name in enumerate(operands)}
+    if kernel != "max_pool_grad":
+        return launch(f"{kernel}_last", tensors, pooling.pixels)
+    if math.prod(pooling.lengths[4:6]) >= _NO_TAP:
+        return Declined(f"windows of {pooling.lengths[4:6]} elements; expected fewer than {_NO_TAP} in all")
+    windows, taps = math.prod(pooling.lengths[2:4]), Workspace(len(operands))
+    choose = launch("max_pool_choose_last", {"x": tensors["x"], "taps": taps}, windows)
+    gather = launch("max_pool_grad_last", {"g": tensors["g"], "taps": taps, "dx": tensors["dx"]}, pooling.pixels)
+    return LaunchSequence((choose, gather), (2 * windows * pooling.planes,))
 
 
 def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -> Args:

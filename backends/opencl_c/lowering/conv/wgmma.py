@@ -196,6 +196,7 @@ def _product(runtime: Runtime, c: Convolution, p: Correlation, x: Packed, index:
             "OUT_LANES": lanes,
             "SPLIT": split,
             "CHANNELS_LAST": channels_last,
+            "DENSE": channels_last and _is_dense(p),
             "X_IN_PLACE": x.in_place,
             "WEIGHT_IN_PLACE": weight.in_place,
         },

@@ -88,27 +88,35 @@ def pack(runtime: Runtime, tensor: int, spec: Spec, m: Matrices, terms: int, wor
     if m.is_packed(spec, terms):
         return Packed((), Tensor(tensor), (), pitch, group_size, groups * group_size)
     x_group, x_image, x_channel, (x_down, x_across) = m.strides
+    args: Args = {
+        "x": Tensor(tensor),
+        "packed": Workspace(workspace),
+        "term_size": groups * group_size,
+        "channels": channels,
+        "pixels": pixels,
+        "height": height,
+        "width": width,
+        "first": m.first,
+        "x_group": x_group,
+        "x_image": x_image,
+        "x_channel": x_channel,
+        "x_down": x_down,
+        "x_across": x_across,
+    }
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": spec.dtype.name,
+        "HALF_TYPE": half_type(spec.dtype),
+        "BF16_TERMS": terms,
+    }
+    one_vector = pitch == _VECTOR
+    tile = _PACK_ITEMS if one_vector else _PACK_TILE
     launch = runtime.launch(
         "conv/wgmma_pack",
-        {"DTYPE": spec.dtype.name, "HALF_TYPE": half_type(spec.dtype), "BF16_TERMS": terms},
-        {
-            "x": Tensor(tensor),
-            "packed": Workspace(workspace),
-            "term_size": groups * group_size,
-            "channels": channels,
-            "pixels": pixels,
-            "pitch": pitch,
-            "height": height,
-            "width": width,
-            "first": m.first,
-            "x_group": x_group,
-            "x_image": x_image,
-            "x_channel": x_channel,
-            "x_down": x_down,
-            "x_across": x_across,
-        },
-        (ceil_div(pixels, _PACK_TILE) * _PACK_ITEMS, ceil_div(pitch, _PACK_TILE), groups),
+        definitions,
+        args if one_vector else {**args, "pitch": pitch},
+        (ceil_div(pixels, tile) * _PACK_ITEMS, 1 if one_vector else ceil_div(pitch, tile), groups),
         (_PACK_ITEMS, 1, 1),
+        kernel="conv_wgmma_pack_pixels" if one_vector else "conv_wgmma_pack",
     )
     nbytes = 2 * terms * groups * group_size
     return Packed((launch,), Workspace(workspace), (nbytes,), pitch, group_size, groups * group_size)
