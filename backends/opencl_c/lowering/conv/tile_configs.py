@@ -144,10 +144,17 @@ class WgmmaTile:
 
 
 WGMMA_TILES = {
-    1: (WgmmaTile(2, 128, 64, 3, 1, 1.0), WgmmaTile(2, 128, 64, 5, 1, 0.95), WgmmaTile(2, 64, 64, 4, 1, 0.9)),
+    1: (
+        WgmmaTile(4, 128, 64, 3, 1, 1.05),
+        WgmmaTile(1, 128, 64, 4, 1, 1.0),
+        WgmmaTile(2, 64, 64, 4, 1, 0.9),
+        WgmmaTile(1, 64, 64, 4, 1, 0.85),
+    ),
     3: (WgmmaTile(3, 128, 32, 3, 3, 1.0), WgmmaTile(2, 128, 32, 4, 3, 1.1), WgmmaTile(2, 64, 32, 3, 3, 0.84)),
 }
 """Candidates by bfloat16 terms per element."""
+_FIXED_TERMS = {1: 128, 3: 0}
+"""Length of the k axis whose multiplication takes as long as the start and end of a tile, by bfloat16 terms per element."""
 _REDUCE_COST = {1: 2.5, 3: 1.0}
 """Cost of reducing one split-K partial, in multiply-adds with that number of bfloat16 terms."""
 
@@ -166,7 +173,7 @@ def choose_wgmma_tile(
         split = split_k(k, tiles, workers, _MAX_SPLITS, min_terms=_MIN_WGMMA_SPLIT, multiple=tile.depth)
         splits, k_per_split = split.splits, split.terms
         waves = ceil_div(tiles * splits, units * resident)
-        time = waves * resident * tile.rows * tile.columns * k_per_split / tile.speed
+        time = waves * resident * tile.rows * tile.columns * (k_per_split + _FIXED_TERMS[terms]) / tile.speed
         if splits > 1:
             time += _REDUCE_COST[terms] * splits * rows * columns * groups
         candidates.append((time, tile, splits, k_per_split))
