@@ -26,7 +26,7 @@ _GPU_ITEMS = 1 << 17
 """Work-items that fill a GPU in the first stage."""
 _MIN_CHUNK = 16
 """Minimum rows that a work-item of a GPU sums in the first stage."""
-_TOTAL_COLUMNS, _TOTAL_SLICES = 16, 64
+_TOTAL_COLUMNS, _TOTAL_SLICES = 16, 32
 """Second stage on a GPU: columns of a group, and work-items that share the partial sums of each, a power of two."""
 _TOTAL_GROUP = 64
 _PARTIAL_GROUP = 128
