@@ -89,6 +89,9 @@ typedef VEC(REAL) V;
     PER_CHANNEL(scale, DEVIATION(at) * WEIGHT_OF(at))           \
     PER_CHANNEL(shift, BIAS_OF(at))
 
+// Rows of one split of a kernel with the arguments `rows` and `rows_each`.
+#define ROWS_OF(split) (REAL)(min(((split) + 1) * rows_each, rows) - (split)*rows_each)
+
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                                           STATISTICS_RESULT, const long x_row, const uint rows,
                                                           const uint channels, const uint rows_each) {
@@ -140,7 +143,6 @@ __kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *parti
     const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;
     const uint channel = get_group_id(0) * ACROSS + across;
     REAL mean = 0, squares = 0;
-#define ROWS_OF(split) (REAL)(min(((split) + 1) * rows_each, rows) - (split)*rows_each)
     for (uint split = line; channel < channels && split < splits; split += LINES)
         mean += partial[split * channels + channel] * ROWS_OF(split);
     LINES_SUM(mean)

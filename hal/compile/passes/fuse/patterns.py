@@ -34,7 +34,7 @@ class _Search:
         self._graph = graph
         self._expressions = Expressions(graph)
         self._probe = GraphRewriter.probe(graph)
-        self._replacements = Replacements(graph)
+        self._replacements = Replacements(graph, in_place=True)
         self._calls: dict[tuple[Formula, Spec], list[TracedCall]] = {}
         self._bits = {kind: 1 << i for i, kind in enumerate(sorted({k for f in known for k in f.kinds}))}
         self._formulas: dict[str, list[tuple[int, Formula]]] = {}

@@ -20,10 +20,15 @@ class Match:
 
 
 class Replacements:
-    """Matches in one graph; no two share a node."""
+    """Matches in one graph; no two share a node.
 
-    def __init__(self, graph: Graph) -> None:
+    `in_place` permits nodes that write in place to memory of this run. A sum of gradients is such a chain of additions: as one
+    op it would keep all its terms until the last one is computed.
+    """
+
+    def __init__(self, graph: Graph, *, in_place: bool = False) -> None:
         self._graph = graph
+        self._in_place = in_place
         self._matches: dict[int, Match] = {}
         self._taken: set[int] = set()
 
@@ -41,16 +46,16 @@ class Replacements:
         first, *rest = [self._graph.nodes[k] for k in positions]
         if positions & self._taken or any(not n.merges_with(first) for n in rest):
             return False
-        if any(self._writes_state(n) for n in (first, *rest)):
+        if any(n.replaces and not (self._in_place and self._writes_own_memory(n)) for n in (first, *rest)):
             return False
         inside = Counter(v for n in (first, *rest) for v in n.reads)
         inner = {v for n in (first, *rest) for v in n.outputs} - set(results)
         return all(self._graph.use_count(v) == inside[v] for v in inner)
 
-    def _writes_state(self, node: Node) -> bool:
-        """Return whether a node writes in place to memory that outlives the graph's run."""
+    def _writes_own_memory(self, node: Node) -> bool:
+        """Return whether all memory that a node writes in place was made in this run."""
         graph = self._graph
-        return any(p >= 0 and graph.producer(graph.root(node.value(p))) is None for p in node.replaces)
+        return all(p < 0 or graph.producer(graph.root(node.value(p))) is not None for p in node.replaces)
 
     def applied(self) -> Graph:
         """The graph with all matches replaced."""
