@@ -154,10 +154,13 @@ def until(condition: object) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the test's process alive when a rank is lost."""
-    monkeypatch.setattr(watching, "_exit", lambda: None)
+@pytest.fixture(scope="session", autouse=True)
+def _patience() -> None:
+    """Keep the tests' process alive when a rank is lost.
+
+    The patch stays: a watch notices the loss of its hub when the hub is collected as garbage, which may be after the tests.
+    """
+    pytest.MonkeyPatch().setattr(watching, "_exit", lambda: None)
 
 
 def test_ranks_that_sign_off_wait_for_each_other() -> None:
