@@ -106,6 +106,15 @@ def training(task: Task, device: Device) -> Training:
     return Training(model, step, batches())
 
 
+@pytest.fixture
+def _fixed_order() -> Iterator[None]:
+    """Add up gradients of equal tokens in a fixed order, without atomic additions."""
+    ph.use_deterministic_algorithms(True)
+    yield
+    ph.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("_fixed_order")
 @pytest.mark.parametrize("name", _SLOW)
 def test_a_captured_training_computes_the_numbers_of_the_opencl_backend(
     emulation: Emulation, cores: Processor, name: str

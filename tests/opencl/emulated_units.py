@@ -57,8 +57,8 @@ class EmulatedBackend(OpenCLBackend):
         text = programs.text
         prologue = f"#define EMULATE_{unit.upper()} 1\n#define WRONG {wrong}\n{_PROLOGUE.read_text()}"
 
-        def emulated(source: str, definitions: Mapping[str, Any]) -> str:
-            assembled = text(source, definitions)
+        def emulated(source: str, definitions: Mapping[str, Any], kernel: str = "") -> str:
+            assembled = text(source, definitions, kernel)
             return prologue + assembled if source in matrix_units.KERNELS else assembled
 
         programs.text = emulated  # type: ignore[method-assign]
