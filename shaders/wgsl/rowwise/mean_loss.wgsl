@@ -27,7 +27,9 @@
     sum = group_sum(sum);
     count = group_sum(count);
     if (local_id == 0u) {
-        out_set(p.o_out, select(sum / count, not_a_number(), count == 0.0f));
+        // WGSL does not define a division by zero: this is its result in IEEE 754.
+        let of_none = select(not_a_number(), select(-infinity(), infinity(), sum > 0.0f), sum > 0.0f || sum < 0.0f);
+        out_set(p.o_out, select(sum / count, of_none, count == 0.0f));
         scale_set(p.o_scale, select(1.0f / count, infinity(), count == 0.0f));
     }
 }
