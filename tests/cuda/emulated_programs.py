@@ -1,4 +1,4 @@
-# ruff: noqa: N802 - the names are those of the library
+# ruff: noqa: N802 - names of the library
 """Programs of the emulated driver: a compiler of "PTX", modules, and kernels with their launches.
 
 The PTX looks like the output of NVIDIA's OpenCL compiler, but for its code: a comment with the binary of an OpenCL runtime.

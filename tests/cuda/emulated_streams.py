@@ -1,4 +1,4 @@
-# ruff: noqa: N802 - the names are those of the library
+# ruff: noqa: N802 - names of the library
 """Streams and events of the emulated driver."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: N802 - the names are those of the library
+# ruff: noqa: N802 - names of the library
 """Virtual memory of the emulated driver: allocations that several devices, and other processes by file descriptor, map."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Combine the partial results of attention's split keys: per query and split, e accumulated features, the maximum of the
-// scores, and the sum of their exponentials. A group combines those of one query.
+// scores, and the sum of their exponentials. A group combines the parts of one query.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32

@@ -47,26 +47,12 @@
 #define ITEMS 256
 #define SLICE (ROWS / 4 * (COLUMNS / 4))
 #define SLICES (ITEMS / SLICE)
-#define PITCH(extent) ((extent) + 4)
 #define STAGED (TERMS * (PITCH(ROWS) + PITCH(COLUMNS)))
 #define SUMS (ITEMS * 16)
-#define LOADS(extent) ((extent) * TERMS / ITEMS)
-// Line and term of element number e of a k-tile. Neighbours load 8 neighbouring terms of 4 lines, or neighbouring lines;
-// either way they store to different banks.
-#define LINE(k_major, extent, e) ((k_major) ? (e) / 8 % (extent) : (e) % (extent))
-#define TERM(k_major, extent, e) ((k_major) ? (e) / (8 * (extent)) * 8 + (e) % 8 : (e) / (extent))
+#define STAGERS ITEMS
+#include "gemm/k_tile.h"
 typedef CONCAT(REAL, 4) Quad;
 
-#define FETCH(next, matrix, k_major, extent, line_step, term_step, lines, from)                                      \
-    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                                                     \
-        const uint e = me + i * ITEMS, line = LINE(k_major, extent, e), at = (from) + TERM(k_major, extent, e);      \
-        next[i] = line < (lines) && at < k ? (REAL)LOAD(DTYPE, matrix, line * line_step + at * term_step) : (REAL)0; \
-    }
-#define STAGE(next, target, k_major, extent)                                                   \
-    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                               \
-        const uint e = me + i * ITEMS;                                                         \
-        target[TERM(k_major, extent, e) * PITCH(extent) + LINE(k_major, extent, e)] = next[i]; \
-    }
 #define FETCH_BOTH(from)                                                    \
     FETCH(a_next, a, A_K_MAJOR, ROWS, a_row, a_column, m - first_row, from) \
     FETCH(b_next, b, B_K_MAJOR, COLUMNS, b_column, b_row, n - first_column, from)

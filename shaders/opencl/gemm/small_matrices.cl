@@ -51,25 +51,12 @@
 #define COLUMN_STEP (COLUMNS / QUADS)
 #define SHARE (ROW_STEP / 4 * (COLUMN_STEP / 4))
 #define PRODUCTS (ITEMS / SHARE)
-#define PITCH(extent) ((extent) + 4)
 // Words of a product's k-tile. Products that a warp reads at the same time lie in different banks.
 #define TILE(extent) (TERMS * PITCH(extent) + 16)
-#define LOADS(extent) ((extent) * TERMS / SHARE)
-// Line and term of element number e of a k-tile. Neighbours load 8 neighbouring terms of a line, or neighbouring lines.
-#define LINE(k_major, extent, e) ((k_major) ? (e) / 8 % (extent) : (e) % (extent))
-#define TERM(k_major, extent, e) ((k_major) ? (e) / (8 * (extent)) * 8 + (e) % 8 : (e) / (extent))
+#define STAGERS SHARE
+#include "gemm/k_tile.h"
 typedef CONCAT(REAL, 4) Quad;
 
-#define FETCH(next, matrix, k_major, extent, line_step, term_step, lines, from)                                      \
-    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                                                     \
-        const uint e = me + i * SHARE, line = LINE(k_major, extent, e), at = (from) + TERM(k_major, extent, e);      \
-        next[i] = line < (lines) && at < k ? (REAL)LOAD(DTYPE, matrix, line * line_step + at * term_step) : (REAL)0; \
-    }
-#define STAGE(next, target, k_major, extent)                                                   \
-    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                               \
-        const uint e = me + i * SHARE;                                                         \
-        target[TERM(k_major, extent, e) * PITCH(extent) + LINE(k_major, extent, e)] = next[i]; \
-    }
 #define FETCH_BOTH(from)                                             \
     FETCH(a_next, a, A_K_MAJOR, ROWS, a_row, a_column, a_lines, from) \
     FETCH(b_next, b, B_K_MAJOR, COLUMNS, b_column, b_row, b_lines, from)

@@ -1,7 +1,7 @@
 // out = a x b with an epilogue, for float16 and bfloat16 on Hopper's tensor cores by wgmma, with operands copied by the
 // copy engine. A cluster computes a tile of CLUSTER * ROWS x WIDE results, each of its groups ROWS rows of it. A group has
 // WARPGROUPS warpgroups (four warps) that multiply, 64 rows each, and one that only starts copies: it fills STAGES k-tiles
-// of DEPTH terms in turn, and continues with those of the group's next tile while the others store results. Every group of
+// of DEPTH terms in turn, and continues with the terms of the group's next tile while the others store results. Every group of
 // a cluster copies its own rows of a, and a part of the columns of b for all groups.
 //
 // With SPLIT_K clusters divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which

@@ -51,7 +51,7 @@ class AttentionCall:
     memory: tuple[Tensor | Workspace, ...] = ()
     """Memory of the operands; empty if it is the launch's arguments."""
     copies: int = 0
-    """Workspaces in front of those of the kernels, with copies of operands."""
+    """Workspaces with copies of operands; the workspaces of the kernels follow them."""
     mask_memory: Workspace | None = None
     """Memory of the mask, if it is not an argument of the launch."""
 
