@@ -93,6 +93,11 @@ class LaunchSequence:
             step(*args)
 
 
+def as_one(launches: Sequence[Launch], workspace: tuple[int, ...]) -> Launch:
+    """Return launches as one that requests `workspace`, in bytes; a single launch without a workspace as it is."""
+    return LaunchSequence(launches, workspace) if workspace or len(launches) > 1 else launches[0]
+
+
 def after_zeros(fill: Launch, launch: Launch, place: int) -> LaunchSequence:
     """Precede `launch` by `fill`, a launch (number, out) that fills argument `place` of `launch` with zeros."""
     zero = SimpleLaunch(fill.name, lambda *args: fill(0, args[place]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import as_one
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm import bf16_repair, persistent_tiles, tile_configs
 from polyhal.backends.opencl_c.lowering.gemm.arguments import geometry
@@ -30,4 +30,4 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], tf32_te
     )
     if tf32_terms > 1:
         launches.append(bf16_repair.build(runtime, p))
-    return LaunchSequence(launches, workspace) if len(launches) > 1 else launches[0]
+    return as_one(launches, workspace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Tensor, Workspace, as_one
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm import (
     bf16_repair,
@@ -59,7 +59,7 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
     if terms > 1:
         launches.append(bf16_repair.build(runtime, p))
     workspace = (*(copy.nbytes for copy in copies), *workspace)
-    return LaunchSequence(launches, workspace) if workspace or len(launches) > 1 else launches[0]
+    return as_one(launches, workspace)
 
 
 def _repacked(runtime: Runtime, p: Product) -> tuple[list[bf16_split.SplitOperand], Product, tuple[Memory, Memory]]:
