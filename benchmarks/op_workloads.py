@@ -58,9 +58,18 @@ class OpWorkload:
     """Always timed by the host's clock, to measure the cost of a call."""
 
     @property
-    def limited(self) -> bool:
-        """True if a device's peak rate of copies or float32 multiply-adds bounds it, which tensor cores exceed."""
-        return not self.wall and (self.work()[1] == 0 or (self.dtype == "float32" and self.precision == "highest"))
+    def limit(self) -> str:
+        """Name of the peak rate that bounds it: a field of `Peak`, or the dtype of a matrix unit; empty if none is known.
+
+        Matrix units exceed the rate of multiply-adds in float32 at the precisions `high` and `medium`, by several algorithms.
+        """
+        if self.wall:
+            return ""
+        if self.work()[1] == 0:
+            return "bytes_per_s"
+        if self.dtype == "float32":
+            return "flops_per_s" if self.precision == "highest" else ""
+        return self.dtype
 
     @property
     def definition(self) -> OpDef:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.frameworks.pytorch_ways import PEER, best_ms
+from benchmarks.suite.peak import Peak
 
 
 def flops_text(rate: float) -> str:
@@ -28,15 +29,15 @@ def _rate(row: Mapping[str, Any], timing: tuple[float, float, float]) -> str:
     return f"{text} {_spread(low, median, high)}"
 
 
-def _share(row: Mapping[str, Any], median: float, limit: Mapping[str, float]) -> str:
-    possible = limit["flops_per_s"] if row["flops"] else limit["bytes_per_s"]
-    return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible and row["limited"] else ""
+def _share(row: Mapping[str, Any], median: float, peak: Peak) -> str:
+    possible = peak.rate(row["limit"])
+    return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible else ""
 
 
 def kernels_table(result: dict[str, Any]) -> list[str]:
     """Return the rate of each op, its fraction of the device's peak, and its speed relative to the fastest other
     framework."""
-    limits = result["limits"]
+    limits = {name: Peak(**limit) for name, limit in result["limits"].items()}
     names = list(dict.fromkeys(n for row in result["rows"] for n in (*row["seconds"], *row["left_out"])))
     ours, peers = [n for n in names if n in limits], [n for n in names if n not in limits]
     head = ["op", "shapes", *(c for n in ours for c in (f"`{n}`", "of peak", "speedup")), *peers]

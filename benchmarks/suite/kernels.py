@@ -76,8 +76,7 @@ def _line(workload: OpWorkload, timings: Mapping[str, TimingSummary], peaks: Map
     for name, t in timings.items():
         text = f"{name} {t.median * 1e6:.1f} us" if workload.wall else f"{name} {_rate(nbytes, flops, t.median)}"
         if name in peaks:
-            limit = peaks[name].flops_per_s if flops else peaks[name].bytes_per_s
-            if limit and workload.limited:
+            if limit := peaks[name].rate(workload.limit):
                 text += f" ({(flops or nbytes) / t.median / limit:.0%})"
             if peers:
                 text += f" {min(peers) / t.median:.2f}x"
@@ -99,7 +98,7 @@ def _row(workload: OpWorkload, timings: Mapping[str, TimingSummary], left_out: M
         "nbytes": nbytes,
         "flops": flops,
         "wall": workload.wall,
-        "limited": workload.limited,
+        "limit": workload.limit,
         "seconds": {n: [t.median, t.low, t.high] for n, t in timings.items()},
         "left_out": dict(left_out),
     }
