@@ -260,12 +260,14 @@ def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
-@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 3)])
+@pytest.mark.parametrize(("padding", "width"), [((0, 0), 8), ((1, 1), 16), ((0, 3), 4)])
 def test_winograd(
-    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int], dtype: dtypes.DType
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int], width: int, dtype: dtypes.DType
 ) -> None:
     """Cases have complete and partial tiles of 2 by 2 results, groups, partly filled panels, and any padding."""
     _skip_where_composed(device, (36, 16), 2)
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=width))
     monkeypatch.setattr(cpu_winograd, "is_faster", lambda *_: True)
     x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, 36)
@@ -306,10 +308,11 @@ def test_winograd_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.Monk
     assert errors[1] < 2 * errors[0]
 
 
-def test_choice_of_winograd(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice on two cores with AVX-512."""
+@pytest.mark.parametrize("width", [8, 16])
+def test_choice_of_winograd(device: Any, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """The choice on two cores with AVX2 or AVX-512."""
     runtime = device.backend.runtime
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=width, compute_units=2))
     x, out = contiguous(dtypes.float32, (4, 64, 56, 56)), contiguous(dtypes.float32, (4, 64, 56, 56))
 
     def is_faster(weight: tuple[int, ...], **more: Any) -> bool:

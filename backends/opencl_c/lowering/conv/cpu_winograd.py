@@ -36,21 +36,22 @@ _WEIGHTS_BYTES = 8 << 20
 """Maximum bytes of transformed weights, 16/9 of the weights' size; more would not stay in a cache."""
 _MIN_GAIN = 1.4
 """Minimum ratio of the plain kernel's multiplications to this one's, counting padding columns."""
-_WIDTH = 16
-"""Floats of a vector on processors where this kernel is faster: AVX-512."""
+_WIDE_ROWS, _NARROW_ROWS = 8, 4
+"""Rows of a register tile with 32 vector registers and with 16."""
 
 
 def is_faster(runtime: Runtime, g: Geometry, out: Spec) -> bool:
     """Return whether these kernels support a convolution of that geometry and are faster."""
     if (g.kernel, g.stride, g.dilation) != ((3, 3), (1, 1), (1, 1)) or real_type(out.dtype) != "float":
         return False
-    if min(g.channels, g.filters) < _MIN_CHANNELS or registers(runtime.features) < 32:
+    if min(g.channels, g.filters) < _MIN_CHANNELS:
         return False
     if _TILE * g.groups * g.channels * g.filters * 4 > _WEIGHTS_BYTES:
         return False
-    planes, tiles = _tiles(g, _WIDTH)
+    width = lanes(runtime, "float")
+    planes, tiles = _tiles(g, width)
     columns = (tiles.down - 1) * planes.pitch + tiles.across
-    tile = _register_tile(_WIDTH, columns)
+    tile = _register_tile(runtime, width, columns)
     blocks = ceil_div(columns, tile.columns)
     enough = blocks * g.images * g.groups >= 2 * runtime.features.compute_units
     return enough and 9 * g.pixels >= _MIN_GAIN * _TILE * blocks * tile.columns
@@ -88,10 +89,10 @@ def _tiles(g: Geometry, slack: int) -> tuple[TapPlanes, Phase]:
     return input_planes(replace(g, kernel=(4, 4), stride=(2, 2), result=tiles), slack)
 
 
-def _register_tile(width: int, columns: int) -> RegisterTile:
+def _register_tile(runtime: Runtime, width: int, columns: int) -> RegisterTile:
     """Return the tile that wastes the fewest columns."""
     vectors = min((3, 2), key=lambda v: (round_up(columns, v * width), -v))
-    return RegisterTile(8, vectors, width)
+    return RegisterTile(_WIDE_ROWS if registers(runtime.features) == 32 else _NARROW_ROWS, vectors, width)
 
 
 def _convolve(runtime: Runtime, g: Geometry, c: Convolution, weights: Weights, taps: _TapStrides) -> Launch:
@@ -100,7 +101,7 @@ def _convolve(runtime: Runtime, g: Geometry, c: Convolution, weights: Weights, t
     width = lanes(runtime, real)
     planes, tiles = _tiles(g, width)
     columns = (tiles.down - 1) * planes.pitch + tiles.across
-    tile = _register_tile(width, columns)
+    tile = _register_tile(runtime, width, columns)
     packed = packed_planes(runtime, c.first, 0, workspace, planes, real, beyond=tile.columns)
     definitions: dict[str, str | int | bool] = {
         "REAL": real,
