@@ -86,18 +86,20 @@ def fill_results(
     if type(structure) is OutputIndex:  # most steps return one tensor
         return outputs[structure.index]
 
-    def leaf(x: Any) -> Any:
-        kind = type(x)
-        if kind is OutputIndex:
-            return outputs[x.index]
-        if kind is NewLeaf:
-            return leaves[x.index]
-        if kind is GivenTensor:
-            return x.find(arguments, leaves)
-        if kind is WithGradient:
-            result = leaf(x.tensor)
-            result.stored_grad = leaf(x.gradient)
-            return result
-        return x.value if kind is RuntimeScalar else x
+    return map_tree(structure, lambda x: _filled(x, outputs, arguments, leaves))
 
-    return map_tree(structure, leaf)
+
+def _filled(x: Any, outputs: Sequence[Tensor], arguments: Sequence[Tensor], leaves: Sequence[Tensor]) -> Any:
+    """Return a placeholder's tensor or scalar. Not a closure that calls itself, a cycle that would keep the outputs."""
+    kind = type(x)
+    if kind is OutputIndex:
+        return outputs[x.index]
+    if kind is NewLeaf:
+        return leaves[x.index]
+    if kind is GivenTensor:
+        return x.find(arguments, leaves)
+    if kind is WithGradient:
+        result = _filled(x.tensor, outputs, arguments, leaves)
+        result.stored_grad = _filled(x.gradient, outputs, arguments, leaves)
+        return result
+    return x.value if kind is RuntimeScalar else x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -324,3 +326,19 @@ def test_a_backward_pass_inside_leaves_the_gradients_of_other_results(device: ph
         h.sum().backward()
         assert x.grad is not None
         assert x.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_results_are_released_without_a_collection_of_cycles() -> None:
+    """Each run makes results in new memory, which must return to the pool at once."""
+    step = ph.jit(lambda x: (x * 2, {"sum": x.sum()}))
+    x = ph.tensor(START)
+    for _ in range(3):
+        step(x)
+    gc.disable()
+    try:
+        result = step(x)
+        alive = [weakref.ref(result[0]), weakref.ref(result[1]["sum"])]
+        del result
+        assert [r() for r in alive] == [None, None]
+    finally:
+        gc.enable()
