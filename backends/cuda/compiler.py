@@ -5,6 +5,7 @@ NVIDIA's OpenCL driver contains the compiler; its output runs on the CUDA driver
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -27,27 +28,34 @@ class KernelCompiler(Protocol):
 
 
 class OpenCLCompiler:
-    """The compiler in NVIDIA's OpenCL driver. Implements `KernelCompiler`."""
+    """The compiler in NVIDIA's OpenCL driver. Implements `KernelCompiler`.
+
+    Its context takes more than a second to open, so it is opened for the first program that is not in the cache.
+    """
 
     def __init__(self, device: Any) -> None:
-        """`device` is a pyopencl device. Raises pyopencl.Error if it cannot be opened."""
+        """`device` is a pyopencl device."""
         import pyopencl as cl
 
         self._cl = cl
         self._device = device
-        self._context = cl.Context([device])
+        self._context: Any = None
+        self._lock = threading.Lock()
         self.name = f"{device.platform.name} {device.driver_version}"
 
     def compile(self, text: str, flags: Sequence[str]) -> bytes:
-        """Return the PTX of a program. Raises CompilationError."""
+        """Return the PTX of a program. Raises CompilationError, also if the driver cannot open the device."""
         from polyhal.backends.opencl_c import compiler_warnings
 
-        program = self._cl.Program(self._context, text)
         try:
+            with self._lock:
+                if self._context is None:
+                    self._context = self._cl.Context([self._device])
+            program = self._cl.Program(self._context, text)
             with compiler_warnings.ignored:
                 # pyopencl's cache would store the program a second time; its annotation does not include False.
                 program.build(list(flags), [self._device], cache_dir=False)  # type: ignore[arg-type]
-        except self._cl.RuntimeError as error:
+        except self._cl.Error as error:
             raise CompilationError(str(error)) from None
         info: Any = program.get_info
         return bytes(info(self._cl.program_info.BINARIES)[0])
@@ -72,7 +80,4 @@ def find_compiler(driver: CudaDriver, device: int, address: str) -> OpenCLCompil
     chosen = next((d for d in equal if d.pci_bus_id_nv == bus), next(iter(equal), None))
     if chosen is None:
         return f"NVIDIA's OpenCL driver has no device of compute capability {wanted / 10:.1f}"
-    try:
-        return OpenCLCompiler(chosen)
-    except cl.Error as error:
-        return f"NVIDIA's OpenCL driver fails: {error}"
+    return OpenCLCompiler(chosen)

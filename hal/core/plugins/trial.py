@@ -116,7 +116,7 @@ class _Trial:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                env=environment(POLYHAL_TRIALS="0"),
+                env=environment(POLYHAL_TRIALS="0", POLYHAL_BUILD_AHEAD="0"),
             )
         except (NoPythonError, OSError) as error:
             raise TrialUnavailableError(str(error)) from error
