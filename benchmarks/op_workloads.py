@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -50,8 +50,12 @@ class OpWorkload:
     """Inputs that are transposed views of contiguous matrices."""
     indices: Mapping[int, int] = field(default_factory=dict)
     """Inputs of int64 indices, with their upper bound."""
+    expanded: Mapping[int, Shape] = field(default_factory=dict)
+    """Inputs that the op reads as views of a larger shape, along whose new elements they repeat."""
     backward: bool = False
     """Include the gradients of all floating-point inputs."""
+    summed: bool = False
+    """The gradient of the result is one number for all elements, a broadcast view, as after `sum`."""
     fraction: float = 1.0
     """Fraction of the op's declared operations that is necessary: half of them under a causal mask."""
     wall: bool = False
@@ -89,16 +93,16 @@ class OpWorkload:
                 arrays.append(normal_numbers(rng, shape[::-1] if i in self.transposed else shape))
         return arrays
 
-    def _specs(self) -> tuple[Spec | None, ...]:
-        kinds = [as_dtype("int64" if i in self.indices else self.dtype) for i in range(len(self.shapes))]
-        return tuple(None if s is None else contiguous(d, s) for s, d in zip(self.shapes, kinds, strict=True))
+    def _specs(self, shapes: Sequence[Shape | None]) -> tuple[Spec | None, ...]:
+        kinds = [as_dtype("int64" if i in self.indices else self.dtype) for i in range(len(shapes))]
+        return tuple(None if s is None else contiguous(d, s) for s, d in zip(shapes, kinds, strict=True))
 
     def work(self) -> tuple[int, int]:
         """Return the bytes that a call must move and its operations; whichever does not bound it is 0."""
-        op, specs = self.definition, self._specs()
+        op, specs = self.definition, self._specs([self.expanded.get(i, s) for i, s in enumerate(self.shapes)])
         bound = op.bind(tuple({**op.schema.params, **self.params}.values()))
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
-        moved = sum(s.nbytes for s in (*specs, *outputs) if s is not None)
+        moved = sum(s.nbytes for s in (*self._specs(self.shapes), *outputs) if s is not None)
         if "precision" in op.settings and op.flops is not None:
             flops = op.flops(specs, outputs, bound) * self.fraction
             if flops > _INTENSE * moved:
@@ -116,17 +120,59 @@ def _products(side: int, **more: Any) -> list[OpWorkload]:
 
 
 def _attention(shape: Shape, name: str, **more: Any) -> list[OpWorkload]:
-    return [
+    """Return causal attention without and with gradients."""
+    shapes, params = (shape, shape, shape, None), {"causal": True}
+    forward = OpWorkload(f"attention {name}", "attention", shapes, params, fraction=0.5, **more)
+    return [forward, replace(forward, name=f"{forward.name} and gradients", backward=True)]
+
+
+def _shared_heads(name: str, heads: int, keys: Shape, queries: int, causal: bool, **more: Any) -> OpWorkload:
+    """Return attention of `queries` queries per head, whose `heads` heads share the heads of `keys` evenly."""
+    batch, shared, length, features = keys
+    lead, one = (batch, shared, heads // shared), (batch, shared, 1, length, features)
+    query, whole = (*lead, queries, features), (*lead, length, features)
+    fraction = 0.5 if causal else 1.0
+    shapes, views = (query, one, one, None), {1: whole, 2: whole}
+    return OpWorkload(
+        f"attention {name}", "attention", shapes, {"causal": causal}, fraction=fraction, expanded=views, **more
+    )
+
+
+def _half_attention() -> list[OpWorkload]:
+    """Return attention in 16 bits: several sizes of heads, shared heads, gradients of a sum, and decoding from a cache."""
+    wide, shared = (4, 32, 4096, 128), (4, 8, 4096, 128)
+    bfloat16: dict[str, Any] = {"dtype": "bfloat16"}
+    broadcast = [
         OpWorkload(
-            f"attention {name}{' and gradients' if backward else ''}",
+            f"attention {name} and gradients of a sum",
             "attention",
             (shape, shape, shape, None),
             {"causal": True},
+            dtype=dtype,
             fraction=0.5,
-            backward=backward,
-            **more,
+            backward=True,
+            summed=True,
         )
-        for backward in (False, True)
+        for name, shape, dtype in (
+            ("float16", (8, 16, 2048, 64), "float16"),
+            ("128 bfloat16", wide, "bfloat16"),
+            ("80 float16", (4, 12, 1000, 80), "float16"),
+        )
+    ]
+    grouped = _shared_heads("128 with 8 key heads bfloat16", 32, shared, 4096, True, **bfloat16)
+    return [
+        *_attention(wide, "128 bfloat16", **bfloat16),
+        grouped,
+        replace(grouped, name=f"{grouped.name} and gradients", backward=True),
+        *_attention((4, 12, 1000, 80), "80 float16", dtype="float16"),
+        *_attention((2, 16, 4096, 256), "256 bfloat16", **bfloat16),
+        *broadcast,
+        *(
+            _shared_heads(
+                f"decoding {batch} with {keys} key heads bfloat16", 32, (batch, keys, length, 128), 1, False, **bfloat16
+            )
+            for batch, keys, length in ((1, 8, 4096), (16, 8, 4096), (64, 32, 1024))
+        ),
     ]
 
 
@@ -295,6 +341,7 @@ def _gpu() -> list[OpWorkload]:
         *_attention(heads, "high", precision="high"),
         *_attention(heads, "float16", dtype="float16"),
         *_attention(heads, "bfloat16", dtype="bfloat16"),
+        *_half_attention(),
     ]
 
 

@@ -38,7 +38,13 @@ class NetclCompetitor:
 
     def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         function = self._functions.get(workload.op)
-        if function is None or workload.backward or workload.dtype != "float32" or workload.precision != "highest":
+        if (
+            function is None
+            or workload.backward
+            or workload.expanded
+            or workload.dtype != "float32"
+            or workload.precision != "highest"
+        ):
             return "not translated to netcl"
         if workload.transposed and workload.op != "contiguous":
             return "netcl has no transposed views"

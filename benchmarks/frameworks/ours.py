@@ -26,9 +26,12 @@ class PolyhalRunner:
         self._params = dict(workload.params)
         self._inputs = [self._tensor(workload, i, a) for i, a in enumerate(workload.arrays())]
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
+        self._expanded = workload.expanded
         self._out_grad: Tensor | None = None
         if self._sources:
-            self._out_grad = polyhal.ones_like(self._forward()).detach()
+            out = self._forward().detach()
+            one = polyhal.ones((), dtype=out.dtype, device=out.device)
+            self._out_grad = one.expand(out.shape) if workload.summed else polyhal.ones_like(out)
 
     def _tensor(self, workload: OpWorkload, place: int, array: np.ndarray | None) -> Tensor | None:
         if array is None:
@@ -41,7 +44,10 @@ class PolyhalRunner:
         return x
 
     def _forward(self) -> Tensor:
-        out: Any = self._call(*self._inputs, **self._params)
+        inputs = list(self._inputs)
+        for i, shape in self._expanded.items():
+            inputs[i] = inputs[i].expand(shape)
+        out: Any = self._call(*inputs, **self._params)
         return out[0] if isinstance(out, tuple) else out
 
     def _run(self, calls: int) -> None:

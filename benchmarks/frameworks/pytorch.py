@@ -22,12 +22,17 @@ def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
     def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x, axis=None: function(x) if axis is None else function(x, dim=axis)
 
+    def attention(q: Any, k: Any, v: Any, mask: Any, causal: bool) -> Any:
+        if q.shape[:-2] == k.shape[:-2]:
+            return functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+        query, (key, value) = q.flatten(-4, -3), (x.squeeze(-3) for x in (k, v))
+        out = functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal, enable_gqa=True)
+        return out.view(q.shape)
+
     return {
         "add": torch.add,
         "argmax": reduction(torch.argmax),
-        "attention": lambda q, k, v, mask, causal: functional.scaled_dot_product_attention(
-            q, k, v, mask, is_causal=causal
-        ),
+        "attention": attention,
         "batch_norm": lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True),
         "concat": lambda *xs, axis: torch.cat(xs, axis),
         "contiguous": lambda x: x.contiguous(),
@@ -79,7 +84,11 @@ class TorchRunner:
             self._inputs.append(x)
         self._inputs = _inputs_of(torch, workload, self._inputs)
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
-        self._out_grad = torch.ones_like(self._forward()).detach() if self._sources else None
+        self._out_grad = None
+        if self._sources:
+            out = self._forward().detach()
+            one = torch.ones((), dtype=out.dtype, device=out.device)
+            self._out_grad = one.expand(out.shape) if workload.summed else torch.ones_like(out)
 
     def _forward(self) -> Any:
         return self._function(*self._inputs, **self._params)

@@ -49,7 +49,7 @@ class TinygradCompetitor:
 
     def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         function = _FUNCTIONS.get(workload.op)
-        if function is None or workload.backward or workload.precision != "highest":
+        if function is None or workload.backward or workload.expanded or workload.precision != "highest":
             return "not translated to tinygrad"
         inputs = []
         for i, array in enumerate(workload.arrays()):
