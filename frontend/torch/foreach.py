@@ -7,7 +7,7 @@ whose graphs are fused by passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
@@ -46,6 +46,7 @@ _SCALED = ("add", "sub")
 """Ops whose second operand is multiplied by `alpha`."""
 _FEWEST = 2
 _OP = OPS["foreach_elementwise"]
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 class _Call(NamedTuple):
@@ -54,6 +55,13 @@ class _Call(NamedTuple):
     lists: tuple[Sequence[Any], ...]
     shared: tuple[Any, ...]
     steps: tuple[Any, ...]
+
+
+class _Value(NamedTuple):
+    """A value of several calls: a list, a shared number, or the result of a step, with its place among them."""
+
+    kind: Literal["list", "shared", "step"]
+    place: int
 
 
 def _one_number(values: Sequence[float] | list[int]) -> Any:
@@ -205,6 +213,70 @@ def _kernel(op: Operator, make: Callable[..., _Call | None], in_place: bool) -> 
         return None
 
     return as_pytorch(compute)
+
+
+class ListCalls:
+    """Calls of ops over the same lists of tensors as one op, with results that are equal to the last bit."""
+
+    def __init__(self, lists: Sequence[Sequence[torch.Tensor]], found: list[list[Any]]) -> None:
+        """`found` are the lists as Polyhal tensors."""
+        self._tensors, self._lists = lists, found
+        self._shared: list[float] = []
+        self._steps: list[tuple[str, tuple[_Value, ...], tuple[Any, ...]]] = []
+
+    @classmethod
+    def over(cls, *lists: Sequence[torch.Tensor]) -> ListCalls | None:
+        """Return calls over lists of plain tensors of the device in one dtype that is not rounded between ops; else None."""
+        plain = all(type(x) in _PLAIN for xs in lists for x in xs)
+        if not plain or not lists[0] or lists[0][0].dtype.itemsize < 4:
+            return None
+        found = _inputs(_Call(lists, (), ()))
+        return None if found is None else cls(lists, found[0])
+
+    def __call__(self, name: str, *args: Any, **options: Any) -> _Value:
+        """Call an overload of a list op, such as `add.List`. Its arguments are numbers, lists of them, lists and results."""
+        call = _CALLS[name](*args, **options)
+        assert call is not None, name
+        values = [self._value(x) for x in (*call.lists, *call.shared)]
+        for op, places, params in call.steps:
+            self._steps.append((op, tuple(values[i] for i in places), params))
+            values.append(_Value("step", len(self._steps) - 1))
+        return values[-1]
+
+    def list(self, index: int) -> _Value:
+        """Return one of the lists as an argument of calls."""
+        return _Value("list", index)
+
+    def _value(self, x: Any) -> _Value:
+        if isinstance(x, _Value):
+            return x
+        if isinstance(x, (list, tuple)):
+            self._lists.append([*map(float, x)])
+            return _Value("list", len(self._lists) - 1)
+        self._shared.append(x)
+        return _Value("shared", len(self._shared) - 1)
+
+    def write(self, results: dict[int, _Value]) -> bool:
+        """Run all calls and write results over lists, by index. Returns False, and does nothing, if lists share memory."""
+        outs = [x for i in results for x in self._lists[i]]
+        read = [x for i, xs in enumerate(self._lists) if i not in results and not _are_numbers(xs) for x in xs]
+        buffers = {id(x.buffer) for x in outs}
+        if len(buffers) < len(outs) or any(id(x.buffer) in buffers for x in read):
+            return False
+        first = {"list": 0, "shared": len(self._lists), "step": len(self._lists) + len(self._shared)}
+
+        def number(value: _Value) -> int:
+            return first[value.kind] + value.place
+
+        steps = tuple((op, tuple(map(number, values)), params) for op, values, params in self._steps)
+        inputs = (*(x for xs in self._lists for x in xs), *self._shared)
+        params = (len(self._lists), len(self._lists[0]), steps, tuple(map(number, results.values())), ())
+        dispatch.apply_into(_OP, inputs, params, tuple(outs))
+        private.increment_versions([x for i in results for x in self._tensors[i]])
+        return True
+
+
+_CALLS = dict(_calls())
 
 
 def kernels(overload: Callable[[str], Any]) -> dict[str, Callable[..., Any]]:

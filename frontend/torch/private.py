@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -324,3 +325,10 @@ def before_inductor(compile_graph: Callable[[torch.fx.GraphModule, Sequence[Any]
 
     call.inductor = inductor  # type: ignore[attr-defined]
     wrapper.__call__ = call
+
+
+def replace_list_step(name: str, choose: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+    """Replace the step of `torch.optim.<name>` over lists of tensors, its default on devices, by `choose(step)`."""
+    module = importlib.import_module(f"torch.optim.{name}")
+    step = getattr(module, f"_multi_tensor_{name}")
+    setattr(module, f"_multi_tensor_{name}", choose(getattr(step, "__wrapped__", step)))

@@ -11,7 +11,7 @@ import polyhal.torch
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch import ForwardingExecutor
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.torch import foreach
+from polyhal.torch import default_steps, foreach
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Adam": (torch.optim.Adam, {"weight_decay": 0.1}),
@@ -268,3 +268,40 @@ def test_lists_of_tensors_are_one_op_under_executors_that_forward_to_the_eager_o
         torch._foreach_div_(xs, [1.5, 3.0])
     assert counting.names == ["foreach_elementwise"] * 2
     assert [x.tolist() for x in xs] == [[2.0] * 3, [1.0] * 2]
+
+
+_DEFAULT: dict[str, tuple[Any, dict[str, Any]]] = {
+    **{kind: made for kind, made in KINDS.items() if kind != "Adagrad"},
+    "AdamW": (torch.optim.AdamW, {}),
+    "SGD, nesterov and decay": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+}
+
+
+@pytest.mark.parametrize("kind", _DEFAULT)
+def test_default_steps_are_one_op(torch_on_numpy: None, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters, gradients and states are bitwise equal to results of PyTorch's ops over lists, and versions advance."""
+    optimizer_of, settings = _DEFAULT[kind]
+
+    def run() -> tuple[list[torch.Tensor], list[list[str]], list[int]]:
+        random = torch.Generator().manual_seed(0)
+        params = [torch.randn(n, generator=random).to("polyhal").requires_grad_() for n in (3, 40, 1)]
+        optimizer = optimizer_of(params, lr=0.1, **settings)
+        names = []
+        for step in range(4):
+            for i, p in enumerate(params):
+                grad = torch.randn(p.shape, generator=random).to("polyhal")
+                p.grad = None if i + 1 == step else grad
+            counting = _Counting(dispatch.thread.executor)
+            with dispatch.executing(counting):
+                optimizer.step()
+            names.append(getattr(counting, "names", []))
+        leaves = torch.utils._pytree.tree_leaves((params, [p.grad for p in params], optimizer.state_dict()["state"]))
+        tensors = [x.detach().cpu() for x in leaves if isinstance(x, torch.Tensor)]
+        return tensors, names, [p._version for p in params]
+
+    found, names, versions = run()
+    assert names[1:] == [["foreach_elementwise"]] * 3
+    assert min(versions) >= 2  # PyTorch begins momentum, without new versions
+    monkeypatch.setattr(default_steps, "_is_plain", lambda options: False)
+    expected, _, _ = run()
+    assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
