@@ -79,6 +79,11 @@ FORCE_INLINE void copy_pixels(__global const STORAGE(DTYPE) *from, const long x_
         }
 }
 
+// Number of results at distance `stride` whose pixels cover `pixels` pixels.
+FORCE_INLINE int results_within(const int pixels, const int stride) {
+    return stride == 1 ? pixels : stride == 2 ? (pixels + 1) >> 1 : (pixels + stride - 1) / stride;
+}
+
 // Pack the pixels of `taps` taps of `channels` channels for the NR columns that begin at `first`. `x` is the element
 // `x_before` of the tensor; `shifts` has the rows and columns of each tap.
 FORCE_INLINE void pack_pixels(__global const STORAGE(DTYPE) *x, const long x_before, const ImplicitGeometry *g,
@@ -86,38 +91,42 @@ FORCE_INLINE void pack_pixels(__global const STORAGE(DTYPE) *x, const long x_bef
                               const uint across, const uint first, __private REAL *packed) {
     const int height = g->height, width = g->width, stride_h = g->stride_h, stride_w = g->stride_w;
     const long step = stride_w * g->x_column, x_channel = g->x_channel;
-    const uint first_row = first / across, to_channel = taps * PITCH;
-    for (uint t = 0; t < taps; t++) {
-        uint y = first_row, column = first - first_row * across;
-        // One row of results at a time.
-        for (uint at = 0; at < NR; column = 0, y++) {
-            const int run = min(across - column, NR - at), row = (int)y * stride_h + shifts[2 * t];
-            const int left = (int)column * stride_w + shifts[2 * t + 1];
+    const uint to_channel = taps * PITCH;
+    uint y = first / across, column = first - y * across;
+    // One row of results at a time: few tiles have more than two.
+    for (uint at = 0; at < NR; column = 0, y++) {
+        const int run = min(across - column, NR - at), vectors = (run + WIDTH - 1) / WIDTH;
+        const int top = (int)y * stride_h, begins = (int)column * stride_w;
+        const bool below = y >= down;
+        // Pixels from the first of the run to the last one that whole vectors read.
+        const long reach = x_channel * (channels - 1) + step * (vectors * WIDTH) - 1;
+        __private REAL *to = packed + at;
+        at += run;
+        for (uint t = 0; t < taps; t++, to += PITCH) {
+            const int row = top + shifts[2 * t], left = begins + shifts[2 * t + 1];
             // Columns `begin` to `end` read pixels of the image, the others are zeros.
-            int begin = left < 0 ? min((-left + stride_w - 1) / stride_w, run) : 0;
+            int begin = left < 0 ? min(results_within(-left, stride_w), run) : 0;
             int end = run;
-            if (left + (run - 1) * stride_w >= width) end = left < width ? (width - left + stride_w - 1) / stride_w : 0;
-            if (y >= down || row < 0 || row >= height) end = 0;
+            if (left + (run - 1) * stride_w >= width) end = left < width ? results_within(width - left, stride_w) : 0;
+            if (below || row < 0 || row >= height) end = 0;
             begin = min(begin, end);
-            const int vectors = (run + WIDTH - 1) / WIDTH;
             const long start = row * g->x_row + left * g->x_column;
-            const long furthest = start + x_channel * (channels - 1) + step * (vectors * WIDTH) - 1;
             __global const STORAGE(DTYPE) *from = x + start;
-            __private REAL *to = packed + t * PITCH + at;
-            at += run;
             if (begin == end) {
                 for (uint c = 0; c < channels; c++)
                     for (int v = 0; v < vectors; v++) PRIVATE_VECTOR_AT(to + c * to_channel + v * WIDTH) = (V)(0);
-            } else if (step > 2 || x_before + start < 0 || x_before + furthest > g->x_last) {
+            } else if (step > 2 || x_before + start < 0 || x_before + start + reach > g->x_last) {
                 // Slow path: whole vectors would begin or end outside the tensor.
-                for (uint c = 0; c < channels; c++, from += x_channel, to += to_channel)
-                    for (int i = 0; i < run; i++) to[i] = i >= begin && i < end ? LOAD(DTYPE, from, i * step) : 0;
+                for (uint c = 0; c < channels; c++)
+                    for (int i = 0; i < run; i++)
+                        to[c * to_channel + i] = i >= begin && i < end ? LOAD(DTYPE, from, c * x_channel + i * step) : 0;
+            } else if (begin == 0 && end == run) {
+                if (step == 1 && run == NR) copy_pixels(from, x_channel, channels, 1, VECTORS, false, 0, 0, to, to_channel);
+                else if (step == 1) copy_pixels(from, x_channel, channels, 1, vectors, false, 0, 0, to, to_channel);
+                else if (run == NR) copy_pixels(from, x_channel, channels, 2, VECTORS, false, 0, 0, to, to_channel);
+                else copy_pixels(from, x_channel, channels, 2, vectors, false, 0, 0, to, to_channel);
             } else if (step == 1) {
-                if (run == NR && begin == 0 && end == NR)
-                    copy_pixels(from, x_channel, channels, 1, VECTORS, false, 0, 0, to, to_channel);
-                else if (begin == 0 && end == run)
-                    copy_pixels(from, x_channel, channels, 1, vectors, false, 0, 0, to, to_channel);
-                else copy_pixels(from, x_channel, channels, 1, vectors, true, begin, end, to, to_channel);
+                copy_pixels(from, x_channel, channels, 1, vectors, true, begin, end, to, to_channel);
             } else {
                 copy_pixels(from, x_channel, channels, 2, vectors, true, begin, end, to, to_channel);
             }
@@ -193,6 +202,7 @@ __kernel NO_AUTOVEC void conv_cpu_implicit_gemm(__global const STORAGE(DTYPE) *x
             }
             for (uint p = first_panel; p < last_panel; p++) {
                 __global REAL *sums_before = partial + (ulong)(p - first_panel) * ROWS * NR;
+                __global STORAGE(OUT_DTYPE) *target = to + (long)(p * ROWS) * g->out_channel;
                 __global const REAL *weight =
                     phase_weights + ((ulong)p * channels * taps + first_channel * phase_taps) * ROWS;
                 V sums[ROWS][VECTORS];
@@ -202,6 +212,7 @@ __kernel NO_AUTOVEC void conv_cpu_implicit_gemm(__global const STORAGE(DTYPE) *x
                     for (uint v = 0; v < VECTORS; v++) {
                         sums[r][v] = (V)(0);
                         if (passes > 1) PREFETCH_L1_WRITE(sums_before + r * NR + v * WIDTH);
+                        else if (joined && p * ROWS + r < filters) PREFETCH_L1_WRITE(target + r * g->out_channel + first + v * WIDTH);
                     }
                 __private const V *pixels = panel;
                 for (uint k = 0; k < terms; k++, pixels += VECTORS + 1, weight += ROWS) {
@@ -229,7 +240,6 @@ __kernel NO_AUTOVEC void conv_cpu_implicit_gemm(__global const STORAGE(DTYPE) *x
 #endif
                     }
                 }
-                __global STORAGE(OUT_DTYPE) *target = to + (long)(p * ROWS) * g->out_channel;
                 if (last && joined && rows == ROWS && columns == NR) {
 #pragma unroll
                     for (uint r = 0; r < ROWS; r++)

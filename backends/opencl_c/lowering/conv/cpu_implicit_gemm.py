@@ -21,8 +21,8 @@ from polyhal.backends.opencl_c.lowering.support.prefetch import prefetch_distanc
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
-_KC = 128
-"""Maximum terms per pass: the pixels of a tile then stay in the first-level cache."""
+_KC, _WHOLE_KC = 128, 192
+"""Maximum terms per pass, and of a single pass: the pixels of a tile then stay in the first-level cache."""
 _WEIGHTS_BYTES = 1 << 20
 """Maximum bytes of weights that a work-item reads repeatedly: they stay in the second-level cache."""
 _MIN_ROWS = 32
@@ -78,6 +78,7 @@ def _multiply(runtime: Runtime, p: Product, size: Pair, stride: Pair, phases: Se
     x_image, x_channel, x_row, x_column = p.images.strides
     _, out_channel, out_row, out_column = p.out.strides
     spread = g.stride if len(phases) > 1 else (1, 1)
+    terms = w.channels * max(len(phase.taps) for phase in phases)
     args: dict[str, Argument] = {
         "x": Tensor(0),
         "weights": Workspace(p.target + 2),
@@ -117,7 +118,7 @@ def _multiply(runtime: Runtime, p: Product, size: Pair, stride: Pair, phases: Se
             "WIDTH": tile.width,
             "ROWS": tile.rows,
             "VECTORS": tile.vectors,
-            "KC": _KC,
+            "KC": terms if _KC < terms <= _WHOLE_KC else _KC,
             "BIAS": p.bias is not None,
             "PREFETCH_DISTANCE": prefetch_distance(runtime),
         },
