@@ -1,5 +1,6 @@
 // Reduction along rows, where terms are contiguous: LANES work-items share a split of a row, with UNROLL loads in flight each.
-// With TASKS_IN_TURN, for CPUs, a work-item takes `tasks_each` splits one after the other.
+// With TASKS_IN_TURN, for CPUs, a work-item takes `tasks_each` splits one after the other. It reads a run in STREAMS parts at
+// the same time: a core has more lines in flight for several streams than for one.
 //
 // Axes, splits and chunks as in reduction/geometry.h. The result of (row, split) goes to out[row * splits + split]. `divisor`
 // applies with DIVIDE only.
@@ -29,6 +30,10 @@
 #ifndef TASKS_IN_TURN
 #define TASKS_IN_TURN 0
 #endif
+// 1, 2 or 4.
+#ifndef STREAMS
+#define STREAMS 1
+#endif
 #define TERM ACCUMULATOR
 #include "lib/combine.h"
 #include "lib/group_reduce.h"
@@ -39,15 +44,21 @@
 // Elements of a run, so that its indices have 32 bits: with 64 an H200 sums at two thirds of the speed.
 #define LONGEST (1 << 30)
 #define LANE(v, j) (((__private ACCUMULATOR *)&(v))[j])
+// Vectors of a stream that are loaded at once, and the place of load `u` in all streams.
+#define FROM_STREAM (UNROLL / STREAMS)
+#define PLACE(i, u) ((i) + (u) / FROM_STREAM * part + (u) % FROM_STREAM * LANES)
 #if WIDTH == 1
 #define READ(i) LOAD(DTYPE, run, (long)(i) * reduced_inner_stride)
+#else
+#define READ(i) LOADV(DTYPE, run + (i) * WIDTH)
+#endif
+#if WIDTH == 1 || STREAMS > 1
 #define PREFETCH_AFTER(i)
 #else
 #define PREFETCH_AFTER(i)                                                           \
     _Pragma("unroll") for (uint u = 0; u < UNROLL; u++) {                           \
         PREFETCH_READ(run + ((i) + u) * WIDTH + PREFETCH_DISTANCE / sizeof(*run))   \
     }
-#define READ(i) LOADV(DTYPE, run + (i) * WIDTH)
 #endif
 
 // One element, with the same conversions as a vector.
@@ -96,20 +107,21 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x, const 
                     __global const STORAGE(DTYPE) *run =
                         begins + (long)outer * reduced_outer_stride + (long)inner * reduced_inner_stride;
                     const uint vectors = count / WIDTH, whole = vectors - vectors % (UNROLL * LANES);
+                    const uint part = whole / STREAMS;
                     VEC(ACCUMULATOR) sums = (VEC(ACCUMULATOR))(IDENTITY);
                     uint i = lane;
-                    while (i < whole) {
+                    while (i < part) {
                         VEC(ACCUMULATOR) block = (VEC(ACCUMULATOR))(IDENTITY);
-                        const uint stop = min(i + BLOCK * UNROLL * LANES, whole);
-                        for (; i < stop; i += UNROLL * LANES) {
+                        const uint stop = min(i + BLOCK * FROM_STREAM * LANES, part);
+                        for (; i < stop; i += FROM_STREAM * LANES) {
                             PREFETCH_AFTER(i)
-                            VEC(COMPUTE(DTYPE)) v = READ(i);
+                            VEC(COMPUTE(DTYPE)) v = READ(PLACE(i, 0));
                             const VEC(ACCUMULATOR) first = MAP(v);
-                            v = READ(i + LANES);
+                            v = READ(PLACE(i, 1));
                             const VEC(ACCUMULATOR) second = MAP(v);
-                            v = READ(i + 2 * LANES);
+                            v = READ(PLACE(i, 2));
                             const VEC(ACCUMULATOR) third = MAP(v);
-                            v = READ(i + 3 * LANES);
+                            v = READ(PLACE(i, 3));
                             const VEC(ACCUMULATOR) fourth = MAP(v);
                             const VEC(ACCUMULATOR) left = COMBINE_VECTORS(first, second);
                             const VEC(ACCUMULATOR) right = COMBINE_VECTORS(third, fourth);
@@ -118,7 +130,7 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x, const 
                         }
                         sums = COMBINE_VECTORS(sums, block);
                     }
-                    for (; i < vectors; i += LANES) {
+                    for (i += whole - part; i < vectors; i += LANES) {
                         const VEC(COMPUTE(DTYPE)) v = READ(i);
                         const VEC(ACCUMULATOR) mapped = MAP(v);
                         sums = COMBINE_VECTORS(sums, mapped);

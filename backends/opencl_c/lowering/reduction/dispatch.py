@@ -101,6 +101,7 @@ def _rows(
         "GROUP": group,
         "EXCHANGE": exchange(runtime, sum_dtype.itemsize, lanes, group),
         "TASKS_IN_TURN": cpu,
+        "STREAMS": split.streams(runtime, axes, width, terms, source.itemsize),
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
     }
     args = {

@@ -38,6 +38,9 @@ _FEW_TERMS, _SMALL_COLUMNS = 512, 1 << 18
 """Maximum terms of a column, and of all columns, for which a GPU reduces columns as rows, in one launch."""
 _TERMS_EACH = 16
 """Terms of a row per work-item of a GPU before further work-items share the row: four vectors in flight."""
+_STREAMS, _STREAM_BYTES = 4, 8192
+"""Parts of a split that a work-item of a CPU reads at the same time, and their minimum bytes: two pages, at whose ends the
+processor's own prefetching stops."""
 _SLICES = 4
 _MAX_SPLITS = 16384
 _CHUNK_VECTORS = 32
@@ -102,6 +105,13 @@ def row_width(runtime: Runtime, aligned: bool, axes: Axes, terms_each: int) -> t
     distances = (axes.kept[0][1], axes.kept[1][1], axes.reduced[0][1], length)
     aligned_vectors = aligned and all(s % 4 == 0 for s in distances) and terms_each >= 4
     return (4 if aligned_vectors else 1), aligned_vectors
+
+
+def streams(runtime: Runtime, axes: Axes, width: int, terms: int, itemsize: int) -> int:
+    """Return the number of parts of a split of `terms` terms that a work-item of a CPU reads at the same time."""
+    if not runtime.features.cpu or width == 1:
+        return 1
+    return _STREAMS if min(terms, axes.reduced[1][0]) * itemsize >= _STREAMS * _STREAM_BYTES else 1
 
 
 def row_chunk(runtime: Runtime, axes: Axes, count: int, step: int) -> int:
