@@ -16,8 +16,8 @@ FILES = sorted(
     for p in TEMPLATE.rglob("*")
     if p.suffix in (".py", ".toml") and "build" not in p.parts  # pip leaves a copy there
 )
-_KIT = 1600
-"""Cases of the conformance kit without gradients, at least, on a device with the required members only."""
+_KIT = 320
+"""Minimum number of cases of the contract and of ops in float32 on a device with the required members only."""
 
 
 def _lines(text: str) -> list[str]:
@@ -59,8 +59,9 @@ def test_page_runs(template: Any, tmp_path: Path) -> None:
 
 
 def test_passes_the_conformance_kit(template: Any) -> None:
-    """By its own tests, as its author would run them, less those of gradients: their rules are the same on all devices."""
-    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--polyhal-small", "-k", "contract or forward")
+    """By its own tests, as its author would run them, less gradients and other dtypes, which NumPy runs with as few members."""
+    cases = "contract or (forward and float32)"
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--polyhal-small", "-k", cases)
     done = template.run("-m", "pytest", *options, "tests")
     assert done.returncode == 0, done.stdout[-4000:]
     passed = re.search(r"(\d+) passed", done.stdout)

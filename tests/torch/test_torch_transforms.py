@@ -179,6 +179,7 @@ def test_utilities_of_layers(torch_on_numpy: str, name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # PyTorch's own
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own, in forward mode
 def test_functions_are_linearized(torch_device: str) -> None:
     generator = torch.Generator().manual_seed(0)
     x, tangent = torch.randn(3, 4, generator=generator), torch.randn(3, 4, generator=generator)
