@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from devices import KIT_DEVICES, TEST_DEVICES, listed
+from devices import KIT_DEVICES, PARITY_DEVICES, TEST_DEVICES, listed
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from rotation import rotate
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.testing.plugin import DEVICES, freeze_garbage
 
+os.environ.setdefault("POLYHAL_DEVICE", "numpy")
+"""Tests that name no device do not depend on one, and NumPy compiles nothing."""
 os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
 os.environ.setdefault("POLYHAL_TRIALS", "0")
@@ -23,6 +26,9 @@ os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")
 """Tests run on all cores as it is."""
 os.environ.setdefault("POCL_AFFINITY", "0")
 """PoCL's workers compile, too: those of two processes that run tests must not wait for one core."""
+
+TAKE_TURNS = ("autograd", "complex_numbers", "func", "linear_algebra", "nn", "optim", "pointwise", "tensor")
+"""Folders whose cases with a `device` and other parameters take turns on the devices: the kit runs their ops on each device."""
 
 settings.register_profile("polyhal", deadline=None)
 settings.load_profile("polyhal")  # how long an example takes depends on other work of the machine
@@ -54,6 +60,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for folder in TAKE_TURNS:
+        rotate(config, items, Path(__file__).parent / folder, "device", TEST_DEVICES, TEST_DEVICES)
     chosen = config.getoption("slow")
     if chosen == "yes":
         return
@@ -83,6 +91,12 @@ def _no_host_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=TEST_DEVICES)
 def device(request: pytest.FixtureRequest) -> Device:
     """Each device under test."""
+    return Device(request.param)
+
+
+@pytest.fixture(params=PARITY_DEVICES)
+def parity_device(request: pytest.FixtureRequest) -> Device:
+    """Each device that must agree with the others: cases of this fixture run on all of them."""
     return Device(request.param)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import PARITY_DEVICES, TEST_DEVICES
+from devices import TEST_DEVICES
 
 import polyhal
 from polyhal import Device, Tensor, nn
@@ -20,9 +20,9 @@ from polyhal.training.options import TrainOptions
 torch = pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 GRADIENT_BOUND = 1e-4

@@ -34,9 +34,10 @@ from .conftest import TINY, Command
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a subprocess."""
+    """Run `code` in a subprocess, which chooses its default device."""
+    inherited = {k: v for k, v in os.environ.items() if k != "POLYHAL_DEVICE"}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, env=inherited | environment, timeout=60
     )
 
 

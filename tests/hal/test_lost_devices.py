@@ -50,7 +50,8 @@ def fragile(name: str, count: int = 1) -> tuple[BackendSpec, dict[str, FragileBa
 
 
 @pytest.fixture
-def one() -> tuple[Registry, dict[str, FragileBackend]]:
+def one(monkeypatch: pytest.MonkeyPatch) -> tuple[Registry, dict[str, FragileBackend]]:
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     devices = Registry([])
     spec, opened = fragile("card")
     devices.add(spec)

@@ -24,6 +24,12 @@ from polyhal.hal.system.discovery.registry import Registry, registry
 NUMPY_POINT = EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)
 
 
+@pytest.fixture(autouse=True)
+def _no_chosen_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let registries choose the default device."""
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+
+
 def point(name: str, monkeypatch: pytest.MonkeyPatch, hook: Callable[..., Any] | None, **attributes: Any) -> EntryPoint:
     """Return an entry point of a generated module."""
     module = types.ModuleType(f"plugin_{name}")
@@ -231,21 +237,18 @@ GPU, IGPU, ACCELERATOR, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceT
         "hidden never",
     ],
 )
-def test_default_order(specs: list[BackendSpec], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+def test_default_order(specs: list[BackendSpec], expected: str) -> None:
     for ordered in (specs, specs[::-1]):
         assert with_backends(*ordered).open(None).name == expected
 
 
-def test_a_default_that_cannot_be_opened_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+def test_a_default_that_cannot_be_opened_is_replaced_by_the_next() -> None:
     found = with_backends(fake("a", info("x", GPU), refuse=["0"]), fake("b", info("y", CPU)))
     assert found.open(None).name == "b:0"
     assert "the driver refused device 0" in found.failures[-1].reason
 
 
 def test_a_default_that_is_a_cpu_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     found = with_backends(fake("a", info("x", CPU), info("y", CPU, selector="1")), fake("b", info("z", GPU)))
     best = found.open("cpu")
     other = next(n for n in ("a:0", "a:1") if n != best.name)
@@ -264,7 +267,6 @@ def test_a_default_that_is_a_cpu_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_forked_child_has_the_default_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another device would be taken silently where the driver of the parent's does not survive the fork."""
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     parent, child = (with_backends(fake("a", info("x", CPU)), fake("b", info("y", GPU))) for _ in range(2))
     child.inherit(parent)
     assert child.open(None).name == parent.open(None).name == "b:0"
@@ -281,7 +283,6 @@ def test_a_forked_child_has_the_default_of_its_parent(monkeypatch: pytest.Monkey
 
 
 def test_the_device_that_a_parent_did_not_choose_gives_way_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     specs = [fake("a", info("x", CPU)), fake("b", info("y", GPU))]
     parent, child, grandchild = (with_backends(*specs) for _ in range(3))
     assert parent.open(None).name == "b:0"
@@ -293,16 +294,14 @@ def test_the_device_that_a_parent_did_not_choose_gives_way_to_the_environment(mo
     assert grandchild.open(None).name == "b:0"
 
 
-def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+def test_the_default_is_explained() -> None:
     found = with_backends(fake("a", info("Big card", GPU)), fake("b", info("y", CPU)))
     not_measured = "(not measured: POLYHAL_MEASURE_TIMEOUT is 0)"
     assert found.explain_default() == f"a:0 (Big card): the only GPU of 2 devices {not_measured}"
     assert "only device" in with_backends(fake("b", info("y", CPU))).explain_default()
 
 
-def test_a_default_that_reports_another_name_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+def test_a_default_that_reports_another_name_is_explained() -> None:
     listed, opened = (replace(info("x", CPU, selector=s), backend="a") for s in ("0", "first"))
     found = with_backends(
         BackendSpec("a", lambda: [listed], lambda selector: NumpyBackend(opened), api_version=API_VERSION)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import Tensor
@@ -15,9 +14,9 @@ from polyhal.hal.device import Device
 from polyhal.nn import functional as F
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 _GATES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import Tensor
@@ -31,9 +30,9 @@ _FACTORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 def _captured(step: Callable[..., Tensor], device: Device, *values: np.ndarray) -> np.ndarray:

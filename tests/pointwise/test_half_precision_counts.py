@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import Tensor
@@ -18,9 +17,9 @@ _SCALE = 1024.0
 """A loss scale, so that shares of 1 / 70,000 are normal numbers of float16."""
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 _SHARES: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {

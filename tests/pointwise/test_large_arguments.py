@@ -19,8 +19,13 @@ _NATIVE = [name for name in PARITY_DEVICES if name != "numpy:contiguous_only"]
 
 
 @pytest.fixture(params=_NATIVE)
-def device(request: pytest.FixtureRequest) -> Device:
+def native_device(request: pytest.FixtureRequest) -> Device:
     return Device(request.param)
+
+
+@pytest.fixture
+def device(native_device: Device) -> Device:
+    return native_device
 
 
 def _units(got: np.ndarray, exact: np.ndarray) -> np.ndarray:

@@ -22,8 +22,13 @@ SHARING = ["numpy", *["opencl:0"] * bool(registry().probe("opencl"))]
 
 
 @pytest.fixture(params=SHARING, scope="module")
-def device(request: pytest.FixtureRequest) -> ph.Device:
+def sharing(request: pytest.FixtureRequest) -> ph.Device:
     return ph.Device(request.param)
+
+
+@pytest.fixture(scope="module")
+def device(sharing: ph.Device) -> ph.Device:
+    return sharing
 
 
 @st.composite

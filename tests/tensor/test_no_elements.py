@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal.hal.device import Device
@@ -27,9 +26,9 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 @pytest.mark.filterwarnings("ignore")

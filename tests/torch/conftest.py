@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from devices import TEST_DEVICES, first_of
+from rotation import rotate
 
 from polyhal.hal.device import Device
 
 pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
 NAMES = [name for kind in ("numpy", "opencl") if (name := first_of(kind))] or TEST_DEVICES[:1]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let cases with other parameters take turns: what PyTorch's device makes of a call does not depend on Polyhal's."""
+    rotate(config, items, Path(__file__).parent, "torch_device", NAMES, NAMES)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import Device
@@ -49,9 +48,9 @@ def row_sums(term: str, **options: Any) -> Any:
 RIGHT = "x[row * {last} + i]"
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 def term(device: Device, last: str) -> str:

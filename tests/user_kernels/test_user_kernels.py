@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from devices import PARITY_DEVICES, TEST_DEVICES
+from devices import TEST_DEVICES
 
 import polyhal
 from polyhal import Device
@@ -112,9 +112,9 @@ def values(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-@pytest.fixture(params=PARITY_DEVICES)
-def device(request: pytest.FixtureRequest) -> Device:
-    return Device(request.param)
+@pytest.fixture
+def device(parity_device: Device) -> Device:
+    return parity_device
 
 
 @pytest.fixture(autouse=True)
