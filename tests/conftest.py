@@ -24,6 +24,8 @@ os.environ.setdefault("POLYHAL_TRIALS", "0")
 """Most processes of tests begin with an empty cache; tests of trials set it themselves."""
 os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")
 """Tests run on all cores as it is."""
+os.environ.setdefault("GALLIVM_PERF", "nopt")
+"""Mesa's software devices compile each kernel of a test to run it for microseconds."""
 os.environ.setdefault("POCL_AFFINITY", "0")
 """PoCL's workers compile, too: those of two processes that run tests must not wait for one core."""
 
