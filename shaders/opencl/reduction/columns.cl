@@ -85,12 +85,16 @@ __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x, con
             ulong i = 0;
             for (; i + UNROLL <= count; i += UNROLL) {
                 VEC(COMPUTE(DTYPE)) loaded[UNROLL][STRIPS];
+#pragma unroll
                 for (uint u = 0; u < UNROLL; u++) {
+#pragma unroll
                     for (uint s = 0; s < STRIPS; s++) {
                         loaded[u][s] = LOADV(DTYPE, run + (long)(i + u) * reduced_inner_stride + s * WIDTH);
                     }
                 }
+#pragma unroll
                 for (uint u = 0; u < UNROLL; u++) {
+#pragma unroll
                     for (uint s = 0; s < STRIPS; s++) {
                         const VEC(COMPUTE(DTYPE)) v = loaded[u][s];
                         const VEC(ACCUMULATOR) mapped = MAP(v);
