@@ -28,10 +28,15 @@ _LARGEST = 12
 
 
 def _small(workload: OpWorkload) -> OpWorkload:
-    shapes = tuple(None if s is None else tuple(min(n, _LARGEST) for n in s) for s in workload.shapes)
+    shapes = tuple(None if s is None else _cut(s) for s in workload.shapes)
+    expanded = {i: _cut(s) for i, s in workload.expanded.items()}
     params = {k: min(v, _LARGEST) if k in ("k", "groups") else v for k, v in workload.params.items()}
     indices = {i: min(n, _LARGEST) for i, n in workload.indices.items()}
-    return replace(workload, shapes=shapes, params=params, indices=indices)
+    return replace(workload, shapes=shapes, params=params, indices=indices, expanded=expanded)
+
+
+def _cut(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(min(n, _LARGEST) for n in shape)
 
 
 ALL = {w.name: w for size in ("cpu", "gpu") for w in workloads(size)}
