@@ -181,7 +181,7 @@ def test_eager_calls_and_unknown_modes_are_refused() -> None:
 
 
 def test_the_largest_batch_is_found_without_an_eager_call() -> None:
-    budget = 3 << 19
+    devices, budget = DEVICES[:2], 2 << 20
 
     def rows(n: int) -> tuple[ph.Tensor, ph.Tensor]:
         x = ph.zeros((n, 4), dtype=ph.int32, device=DEVICES[0])
@@ -189,7 +189,7 @@ def test_the_largest_batch_is_found_without_an_eager_call() -> None:
 
     found = {}
     for shard in ("state", "parameters"):
-        model = sharded(shard=shard, blocks=2)
+        model = sharded(devices, shard, blocks=2)
         step = training(model, captured=False)
         found[shard] = ph.fit(step, budget, batch=rows).batch_size
         captured = ph.jit(warm_up=False)(step)
