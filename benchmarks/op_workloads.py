@@ -270,6 +270,7 @@ def _cpu() -> list[OpWorkload]:
         OpWorkload("transpose 2048", "contiguous", ((2048, 2048),), transposed=(0,)),
         *_convolution("3x3", small, (64, 64, 3, 3)),
         *_convolution("1x1", small, (64, 64, 1, 1)),
+        *_convolution("7x7 3", (4, 3, 224, 224), (64, 3, 7, 7), 2),
         *_attention((4, 8, 256, 64), "4x8x256x64"),
     ]
 

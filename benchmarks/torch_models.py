@@ -215,7 +215,7 @@ def classifier(name: str) -> nn.Module:
     """Return `MLP((784, 512, 10))`, `CNN()`, `resnet18(10)` or `resnet50(10)` of `polyhal.models` by workload name."""
     if name == "mlp":
         return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
-    if name == "resnet-50":
+    if name.startswith("resnet-50"):
         return _resnet50(10)
     if name.startswith("resnet"):
         return _resnet18(10)

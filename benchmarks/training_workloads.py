@@ -70,6 +70,7 @@ WORKLOADS = {
         TrainingWorkload("resnet", "ResNet-18, 2 images of 224x224", (2, 3, 224, 224)),
         TrainingWorkload("resnet-224", "ResNet-18, 64 images of 224x224", (64, 3, 224, 224)),
         TrainingWorkload("resnet-50", "ResNet-50, 64 images of 224x224", (64, 3, 224, 224)),
+        TrainingWorkload("resnet-50-small", "ResNet-50, 2 images of 224x224", (2, 3, 224, 224)),
         _gpt("gpt", "GPT, 0.8 million parameters", 16, vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
         _gpt("gpt-10m", "GPT, 10.8 million parameters", 64, vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384),
         _gpt("gpt-2", "GPT-2, 124 million parameters", 8, vocab_size=50257, block_size=1024, n_layer=12, n_head=12, n_embd=768),
@@ -154,7 +155,7 @@ def _classifier(name: str, device: Device) -> Module:
         return MLP((784, 512, _CLASSES), device=device)
     if name == "cnn":
         return CNN(device=device)
-    return (resnet50 if name == "resnet-50" else resnet18)(_CLASSES, device=device)
+    return (resnet50 if name.startswith("resnet-50") else resnet18)(_CLASSES, device=device)
 
 
 def torch_step(workload: TrainingWorkload, place: str, precision: str, way: str = PEER) -> Step:
