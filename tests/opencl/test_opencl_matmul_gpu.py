@@ -54,6 +54,11 @@ def by_wgmma(bf16_terms: int) -> Method:
 
 METHODS: dict[str, tuple[Method, DType, float]] = {
     "sliced-K": (lambda r, p: sliced_k.multiply(r, p, sliced_k.SlicedTile(32, 32)), dtypes.float32, 2.0**-22),
+    "sliced-K, clusters": (
+        lambda r, p: sliced_k.multiply(r, p, sliced_k.SlicedTile(32, 32, quad_rows=2, cluster=4)),
+        dtypes.float32,
+        2.0**-22,
+    ),
     "sliced-K, half": (lambda r, p: sliced_k.multiply(r, p, sliced_k.SlicedTile(16, 32)), dtypes.float16, 2.0**-10),
     "tiles": (tiles(False), dtypes.float32, 2.0**-22),
     "tiles, asynchronous": (tiles(True), dtypes.float32, 2.0**-22),
@@ -348,9 +353,28 @@ def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pyte
     np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("rows", "outer", "inner"), [(128, 10, 72), (130, 50, 33)])
+def test_groups_of_a_cluster_divide_the_terms_of_few_tiles(device: Any) -> None:
+    h200 = as_gpu(device.backend.runtime.features, compute_units=132, compute_capability=90, clusters=True)
+
+    def chosen(m: int, n: int, k: int, *, clusters: bool = True) -> sliced_k.SlicedTile:
+        specs = [Spec(dtypes.float32, shape, (shape[1], 1), True) for shape in ((m, k), (k, n), (m, n))]
+        p = gemm.describe(*specs, (0, 1, None, 2, 3))
+        assert isinstance(p, Product)
+        return sliced_k.choose(replace(h200, clusters=clusters), p)
+
+    assert chosen(1024, 256, 128) == sliced_k.SlicedTile(32, 64, quad_rows=2)
+    assert chosen(1024, 128, 512) == sliced_k.SlicedTile(32, 32, quad_rows=2)
+    assert chosen(128, 128, 1024) == sliced_k.SlicedTile(32, 32, quad_rows=2, cluster=8)
+    assert chosen(512, 128, 1024) == sliced_k.SlicedTile(32, 32, quad_rows=2, cluster=2)
+    assert chosen(128, 128, 1024, clusters=False) == sliced_k.SlicedTile(16, 16)
+    assert chosen(1024, 10, 128) == sliced_k.SlicedTile(16, 16)
+
+
+@pytest.mark.parametrize(("rows", "outer", "inner", "cluster"), [(128, 10, 72, 1), (130, 50, 33, 4)])
 def test_a_bias_is_added_up_on_the_way(
-    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, rows: int, outer: int, inner: int
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, rows: int, outer: int, inner: int, cluster: int
 ) -> None:
+    tile = sliced_k.SlicedTile(32, 32, quad_rows=2, cluster=cluster)
+    monkeypatch.setattr(sliced_k, "choose", lambda features, p: tile)
     monkeypatch.setattr(device.backend.runtime, "features", as_gpu(device.backend.runtime.features))
     check(device, "linear_weight_grad", [rng.uniform(-1, 1, (rows, outer)), rng.uniform(-1, 1, (rows, inner))])

@@ -21,5 +21,29 @@
         const uint e = me + i * STAGERS;                                                       \
         target[TERM(k_major, extent, e) * PITCH(extent) + LINE(k_major, extent, e)] = next[i]; \
     }
+// Four neighbouring elements at a time, of contiguous lines whose length is a multiple of four. Neighbours load 8
+// neighbouring terms of a line, or neighbouring lines.
+#define QUAD_LINE(k_major, extent, e) ((k_major) ? (e) / 2 % (extent) : (e) % ((extent) / 4) * 4)
+#define QUAD_TERM(k_major, extent, e) ((k_major) ? (e) / (2 * (extent)) * 8 + (e) % 2 * 4 : (e) / ((extent) / 4))
+#define FETCH_QUADS(next, matrix, k_major, extent, line_step, term_step, lines, from)                                    \
+    _Pragma("unroll") for (uint i = 0; i < LOADS(extent) / 4; i++) {                                                     \
+        const uint e = me + i * STAGERS, line = QUAD_LINE(k_major, extent, e);                                           \
+        const uint at = (from) + QUAD_TERM(k_major, extent, e);                                                          \
+        next[i] = line < (lines) && at < k                                                                               \
+                      ? *(__global const Quad *)&matrix[line * ((k_major) ? line_step : 1) + at * ((k_major) ? 1 : term_step)] \
+                      : (Quad)(0);                                                                                       \
+    }
+#define STAGE_QUADS(next, target, k_major, extent)                                                           \
+    _Pragma("unroll") for (uint i = 0; i < LOADS(extent) / 4; i++) {                                         \
+        const uint e = me + i * STAGERS;                                                                     \
+        __local REAL *const to =                                                                             \
+            target + QUAD_TERM(k_major, extent, e) * PITCH(extent) + QUAD_LINE(k_major, extent, e);          \
+        if (k_major) {                                                                                       \
+            to[0] = next[i].s0, to[PITCH(extent)] = next[i].s1;                                              \
+            to[2 * PITCH(extent)] = next[i].s2, to[3 * PITCH(extent)] = next[i].s3;                          \
+        } else {                                                                                             \
+            *(__local Quad *)to = next[i];                                                                   \
+        }                                                                                                    \
+    }
 
 #endif

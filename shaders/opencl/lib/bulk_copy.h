@@ -1,6 +1,5 @@
-// Bulk copies of boxes of a tensor to local memory by Hopper's copy engine (cp.async.bulk.tensor), the barriers in local
-// memory that count their bytes (mbarrier), and clusters: neighbouring groups of a launch that run at the same time and
-// reach each other's local memory.
+// Bulk copies of boxes of a tensor to local memory by Hopper's copy engine (cp.async.bulk.tensor), also to all groups of a
+// cluster, and the barriers in local memory that count their bytes (mbarrier).
 //
 // A tensor map describes a tensor of three axes of 16-bit elements, the first one contiguous, and the box of a copy: 64
 // elements, `lines` lines and one plane, which is stored in the layout of lib/wgmma.h. Elements outside the tensor are
@@ -9,33 +8,13 @@
 #ifndef POLYHAL_BULK_COPY
 #define POLYHAL_BULK_COPY
 
-// Groups per cluster along the first axis of the launch; 1 without clusters.
-#ifndef CLUSTER
-#define CLUSTER 1
-#endif
+#include "lib/clusters.h"
 
 #if TENSOR_CORES
 
 #define LOCAL_ADDRESS(p) ((uint)(size_t)(p))
 // Parts of a shared copy that the group `rank` of a cluster starts.
 #define FOR_PARTS(part, rank) const uint part = rank;
-
-static inline uint cluster_rank(void) {
-    uint rank = 0;
-#if CLUSTER > 1
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-#endif
-    return rank;
-}
-
-// Waits until all work-items of the cluster are here.
-#if CLUSTER > 1
-#define CLUSTER_BARRIER()                                     \
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); \
-    asm volatile("barrier.cluster.wait;" ::: "memory")
-#else
-#define CLUSTER_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
-#endif
 
 // Barriers. `count` arrivals and all expected bytes complete a phase; phases have parities 0, 1, 0, ...
 static inline void barrier_init(__local ulong *b, uint count) {
@@ -143,9 +122,6 @@ static inline void copy_box_to_cluster(__local uint *to, __global const ulong *m
 
 // A portable fallback: every group copies all parts by all its work-items, between two barriers.
 #define FOR_PARTS(part, rank) for (uint part = 0; part < CLUSTER; part++)
-#define CLUSTER_BARRIER()
-
-static inline uint cluster_rank(void) { return get_group_id(0) % CLUSTER; }
 
 typedef struct {
     __global const void *first;
