@@ -44,7 +44,7 @@ def draw(rng: Any, dtype: DType, transposed: bool, *shape: int) -> Any:
     ("dtype", "batch", "m", "n", "k", "tile", "launches"),
     [
         (dtypes.bfloat16, (), 200, 136, 72, ClusterTile(1, 128, 3, 2), 1),
-        (dtypes.float16, (), 72, 64, 1032, ClusterTile(2, 128, 3, 1), 2),
+        (dtypes.float16, (), 72, 200, 1032, ClusterTile(2, 192, 3, 1), 2),
         (dtypes.float16, (2,), 264, 72, 136, ClusterTile(1, 256, 3, 4), 1),
     ],
     ids=str,

@@ -18,7 +18,7 @@
 #ifndef TENSOR_CORES
 #define TENSOR_CORES 0
 #endif
-// Columns of a block: 64, 128 or 256.
+// Columns of a block: 64, 128, 192 or 256.
 #ifndef WIDE
 #define WIDE 128
 #endif
@@ -73,6 +73,9 @@ static inline ulong matrix_descriptor(__local const uint *first, const bool k_ma
     "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
     "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
     "%59, %60, %61, %62, %63"
+#define NAMES96                                                                                          \
+    NAMES64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+    "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define NAMES128                                                                                           \
     NAMES64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
     "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, "     \
@@ -83,6 +86,12 @@ static inline ulong matrix_descriptor(__local const uint *first, const bool k_ma
     asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32." \
                  TYPE "." TYPE " {" NAMES128 "}, %128, %129, p, 1, 1, %131, %132; }"                           \
                  : OUT64(s, 0), OUT64(s, 64)                                                                   \
+                 : "l"(left), "l"(right), "r"(add), "n"(transpose_left), "n"(transpose_right))
+#elif WIDE == 192
+#define WGMMA(TYPE, s, add, left, right, transpose_left, transpose_right)                                     \
+    asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %98, 0; wgmma.mma_async.sync.aligned.m64n192k16.f32." \
+                 TYPE "." TYPE " {" NAMES96 "}, %96, %97, p, 1, 1, %99, %100; }"                              \
+                 : OUT64(s, 0), OUT32(s, 64)                                                                  \
                  : "l"(left), "l"(right), "r"(add), "n"(transpose_left), "n"(transpose_right))
 #elif WIDE == 64
 #define WGMMA(TYPE, s, add, left, right, transpose_left, transpose_right)                                    \
@@ -100,6 +109,8 @@ static inline ulong matrix_descriptor(__local const uint *first, const bool k_ma
 // Comes between a wait and the first use of sums, which the compiler must not move before the wait.
 #if WIDE == 256
 #define WGMMA_READ(s) asm volatile("" : OUT64(s, 0), OUT64(s, 64)::"memory")
+#elif WIDE == 192
+#define WGMMA_READ(s) asm volatile("" : OUT64(s, 0), OUT32(s, 64)::"memory")
 #elif WIDE == 64
 #define WGMMA_READ(s) asm volatile("" : OUT32(s, 0)::"memory")
 #else

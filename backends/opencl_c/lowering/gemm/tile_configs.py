@@ -192,7 +192,11 @@ def _warpgroup_tile_fits(features: KernelFeatures, tile: WarpgroupTile) -> bool:
 
 def _cluster_tile_fits(features: KernelFeatures, tile: ClusterTile) -> bool:
     # One k-tile is multiplied, the previous one is released late, and at least one is copied. Copies have 64 columns or more.
-    return tile.stages >= 3 and tile.columns >= 64 * tile.groups and tile.local_memory <= features.static_local_memory
+    return (
+        tile.stages >= 3
+        and tile.columns % (64 * tile.groups) == 0
+        and tile.local_memory <= features.static_local_memory
+    )
 
 
 def _fits(features: KernelFeatures, tile: TensorCoreTile) -> bool:
@@ -227,7 +231,7 @@ CLUSTERS = Family[ClusterTile](
     "matmul_clusters",
     {
         "warpgroups": (1, 2),
-        "columns": (128, 256),
+        "columns": (128, 192, 256),
         "stages": (3, 4, 5, 6, 8),
         "groups": (1, 2, 4),
     },
@@ -262,14 +266,15 @@ WGMMA_TILES = {
 """Tiles for wgmma, with their multiply-adds per nanosecond, by the number of 16-bit terms per operand."""
 CLUSTER_TILES = {
     ClusterTile(2, 256, 4, 2): 2640,
-    ClusterTile(2, 128, 6, 1): 2500,
-    ClusterTile(1, 128, 6, 2): 1900,
-    ClusterTile(1, 128, 8, 1): 1900,
+    ClusterTile(2, 192, 5, 1): 2600,
+    ClusterTile(2, 128, 6, 1): 2600,
+    ClusterTile(1, 128, 8, 2): 2000,
+    ClusterTile(1, 128, 8, 1): 1800,
 }
 """Tiles for wgmma with copies by the copy engine, with their multiply-adds per nanosecond and compute unit."""
 _STORE_RATE = 14
 """Results per nanosecond that a compute unit finishes and stores while its tensor cores wait; measured on an H200."""
-_LAUNCH_TIME = 5000
+_LAUNCH_TIME = 3000
 """Minimum nanoseconds of a split-K's second launch."""
 _BANDWIDTH, _UNIT_BANDWIDTH = 4000, 25
 """Bytes per nanosecond to and from memory: of the device, and of one compute unit."""
