@@ -18,8 +18,8 @@ from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
-_MIN_MULTIPLY_ADDS = {1: 1 << 31, 3: 1 << 29}
-"""Minimum multiply-adds for which wgmma saves more time than splitting float32 into that number of bfloat16 terms costs."""
+_MIN_MULTIPLY_ADDS = 1 << 28
+"""Minimum multiply-adds for which wgmma saves more time than splitting float32 into bfloat16 terms costs."""
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
 _MIN_CLUSTER_ROWS = 33
@@ -43,7 +43,7 @@ def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
         bf16_terms, tiles = 3, tile_configs.TF32X3_TILES
     else:
         bf16_terms, tiles = 1, tile_configs.TF32_TILES
-    worth_splitting = p.dtype in tile_configs.HALF_DTYPES or p.count * p.m * p.n * p.k >= _MIN_MULTIPLY_ADDS[bf16_terms]
+    worth_splitting = p.dtype in tile_configs.HALF_DTYPES or p.count * p.m * p.n * p.k >= _MIN_MULTIPLY_ADDS
     by_mma = partial(mma.build, runtime, p, tiles, tf32_terms=min(bf16_terms, 2))
     if not (hopper and worth_splitting):
         return [by_mma]
