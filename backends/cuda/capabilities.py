@@ -66,5 +66,6 @@ def features(driver: CudaDriver, device: int, name: str, vendor: VendorProfile) 
         platform=PLATFORM,
         profile=vendor.name,
         quirks=with_overrides(matched, vendor.quirks),
+        forward_progress=True,
         clusters=capability == HOPPER,
     )

@@ -85,6 +85,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         profile=vendor.name,
         quirks=active_quirks,
         architecture=occupancy.match(vendor.architectures, device.name),
+        forward_progress=capability > 0,
     )
 
 

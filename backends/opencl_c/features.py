@@ -66,6 +66,8 @@ class KernelFeatures:
     """Workarounds for the driver."""
     architecture: Architecture | None = None
     """Occupancy model by which tiles are chosen; None for the tiles that were measured on NVIDIA's devices."""
+    forward_progress: bool = False
+    """True if a group that was started makes progress while others wait for it."""
     clusters: bool = False
     """True if launches may have clusters of groups, which share copies to their local memory."""
     matrix_units: tuple[MatrixUnit, ...] = ()
@@ -90,6 +92,7 @@ class KernelFeatures:
     def resident_groups(self) -> bool:
         """Return whether groups of a launch may wait for each other, given at most one group per compute unit.
 
-        NVIDIA's devices start all groups of a launch before those of the next. OpenCL itself makes no guarantee.
+        NVIDIA's devices start all groups of a launch before those of the next. OpenCL itself makes no guarantee. Groups
+        that wait for earlier ones only need `forward_progress`.
         """
         return self.compute_capability > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,25 @@ def test_sorting_and_scans(gpu: Any, rng: Any) -> None:
         np.testing.assert_array_equal(run(gpu, "cumsum", [x], axis=axis)[0], np.cumsum(x, axis))
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32, dtypes.float64], ids=lambda d: d.name)
+def test_groups_wait_for_totals_of_earlier_tiles(
+    gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType
+) -> None:
+    """A tile adds up in 17 roundings, 32 tiles of a block in 5, and blocks without an error that grows."""
+    runtime = gpu.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, forward_progress=True))
+    for shape in ((140_000,), (2, 20_001)):
+        x = rng.integers(0, 99, shape) if dtype is dtypes.int32 else rng.uniform(0, 1, shape)
+        x = x.astype(dtype.numpy)
+        (got,) = run(gpu, "cumsum", [x], axis=-1)
+        exact = np.cumsum(x.astype(np.longdouble), -1)
+        rtol = 24 * np.finfo(dtype.numpy).eps if dtype.kind == "float" else 0
+        np.testing.assert_allclose(got.astype(np.longdouble), exact, rtol=rtol)
+        x[..., 7777] = np.nan if dtype.kind == "float" else 100
+        (got,) = run(gpu, "running_max", [x], axis=-1)
+        np.testing.assert_array_equal(got, np.maximum.accumulate(x, -1))
+
+
 def _special(rng: Any, shape: tuple[int, ...], dtype: dtypes.DType) -> np.ndarray:
     """Return many equal elements, extremes, zeros of both signs and NaN."""
     if dtype.kind != "float":
@@ -115,6 +135,7 @@ def _same(gpu: Any, op: str, x: np.ndarray, **params: Any) -> None:
         assert got.tobytes() == np.ascontiguousarray(want).astype(got.dtype).tobytes()
 
 
+@pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "descending"),
     [
@@ -126,7 +147,11 @@ def _same(gpu: Any, op: str, x: np.ndarray, **params: Any) -> None:
     ],
     ids=str,
 )
-def test_sorting_by_digits(gpu: Any, rng: Any, dtype: dtypes.DType, descending: bool) -> None:
+def test_sorting_by_digits(
+    gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType, descending: bool, waiting: bool
+) -> None:
+    runtime = gpu.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, forward_progress=waiting))
     for shape, axis in (((3, 100), 1), ((70, 3), 0), ((2, 9000), 1)):
         _same(gpu, "sort_pairs", _special(rng, shape, dtype), axis=axis, descending=descending)
 

@@ -1,6 +1,7 @@
 """cumsum, cumprod and running extrema: along rows, or down contiguous columns.
 
-If rows or columns are few, they are split, with a first launch for totals of splits.
+If rows or columns are few, they are split, with a first launch for totals of splits. Rows are scanned in one pass where groups
+may wait for each other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.reduction import COMBINE, Operation, accumulator
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl_c.dialect import convert, type_name
+from polyhal.backends.opencl_c.lowering.reduction import scan_lookback
 from polyhal.backends.opencl_c.lowering.reduction.dispatch import identity
 from polyhal.backends.opencl_c.lowering.support.rows import row_args
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -152,6 +154,8 @@ def _along_rows(
         group = min(features.group_size, max(32, power_of_two_at_least(ceil_div(merged.length, width))))
         workers, min_terms = _GPU_WORKERS * features.compute_units, _MIN_GPU_TILES * group * width
     splits = split_count(merged.count, workers, merged.length // min_terms)
+    if splits > 1 and not features.cpu and scan_lookback.fits(features):
+        return scan_lookback.look_back(runtime, specs, merged, itemsize, width, definitions)
     numbers: Args = {"splits": splits, "split_length": round_up(ceil_div(merged.length, splits), width)}
     definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "GROUP": group, "SPLIT": splits > 1}
     items, groups = (merged.count * splits * group,), (group,)

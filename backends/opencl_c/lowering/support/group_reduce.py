@@ -16,3 +16,8 @@ def exchange(runtime: Runtime, itemsize: int, lanes: int, group: int) -> int:
     if lanes == group and features.subgroups:
         return BY_SUBGROUPS
     return BY_LOCAL_MEMORY
+
+
+def exchange_of_words(runtime: Runtime) -> int:
+    """Return the definition EXCHANGE for kernels that exchange words of 32 bits within warps (lib/warp.h)."""
+    return BY_WARPS if runtime.features.float_atomics == "ptx" else BY_LOCAL_MEMORY
