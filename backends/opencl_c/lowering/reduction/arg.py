@@ -14,7 +14,7 @@ from polyhal.hal.protocol import Declined, Launch
 Args = dict[str, Argument]
 
 _WIDE = ("long", "ulong", "double")
-_ROW_WORKERS = 16
+_ROW_WORKERS = 8
 """Groups per compute unit of a GPU: fewer than in value reductions, because comparing positions takes longer."""
 _POSITION_BYTES = 8
 """Bytes of a position in the workspace."""
