@@ -137,6 +137,7 @@ from polyhal.default_device import get_default_device as get_default_device
 from polyhal.dtype_queries import get_default_dtype as get_default_dtype
 from polyhal.signal.windows import hamming_window as hamming_window
 from polyhal.signal.windows import hann_window as hann_window
+from polyhal.host_calls import host_call as host_call
 from polyhal.dtype_queries import is_complex as is_complex
 from polyhal.dtype_queries import is_floating_point as is_floating_point
 from polyhal.dtype_queries import is_nonzero as is_nonzero

@@ -45,6 +45,7 @@ LAZY_NAMES: dict[str, str] = {
     "hamming_window": "signal.windows",
     "hann_window": "signal.windows",
     "hinge_embedding_loss": "nn.functional.margin",
+    "host_call": "host_calls",
     "instance_norm": "nn.functional.norm",
     "is_complex": "dtype_queries",
     "is_floating_point": "dtype_queries",

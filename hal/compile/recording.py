@@ -122,7 +122,7 @@ class Recording:
         return Executable(self.finish(), budget)
 
     def known(self, x: Array, arguments: Sequence[Array]) -> np.ndarray | None:
-        """Return the only element of `x` in this call, given the arguments so far; None if runs cannot check it."""
+        """Return the elements of `x` in this call, given the arguments so far; None if they depend on another device."""
         return self.recorder.known(x, self._outer, arguments)
 
     def expect(self, x: Array, element: np.ndarray) -> None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.compile.capture.replay_log import replay
 from polyhal.hal.compile.capture.result import CapturedGraph, InputSource, StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Node, Value
+from polyhal.hal.compile.planning.host_calls import call_now
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch import Array
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.ops.layout.host_call import HOST_CALL
 from polyhal.hal.ops.traits import Trait
 
 if TYPE_CHECKING:
@@ -77,6 +79,9 @@ def applied(node: Node, operands: tuple[Any, ...]) -> Sequence[Any]:
         if Trait.COLLECTIVE in node.op.traits:
             collective, communicator, dtype = node.params
             return executor.communicate(collective, communicator, dtype, operands)
+        if node.op is HOST_CALL:
+            function, results = node.params
+            return call_now(node.device, function, results, operands)
         if node.op.family == "transfer":
             return (executor.transfer(operands[0], node.device),)
         out = executor.apply(node.op, operands, node.params, node.device)

@@ -30,6 +30,7 @@ from polyhal.hal.core.memory.buffer import Buffer
 from polyhal.hal.core.memory.readback import finished
 from polyhal.hal.errors import CaptureError, ShapeError, message
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops.layout.host_call import HOST_CALL
 from polyhal.hal.ops.opdef import OPS, OpDef
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.ops.layout.host_call import HostFunction
     from polyhal.hal.ops.schema import Inputs, ParamValues
 
 
@@ -70,8 +72,7 @@ class StepRecorder:
         """Nodes of the tape, each with the number of graph nodes before its gradient rule, if they are to be listed."""
         self._checks = CheckedReads(self._graph)
         self.take_read: Callable[[Array], np.ndarray | None] | None = None
-        """Returns the elements of an array that is read on the host, if each run checks them; else None, and the read is
-        refused."""
+        """Returns the elements of an array that is read on the host; None if the read is refused."""
         self.take_constant: Callable[[Array], bool] | None = None
         """Makes an argument of an array from host data. Returns False for an array that becomes a constant."""
 
@@ -183,14 +184,20 @@ class StepRecorder:
         return finished(self.read(x))
 
     def known(self, x: Array, executor: Executor, inputs: Sequence[Array]) -> np.ndarray | None:
-        """Return the only element of `x` in this call, computed by `executor` from `inputs`, the arrays of the step inputs.
-
-        None if runs cannot check it.
-        """
-        if x.ref.size != 1 or not self._checks.may_check(x.device):
-            return None
+        """Return the elements of `x`, computed by `executor` from `inputs` of the step; None if another device takes part."""
         self._replay_log.look_ahead()
         return self._checks.known(self._aliases.value_of(x), executor, inputs, self._present_values)
+
+    def may_check(self, x: Array) -> bool:
+        """Return whether runs can check `x`: one element, on the device of all checks."""
+        return x.ref.size == 1 and self._checks.may_check(x.device)
+
+    def host_call(
+        self, function: HostFunction, values: Sequence[int], result: tuple[DType, tuple[int, ...]], device: Device
+    ) -> Any:
+        """Return an array that each run computes by a Python function of the elements of values of the graph."""
+        (value,), _ = self._graph.add_node(HOST_CALL, tuple(map(Value, values)), (function, (result,)), device)
+        return self._fake(value, device)
 
     def expect(self, x: Array, element: np.ndarray) -> None:
         """Let each run raise PathChangedError if `x` has another element at this point."""

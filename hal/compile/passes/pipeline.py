@@ -20,6 +20,7 @@ from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.compile.passes.layout.read_strided import read_strided
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
+from polyhal.hal.compile.passes.merge_host_calls import merge_host_calls
 from polyhal.hal.compile.passes.regather import regather
 from polyhal.hal.compile.passes.simplify.algebra import simplify_algebra
 from polyhal.hal.compile.passes.simplify.attention_masks import recognize_masks
@@ -40,6 +41,7 @@ PASSES = (
     recognize_masks,
     remove_logit_casts,
     *_TIDYING,
+    merge_host_calls,
     regather,
     match_patterns,
     decompose,

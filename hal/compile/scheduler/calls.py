@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.ir.graph import Graph, Node, Value
+from polyhal.hal.compile.planning.host_calls import host_call_run
 from polyhal.hal.compile.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.compile.scheduler.announced_kernels import announce
 from polyhal.hal.compile.scheduler.async_ops import AsyncOp
@@ -18,6 +19,7 @@ from polyhal.hal.core.settings.state import settings
 from polyhal.hal.core.transfers.relay import HostRelay
 from polyhal.hal.core.transfers.worker_link import COLLECTIVES, WorkerKey, WorkerLink
 from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.ops.layout.host_call import HOST_CALL
 from polyhal.hal.protocol import Handle
 
 if TYPE_CHECKING:
@@ -207,9 +209,16 @@ def _no_op(*args: Any) -> None:
     """No-op: a single thread that runs all nodes in order needs no starts and joins."""
 
 
-def _note(graph: Graph, node: Node, how: str) -> Resolution:
+def _host_call(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
+    """Return a call of a Python function, for which the host waits."""
+    function, results = node.params
+    note = _note(graph, node, f"{getattr(function, '__qualname__', function)} on the host", ResolutionStep.HOST)
+    return NodeCall(host_call_run(node.device, function, results), node.inputs, node.outputs, (), False, node, note)
+
+
+def _note(graph: Graph, node: Node, how: str, step: ResolutionStep = ResolutionStep.CORE) -> Resolution:
     specs = tuple(graph.spec_of(x) for x in node.inputs)
-    return Resolution(node.op.name, specs, how, ResolutionStep.CORE)
+    return Resolution(node.op.name, specs, how, step)
 
 
 _PARTS = {
@@ -220,4 +229,5 @@ _PARTS = {
     ENQUEUE: _enqueue,
     PEER_COPY: _peer_copy,
     JOIN: _join,
+    HOST_CALL: _host_call,
 }

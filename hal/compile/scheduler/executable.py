@@ -323,7 +323,7 @@ class Executable:
         """Make all calls of a run, with one worker thread per device unless the run is timed or observed."""
         workers = self.workers
         is_plain = dispatch.thread.timer is None and not settings.observers
-        if workers is not None and is_plain and self._check_position is None:
+        if workers is not None and is_plain and self._check_position is None and self.plan.settled < 0:
             workers.run()
             return
         try:
@@ -366,8 +366,7 @@ class Executable:
         """Collect the tensors that outlive the step, with the result memory of each."""
         self._known_live_outs = self.captured.live_outs
         self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
-        early = early_results(self.plan) if self._check_position is not None else ()
-        separate = {id(self._result_of.get(n)) for n in early}
+        separate = {id(self._result_of.get(n)) for n in early_results(self.plan)}
         for result in self.results:
             shared = id(result) not in separate
             result.live_outs = [x.tensor for x in self._live_outs if shared and x.result is result]

@@ -13,6 +13,7 @@ from polyhal.hal.compile.scheduler.enqueue_collectives import EnqueuedCollective
 from polyhal.hal.compile.scheduler.recorded_collectives import RecordedCollectives
 from polyhal.hal.core.backend_failures import note_backend_failure
 from polyhal.hal.core.transfers.worker_link import WorkerKey, WorkerLink
+from polyhal.hal.ops.layout.host_call import HOST_CALL
 from polyhal.hal.protocol import BindingSlot, CommandBuffer
 
 if TYPE_CHECKING:
@@ -95,5 +96,7 @@ def run_in_turn(actions: Sequence[Callable[[], None]], partitions: Sequence[Part
     except Exception as error:
         partition = partitions[len(actions) - operator.length_hint(remaining) - 1]
         names = dict.fromkeys(n.op.name for n in partition.nodes if n is not None)
+        if HOST_CALL.name in names:  # an error of the program's own function
+            raise
         note_backend_failure(error, f"captured step: {', '.join(names) or 'copy'}", partition.device)
         raise

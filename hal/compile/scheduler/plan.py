@@ -14,7 +14,7 @@ from polyhal.hal.compile.scheduler.buffers import BufferAssignment, assign_buffe
 from polyhal.hal.compile.scheduler.calls import NodeCall, select_calls
 from polyhal.hal.compile.scheduler.cross_device import lower_cross_device_ops
 from polyhal.hal.compile.scheduler.interleave import interleave
-from polyhal.hal.compile.scheduler.schedule import schedule
+from polyhal.hal.compile.scheduler.schedule import deciding, schedule
 from polyhal.hal.compile.scheduler.sink_results import sink_results
 from polyhal.hal.layout import contiguous
 
@@ -73,7 +73,7 @@ class StepPlan:
     gradients: frozenset[int]
     """Allocations of gradients that outlive the step and share the arenas."""
     settled: int
-    """Position of the node that computes `flag`; -1 if there is no flag, or if it is an input."""
+    """Position of the last node that may end a run before it has any effect; -1 if there is none (see `deciding`)."""
 
     @property
     def flag(self) -> int | None:
@@ -95,12 +95,13 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
     `separate_gradients` they have separate memory, like results.
     """
     check = captured.check
-    inside = frozenset() if separate_gradients or check is not None else captured.write_only_gradients()
+    may_end = check is not None or bool(deciding(captured.graph, check))
+    inside = frozenset() if separate_gradients or may_end else captured.write_only_gradients()
     scheduled = interleave(sink_results(schedule(optimize(captured.graph), inside, check))) if graph is None else graph
     sources = [*captured.sources, *scheduled.constants]
     graph = lower_cross_device_ops(scheduled, _devices(sources, scheduled))
     devices = _devices(sources, graph)
-    settled = -1 if check is None else graph.producer_index(graph.root(graph.outputs[check]))
+    settled = max(deciding(graph, check), default=-1)
     buffers = assign_buffers(graph, devices.__getitem__, settled)
     calls = select_calls(graph, buffers.aliases)
     write_backs = _write_backs(buffers)

@@ -17,6 +17,7 @@ from polyhal.hal.compile.ir.graph import Graph, postorder
 from polyhal.hal.compile.ir.rewriter import GraphRewriter
 from polyhal.hal.compile.scheduler.liveness import peak_live_bytes
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.layout.host_call import HOST_CALL
 from polyhal.hal.ops.traits import Trait
 
 _LOOKAHEAD = 4
@@ -26,7 +27,7 @@ _LOOKAHEAD = 4
 def schedule(graph: Graph, inside: frozenset[int] = frozenset(), check: int | None = None) -> Graph:
     """Return the graph in the order with the lowest peak found, possibly unchanged; `inside` is as for `live_bytes`.
 
-    If an output `check` decides whether the inputs may be updated, nodes that compute their new values follow it.
+    Nodes that compute new values of inputs follow the nodes that decide whether the run goes on: see `deciding`.
     """
     best, least = graph, peak_live_bytes(graph, inside)
     starts = [graph] if _cross_device_ops(graph) else [graph, _sunk(graph)]
@@ -35,6 +36,16 @@ def schedule(graph: Graph, inside: frozenset[int] = frozenset(), check: int | No
         if peak < least:
             best, least = candidate, peak
     return best
+
+
+def deciding(graph: Graph, check: int | None) -> list[int]:
+    """Return the indices of the nodes that may end a run before it has any effect.
+
+    These are Python functions, which may raise an error, and the node that computes the output `check`, if there is one.
+    """
+    found = [k for k, node in enumerate(graph.nodes) if node.op is HOST_CALL]
+    flag = -1 if check is None else graph.producer_index(graph.root(graph.outputs[check]))
+    return found if flag < 0 else [*found, flag]
 
 
 def _cross_device_ops(graph: Graph) -> list[int]:
@@ -120,8 +131,8 @@ class _ListScheduler:
         """Unscheduled nodes that must precede each node."""
         for before, k in itertools.pairwise(_cross_device_ops(graph)):
             self._waiting[k].add(before)
-        if check is not None:
-            self._update_after(graph.producer_index(graph.root(graph.outputs[check])))
+        for k in deciding(graph, check):
+            self._update_after(k)
         self._dependents: dict[int, list[int]] = {}
         for k, needs in enumerate(self._waiting):
             if not self._is_view[k]:
@@ -130,8 +141,6 @@ class _ListScheduler:
 
     def _update_after(self, check: int) -> None:
         """Let updates of inputs wait for a node that decides about them, unless it depends on them."""
-        if check < 0:
-            return
         earlier = set(postorder(check, lambda k: [*self._waiting[k], *self._producers(k)], set()))
         updates = {self._graph.producer_index(self._graph.root(v)) for v in self._graph.updates.values()}
         for k in updates - earlier - {-1}:

@@ -5,6 +5,8 @@ that writes memory which the program can see, so that a run that must not follow
 inputs that the step updates, and tensors that outlive it, such as gradients. Calls up to the flag write neither: there inputs
 are updated by copies at the end of the run, and such tensors get other memory in each run. Calls between the flag and the
 first write, and calls after the check, are enqueued without waiting.
+
+A Python function in the graph may end the run as well, by an error. The same holds for the calls up to the last function.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def require_recorded_path(device: Device, flag: Ref) -> None:
 
 
 def early_results(plan: StepPlan) -> frozenset[int]:
-    """Return the allocations of tensors that outlive the step and that are written before the flag is known."""
+    """Return the allocations of tensors that outlive the step and that are written before the run is certain to go on."""
     return frozenset(n for n in _outliving(plan) if plan.buffers.allocations[n].first <= plan.settled)
 
 
