@@ -15,10 +15,11 @@ from polyhal.torch import default_compiler, default_steps  # noqa: E402
 from polyhal.torch.conversion import from_polyhal, to_polyhal  # noqa: E402
 from polyhal.torch.kernels import register  # noqa: E402
 from polyhal.torch.reporting import report, reset_report  # noqa: E402
+from polyhal.torch.steps.host_functions import host_function  # noqa: E402
 from polyhal.torch.steps.jit import jit  # noqa: E402
 
 register()
 default_compiler.install()
 default_steps.install()
 
-__all__ = ["from_polyhal", "jit", "report", "reset_report", "to_polyhal"]
+__all__ = ["from_polyhal", "host_function", "jit", "report", "reset_report", "to_polyhal"]

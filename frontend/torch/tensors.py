@@ -234,19 +234,27 @@ def upload_to(x: torch.Tensor, device: Device) -> Tensor:
     if x.dtype in complex_parts.PARTS:
         parts = upload_to(torch.view_as_real(x.detach().resolve_conj().contiguous()), device)
         return complex_parts.view(parts, x.dtype, tuple(x.shape), contiguous_strides(tuple(x.shape)), 0)
-    kind = dtype_of(x.dtype)
-    source = x.detach().resolve_conj().resolve_neg().contiguous()
-    bits = source.view(torch.int16) if kind is dtypes.bfloat16 else source
-    out = polyhal_tensor(device, *device.upload(bits.numpy().view(kind.numpy), kind))
+    out = polyhal_tensor(device, *device.upload(elements(x), dtype_of(x.dtype)))
     if (recorder := dispatch.thread.executor.recorder) is not None:
         recorder.capture_constant(out)
     return out
 
 
+def elements(x: torch.Tensor) -> np.ndarray:
+    """Return the elements of a real CPU tensor in Polyhal's dtype."""
+    source = x.detach().resolve_conj().resolve_neg().contiguous()
+    bits = source.view(torch.int16) if x.dtype is torch.bfloat16 else source
+    return bits.numpy().view(dtype_of(x.dtype).numpy)
+
+
 def download(x: Tensor) -> torch.Tensor:
     """Copy a Polyhal tensor to the CPU."""
-    array = x.numpy()
-    if x.dtype is dtypes.bfloat16:
+    return from_elements(x.numpy(), TORCH_DTYPES[x.dtype])
+
+
+def from_elements(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Return a CPU tensor in the memory of an array of elements in Polyhal's dtype."""
+    if dtype is torch.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 

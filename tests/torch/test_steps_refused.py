@@ -28,7 +28,7 @@ def _shape(task: Task, x: torch.Tensor) -> Any:
 
 
 def _numpy(task: Task, x: torch.Tensor) -> Any:
-    return task.model(x).detach().cpu().numpy()
+    return task.model(x).detach().cpu().numpy().tolist()
 
 
 @pytest.mark.parametrize("function", [_item, _shape, _numpy])

@@ -60,7 +60,12 @@ class HostTensors:
     def given(self, x: torch.Tensor) -> Tensor:
         """Return an argument on the device. Raises RuntimeError for tensors of other devices."""
         if x.device.type == NAME:
-            return self.of_device(x)
+            found: Tensor = tensors.unwrap(x)
+            if found.device is not self._device:
+                raise RuntimeError(
+                    f"a graph that was compiled for {self._device} is called with a tensor on {found.device}"
+                )
+            return found
         if x.device.type != "cpu":
             raise RuntimeError(f"Expected tensors on the CPU or on {NAME}, but found one on {x.device}")
         if not x.numel():
@@ -73,15 +78,6 @@ class HostTensors:
         offset: Any = x.storage_offset() + buffer.start // kind.itemsize
         spec = Spec(kind, tuple(x.shape), x.stride(), offset % ALIGNMENT == 0)
         return wrap(self._device, buffer, Ref(buffer.handle, spec, offset))
-
-    def of_device(self, x: torch.Tensor) -> Tensor:
-        """Return an argument that is on a Polyhal device. Raises RuntimeError if it is not the program's."""
-        found: Tensor = tensors.unwrap(x)
-        if found.device is not self._device:
-            raise RuntimeError(
-                f"a graph that was compiled for {self._device} is called with a tensor on {found.device}"
-            )
-        return found
 
     def write_back(self, x: torch.Tensor, given: Tensor) -> None:
         """Copy the elements that the program wrote from the device tensor `given` back to the argument."""

@@ -16,6 +16,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
+from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors
 from polyhal.torch.compiler.interpreter import Interpreter
 from polyhal.torch.compiler.layouts import Symbols, moved_to, same_layout
@@ -111,8 +112,10 @@ class Program(ReplayStep[Any]):
 
     def _of_device(self, x: torch.Tensor, spec: Spec) -> Tensor:
         """Return an argument on the device in the recorded layout, usually the tensor itself."""
-        found = self._host.of_device(x)
-        return found if found.ref.spec is spec else _in_layout(found, spec)
+        found: Tensor = tensors.unwrap(x)
+        if found.ref.spec is spec and found.device is self._device:
+            return found
+        return _in_layout(self._host.given(x), spec)
 
     def _of_host(self, x: torch.Tensor, spec: Spec) -> Tensor:
         """Return a device copy or import of an argument on the CPU in the recorded layout."""

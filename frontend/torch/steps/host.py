@@ -34,6 +34,27 @@ class Slot:
     index: int
 
 
+class Literal:
+    """A CPU tensor that PyTorch makes of a number, such as 0.1 in `x[0] = 0.1`. Equal elements make equal literals."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x.clone()
+
+    def made(self) -> torch.Tensor:
+        """Return a new tensor."""
+        return self.x.clone()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.x.dtype == other.x.dtype and self._bytes() == other._bytes()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _bytes(self) -> bytes:
+        return self.x.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
 class HostAction(NamedTuple):
     """One action on the host. Actions of two recordings are equal if their `what` is equal."""
 
@@ -60,6 +81,8 @@ class HostProgram:
         """True if the step has an effect that cannot be undone, such as advancing a scheduler."""
         self.leave: Callable[[NotReplayableError], None] = raise_reason
         """Function that ends the recording early."""
+        self.on_run: Callable[[], None] = lambda: None
+        """Function that is called before each run."""
         self._arguments = arguments
         self._outside: int | None = None
         """Position of the first action outside of the step."""
@@ -139,6 +162,7 @@ class HostProgram:
 
         If elements on the device are still to be checked, actions outside of the step wait for `finish`.
         """
+        self.on_run()
         self.values[: self._arguments] = arguments
         if not (self.decides or self.decides_late):
             for action in self.actions:

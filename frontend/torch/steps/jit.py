@@ -19,10 +19,10 @@ from polyhal.torch.device import NAME
 from polyhal.torch.reads import Reads
 from polyhal.torch.reporting import COUNTERS
 from polyhal.torch.steps.record import record
+from polyhal.torch.steps.refusals import as_reason
 from polyhal.torch.steps.settings import noticing_optimizers
 from polyhal.torch.steps.signature import Call
 from polyhal.torch.steps.step import RecordedStep
-from polyhal.torch.steps.watch import as_reason
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import Arguments, Keywords

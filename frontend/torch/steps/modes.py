@@ -16,11 +16,14 @@ from polyhal.hal.core import dispatch
 from polyhal.hal.errors import CaptureError
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
-from polyhal.torch.steps.host import Slot, resolved
+from polyhal.torch.steps.host import Literal, Slot, resolved
+from polyhal.torch.steps.host_arrays import is_host_array, plain
+from polyhal.torch.steps.mid_step import DOWNLOADS
 from polyhal.torch.steps.numbers import LiveNumber, true_value
+from polyhal.torch.steps.refusals import RefusedError, refusal
 from polyhal.torch.steps.remedies import other_way, remedy
 from polyhal.torch.steps.tree import TREE
-from polyhal.torch.steps.watch import RefusedError, StepWatch, is_in_optimizer, refusal
+from polyhal.torch.steps.watch import StepWatch, is_in_optimizer
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import Arguments, Keywords, Operator
@@ -30,6 +33,8 @@ _SETTLING = frozenset(
     {torch.Tensor.tolist, torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__}
 )
 _ESCAPES = frozenset({torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.__dlpack__})
+_LIFT = torch.ops.aten.lift_fresh.default
+_DETACH = torch.ops.aten.detach.default
 _GRADIENT: Any = torch.Tensor.grad
 _CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
 """Check after a factorization, which raises if an element of its result `info` is not 0."""
@@ -48,7 +53,7 @@ class FunctionWatch(TorchFunctionMode):
         if watch.is_quiet:
             return func(*args, **kwargs)
         if watch.is_left:
-            return func(*TREE.replaced(args, true_value), **TREE.replaced(kwargs, true_value))
+            return func(*TREE.replaced(args, plain), **TREE.replaced(kwargs, plain))
         watch.function = func
         if func in _FACTORIES or func is torch.Tensor.new_tensor:
             return self._made(func, args, kwargs)
@@ -56,6 +61,11 @@ class FunctionWatch(TorchFunctionMode):
         if isinstance(x, torch.Tensor):
             if x.device.type == "cpu" and x.numel() and (func is torch.Tensor.item or func in _SETTLING):
                 return self._read(func, x)
+            if func in DOWNLOADS and x.device.type == NAME:
+                with watch.mid_step.downloading():
+                    return func(*args, **kwargs)
+            if func is torch.Tensor.numpy and watch.mid_step.depends(x):
+                return watch.mid_step.call(func, args, kwargs)
             if func in _ESCAPES:
                 watch.refuse(
                     refusal(
@@ -73,6 +83,8 @@ class FunctionWatch(TorchFunctionMode):
             return self._backward(*args, **kwargs)
         if func is torch.Tensor.__setitem__ and _fills_by_flag(*args):
             func = torch.Tensor.masked_fill_
+        if is_host_array((args, kwargs)):
+            args, kwargs = (TREE.replaced(v, watch.mid_step.tensor) for v in (args, kwargs))
         numbers = [n for n in TREE.leaves((args, kwargs)) if type(n) is LiveNumber]
         if not numbers:
             return func(*args, **kwargs)
@@ -118,12 +130,15 @@ class FunctionWatch(TorchFunctionMode):
         if target.type == NAME and _is_immutable(data):
             out = self._constant(func, args, {**kwargs, "device": target})
             return out.requires_grad_() if needs_gradient else out
-        slot = watch.program.new_slot()
         named = {**kwargs, "device": "cpu"}
-        with watch.quiet():
-            made = func(*args, **named)
-        watch.program.add_call(func, tuple(args), named, [slot])
-        watch.fill(slot, made)
+        if watch.mid_step.depends((args, named)):
+            made = watch.mid_step.call(func, tuple(args), named)
+        else:
+            slot = watch.program.new_slot()
+            with watch.quiet():
+                made = func(*args, **named)
+            watch.program.add_call(func, tuple(args), named, [slot])
+            watch.fill(slot, made)
         out = made.to(target) if target.type == NAME else made
         return out.requires_grad_() if needs_gradient else out
 
@@ -190,6 +205,8 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             watch.refuse(_no_host_gradients())
             return self._eagerly(func, args, kwargs)
         numbers = self._numbers_of(host, func)
+        if watch.is_left:
+            return self._eagerly(func, args, kwargs)
         before, watch.sources = watch.sources, list(host)
         watch.is_copying = "copy" in str(func)
         try:
@@ -205,6 +222,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
             return self._eagerly(func, args, kwargs)
         finally:
             watch.sources = before
+        watch.mid_step.note_copies(out, used)
         if unused:
             problem = f"{func} reads a CPU tensor in a way that a replay would not repeat"
             raise refusal(problem, fix=f"move the tensor first: x.to({NAME!r})")
@@ -239,10 +257,19 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
 
     def _on_host(self, func: Any, args: Any, kwargs: Any, used: list[torch.Tensor]) -> Any:
         watch, program = self._watch, self._watch.program
-        if torch.is_grad_enabled() and any(x.requires_grad for x in used):
+        if torch.is_grad_enabled() and any(x.requires_grad for x in used) and func is not _DETACH:
             watch.refuse(_no_host_gradients())
             return self._eagerly(func, args, kwargs)
-        for x in _written(func, args, kwargs):
+        if func is _LIFT and watch.function is torch.Tensor.__setitem__ and not args[0].ndim:
+            return self._literal(args[0])
+        template, named = watch.template(args), watch.template(kwargs)
+        written = _written(func, args, kwargs)
+        if watch.mid_step.reads(template, named, written):
+            if written or torch.Tag.nondeterministic_seeded in func.tags:
+                watch.mid_step.refuse()
+                return self._eagerly(func, args, kwargs)
+            return watch.mid_step.record(func, template, named, func(*args, **kwargs))
+        for x in written:
             with watch.quiet():
                 watch.before_host_write(x)
                 if watch.place(x) is x:
@@ -254,7 +281,6 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         if not used and not results:
             return out
         watch.calls += 1
-        template, named = self._template(args), self._template(kwargs)
         if used and not results and type(out) in (bool, int, float):
             values = program.values
             program.expect(lambda: func(*resolved(template, values), **resolved(named, values)), out)
@@ -269,13 +295,15 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
                 watch.fill(slot, x)
         return out
 
-    def _template(self, x: Any) -> Any:
-        """Return arguments with their current values replaced by slots and live numbers."""
-        if isinstance(x, torch.Tensor):
-            return self._watch.place(x)
-        if type(x) in (list, tuple):
-            return type(x)([self._template(v) for v in x])
-        return {k: self._template(v) for k, v in x.items()} if type(x) is dict else self._watch.live(x)
+    def _literal(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a tensor that PyTorch has made of a number, and let each run make it."""
+        watch = self._watch
+        with watch.quiet():
+            literal = Literal(x)
+        slot = watch.program.new_slot()
+        watch.program.add_call(Literal.made, (literal,), {}, [slot])
+        watch.fill(slot, x)
+        return x
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -292,7 +320,7 @@ def _no_host_gradients() -> CaptureError:
     return refusal(
         "a CPU tensor that needs gradients is used",
         expected=f"parameters on {NAME}",
-        fix=f"move the model with model.to({NAME!r}) before creating the optimizer",
+        fix=f"move the model with model.to({NAME!r}) before creating the optimizer, and detach copies: x.detach().cpu()",
     )
 
 

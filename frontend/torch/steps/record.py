@@ -19,15 +19,19 @@ from polyhal.torch.reads import Reads
 from polyhal.torch.steps import active
 from polyhal.torch.steps.answers import answer
 from polyhal.torch.steps.host import HostProgram, Slot, raise_reason
+from polyhal.torch.steps.host_arrays import plain
+from polyhal.torch.steps.host_functions import declare_known
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
-from polyhal.torch.steps.numbers import LiveNumber, true_value
+from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.operands import LiveOperands
 from polyhal.torch.steps.reach import Reach
+from polyhal.torch.steps.refusals import RefusedError, as_reason
 from polyhal.torch.steps.results import Results
 from polyhal.torch.steps.settings import LiveSettings, noticing_optimizers, put_off_schedulers
 from polyhal.torch.steps.signature import Call
 from polyhal.torch.steps.step import RecordedStep, dense_span
 from polyhal.torch.steps.tree import TREE
-from polyhal.torch.steps.watch import LiveOperands, Memory, RefusedError, StepWatch, as_reason
+from polyhal.torch.steps.watch import Memory, StepWatch
 
 
 def record(
@@ -116,7 +120,7 @@ class PendingStep:
         with ExitStack() as stack:
             stack.enter_context(self._leaving())
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
-            stack.enter_context(active.recording(watch, (answer, put_off_schedulers)))
+            stack.enter_context(active.recording(watch, (answer, put_off_schedulers, declare_known)))
             stack.enter_context(self._recording)
             stack.enter_context(dispatch.executing(self._operands))
             stack.enter_context(noticing_optimizers(self._settings.enter))
@@ -128,6 +132,7 @@ class PendingStep:
             if not watch.is_left:
                 try:
                     results = self._results(value)
+                    watch.mid_step.finish()
                 except NotReplayableError as reason:
                     self._leave(reason)
                 except RefusedError as error:
@@ -202,7 +207,7 @@ class PendingStep:
         """Return the results of an eager call: plain numbers for the live ones, also where the call has stored them."""
         self._settings.settle()
         self._guards.settle()
-        return TREE.replaced(value, true_value)
+        return TREE.replaced(value, plain)
 
     def abandon(self) -> None:
         """Restore all known state that the call changed."""

@@ -13,9 +13,11 @@ from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.guards import SIMPLE
 from polyhal.torch.steps.host import Slot, same
+from polyhal.torch.steps.host_arrays import HostArray
 from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.refusals import refusal
 from polyhal.torch.steps.tree import TREE
-from polyhal.torch.steps.watch import StepWatch, refusal
+from polyhal.torch.steps.watch import StepWatch
 
 
 class Run(NamedTuple):
@@ -105,14 +107,19 @@ class Results:
             self._leaves[id(x)] = self._leaf(x)
         return self._leaves[id(x)]
 
-    def _leaf(self, x: torch.Tensor | LiveNumber) -> Any:
+    def _leaf(self, x: torch.Tensor | LiveNumber | HostArray) -> Any:
         if type(x) is LiveNumber:
             return Filled(lambda run: x.scalar.value, "number")
+        if type(x) is HostArray:
+            return self._on_host(x.slot)
         if not isinstance(x, torch.Tensor):
             return x
         if x.device.type == "cpu":
             place = self._watch.place(x)
-            return Filled(lambda run: run.values[place.index], place) if isinstance(place, Slot) else x
+            if not isinstance(place, Slot):
+                return x
+            self._check_gradient(x)
+            return self._on_host(place)
         if x.device.type != NAME or id(x) in self._kept:
             return x
         position = self._arguments.get(id(x))
@@ -125,6 +132,11 @@ class Results:
             parts = self._made(torch.view_as_real(x.detach().resolve_conj()))
             return Filled(lambda run: torch.view_as_complex(parts.get(run)), *parts.what, "complex")
         return self._made(x)
+
+    def _on_host(self, slot: Slot) -> Filled:
+        """Return the value of a slot in each run."""
+        self._watch.mid_step.keep(slot)
+        return Filled(lambda run: run.values[slot.index], slot)
 
     def _made(self, x: torch.Tensor) -> Filled:
         """Add a real tensor to the results of the graph."""

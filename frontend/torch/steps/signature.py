@@ -13,8 +13,8 @@ from polyhal.hal.errors import CaptureError
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.torch import private
 from polyhal.torch.device import NAME
+from polyhal.torch.steps.refusals import RefusedError
 from polyhal.torch.steps.tree import TREE
-from polyhal.torch.steps.watch import RefusedError
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import Arguments, Keywords

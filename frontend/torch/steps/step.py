@@ -10,7 +10,6 @@ import torch
 
 from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.replay_cache import ReplayStep
-from polyhal.hal.compile.capture.replay_log import PathChangedError
 from polyhal.hal.compile.capture.result import CapturedGraph
 from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.errors import LinAlgError
@@ -58,6 +57,7 @@ class RecordedStep(ReplayStep[Call]):
         self.guards = guards
         self._reads = watch.reads
         self.host: HostProgram = watch.program
+        self._mid_step = watch.mid_step.work
         self._inputs = watch.inputs
         self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
         self._known = frozenset(m.storage._cdata for m in watch.memories.values())
@@ -75,7 +75,7 @@ class RecordedStep(ReplayStep[Call]):
         """Return whether a later recording is equal."""
         return (
             super().same_as(later)
-            and self.host.same_as(later.host)
+            and self._repeats_host_work(later)
             and len(self._inputs) == len(later._inputs)
             and all(map(_same_input, self._inputs, later._inputs))
             and self.results.same_as(later.results)
@@ -90,10 +90,13 @@ class RecordedStep(ReplayStep[Call]):
         if self.host.decides_otherwise(later.host):
             return None
         found = super().difference(later)
-        if found is None and not self.host.same_as(later.host):
+        if found is None and not self._repeats_host_work(later):
             problem = "the step does other work on CPU tensors at each call"
             found = Difference(problem, fix="pass changing values as tensor or float arguments")
         return found or self.results.difference(later.results)
+
+    def _repeats_host_work(self, later: RecordedStep) -> bool:
+        return self.host.same_as(later.host) and self._mid_step.same_as(later._mid_step)
 
     def changed_guard(self) -> str:
         return self.guards.changed() or super().changed_guard()
@@ -136,11 +139,11 @@ class RecordedStep(ReplayStep[Call]):
         host.run(call.host)
         try:
             made = self.executable.run([self._argument(x, call) for x in self._inputs], self.results.count)
-        except PathChangedError:
+        except BaseException as error:
             host.undo()
+            if isinstance(error, LinAlgError):
+                raise translated(error) from error
             raise
-        except LinAlgError as error:
-            raise translated(error) from error
         host.finish()
         for leaf, final in zip(self._leaves, self._finals, strict=True):
             if leaf.grad is not final:

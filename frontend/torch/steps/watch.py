@@ -15,43 +15,27 @@ from torch.utils.weak import TensorWeakRef
 from polyhal.hal import dtypes
 from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.fake_buffer import FakeBuffer
-from polyhal.hal.compile.capture.recorder import StepRecorder
 from polyhal.hal.compile.capture.replay_cache import NotReplayableError
 from polyhal.hal.compile.capture.replay_log import RECORDED_SEED
-from polyhal.hal.compile.planning.decompose import composed
 from polyhal.hal.compile.recording import Recording
-from polyhal.hal.core.dispatch import Array, ForwardingExecutor, RandomSource
+from polyhal.hal.core.dispatch import Array, RandomSource
 from polyhal.hal.core.execution.user_line import user_line
-from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.ops.opdef import OPS, OpDef
-from polyhal.tensor import wrap
-from polyhal.torch import private, tensors
+from polyhal.hal.errors import CaptureError
+from polyhal.hal.ops.opdef import OPS
+from polyhal.torch import private
 from polyhal.torch.reads import Reads
 from polyhal.torch.steps.host import HostProgram, Slot, raise_reason, same
-from polyhal.torch.steps.numbers import LiveNumber, stand_in, true_value
+from polyhal.torch.steps.host_arrays import HostArray
+from polyhal.torch.steps.mid_step import MidStep
+from polyhal.torch.steps.numbers import LiveNumber, stand_in
+from polyhal.torch.steps.refusals import as_reason
 from polyhal.torch.steps.remedies import remedy
 
 if TYPE_CHECKING:
-    from polyhal.hal.device import Device
-    from polyhal.hal.ops.schema import Inputs, ParamValues
     from polyhal.tensor import Tensor
 
 _FULL = OPS["full"]
 _OPTIMIZERS = str(Path(torch.optim.__file__).parent)
-
-
-class RefusedError(CaptureError):
-    """An operation that a recorded step does not support, with the line of the program."""
-
-    def __init__(self, problem: str, expected: str = "", fix: str = "") -> None:
-        super().__init__(message("jit", problem, expected=expected, fix=fix))
-        self.parts = problem, expected, fix
-
-
-def as_reason(error: CaptureError) -> NotReplayableError:
-    """Return the reason for which calls run eagerly after an operation was refused."""
-    problem, expected, fix = error.parts if isinstance(error, RefusedError) else (str(error), "", "")
-    return NotReplayableError(problem, fix, expected=expected, is_certain=True)
 
 
 def is_in_optimizer() -> bool:
@@ -62,12 +46,6 @@ def is_in_optimizer() -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def refusal(problem: str, *, expected: str = "", fix: str = "") -> CaptureError:
-    """Return the error for an operation that a recorded step does not support, with the current line of the program."""
-    line = user_line()
-    return RefusedError(problem if line in problem else f"{problem}, at {line}", expected, fix)
 
 
 class Memory(NamedTuple):
@@ -140,6 +118,7 @@ class StepWatch:
         self.is_quiet = False
         self.is_copying = False
         """True while an op copies tensors to the CPU, whose elements later work of the host may read."""
+        self.mid_step = MidStep(self)
         self.function: Any = None
         """Function of PyTorch that Python has called last."""
         self.differentiated: set[Any] = set()
@@ -184,6 +163,9 @@ class StepWatch:
         if saved is not value:  # a number that a gradient function has saved as a tensor
             return saved
         source = self.place(x)
+        if self.mid_step.work.includes(source):
+            self.mid_step.refuse()
+            return value
         if type(value) is float:
             return self.number(lambda values: present_value(source, values).item(), "item", source)
         self.settle(x, torch.Tensor.item, value)
@@ -192,6 +174,9 @@ class StepWatch:
     def settle(self, x: torch.Tensor, function: Callable[[Any], Any], value: Any) -> None:
         """Check in each run that `function` of a CPU tensor still returns `value`."""
         source, program = self.place(x), self.program
+        if self.mid_step.work.includes(source):
+            self.mid_step.refuse()
+            return
         program.expect(lambda: function(present_value(source, program.values)), value)
 
     def take_read(self, x: Array) -> np.ndarray | None:
@@ -202,8 +187,10 @@ class StepWatch:
         self.program.before_decision()
         if self.is_left:
             return x.device.download(x.ref)
+        if self.is_copying:
+            return self.mid_step.copied(x)
         is_answer, earlier = x.ref.dtype is dtypes.bool_, self.numbers.next
-        if self.is_copying or not (is_answer or earlier):
+        if not (is_answer or earlier) or not self.recording.recorder.may_check(x):
             return None
         element = self.recording.known(x, self.graph_inputs())
         if element is None:
@@ -256,6 +243,16 @@ class StepWatch:
     def place(self, x: torch.Tensor) -> Slot | torch.Tensor:
         """Return the source of a CPU tensor in a run: a slot if the step makes it or is passed it, else the tensor itself."""
         return self._slots.get(id(x), x)
+
+    def template(self, x: Any) -> Any:
+        """Return arguments with values that differ from run to run replaced by slots and live numbers."""
+        if isinstance(x, torch.Tensor):
+            return self.place(x)
+        if type(x) in (list, tuple):
+            return type(x)([self.template(v) for v in x])
+        if type(x) is HostArray:
+            return x.slot
+        return {k: self.template(v) for k, v in x.items()} if type(x) is dict else self.live(x)
 
     def fill(self, slot: Slot, x: torch.Tensor) -> None:
         """Store a CPU tensor that the step makes or is passed in a slot."""
@@ -310,77 +307,6 @@ class StepWatch:
                 yield
         finally:
             self.is_quiet = before
-
-
-class LiveOperands(ForwardingExecutor):
-    """Records live numbers in place of their stand-ins, and copies from the CPU as inputs of the graph."""
-
-    __slots__ = ("_watch",)
-
-    def __init__(self, base: StepRecorder, watch: StepWatch) -> None:
-        super().__init__(base)
-        self._watch = watch
-        base.take_constant = self._take_upload
-        base.take_read = watch.take_read
-
-    def _operand(self, x: Any) -> Any:
-        x = self._watch.live(x)
-        if self._watch.is_left:
-            return true_value(x)
-        if isinstance(x, LiveNumber):
-            self._require_early()
-            return x.scalar
-        return x
-
-    def _require_early(self) -> None:
-        """Raise RefusedError for a use of something that the host computes after the work of the device."""
-        if self._watch.program.is_waiting:
-            problem = "values of tensors are read, and a scheduler is advanced in the middle of the step"
-            raise refusal(problem, fix="call scheduler.step() last")
-
-    def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
-        if op is _FULL and not self._watch.is_left:
-            shape, value, dtype = params
-            filling = self._operand(value)
-            if filling is not value and dtype.is_floating_point:
-                ones = self.base.apply(op, inputs, (shape, 1, dtype), device)
-                return self.base.apply(OPS["multiply"], (ones, filling), ())
-        numbers = self._live_params(op, params)
-        if numbers:
-            return composed(op, inputs, params, numbers)
-        return self.base.apply(op, tuple(map(self._operand, inputs)), params, device)
-
-    def apply_into(self, op: OpDef, inputs: Inputs, params: ParamValues, outs: tuple[Array, ...]) -> None:
-        numbers = self._live_params(op, params)
-        if numbers:
-            results = composed(op, inputs, params, numbers)
-            for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
-                self.base.overwrite(out, result)
-            return
-        self.base.apply_into(op, tuple(map(self._operand, inputs)), params, outs)
-
-    def _live_params(self, op: OpDef, params: ParamValues) -> dict[str, LiveNumber]:
-        """Return parameters that are live numbers, which are operands in the decomposition of the op, if it has one."""
-        if op.decompose is None or not self._watch.operands:
-            return {}
-        found = {name: self._watch.live(x) for name, x in op.bind(params).items() if isinstance(x, float)}
-        return {name: x for name, x in found.items() if isinstance(x, LiveNumber)}
-
-    def overwrite(self, target: Array, value: Any) -> None:
-        self.base.overwrite(target, self._operand(value))
-
-    def _take_upload(self, x: Array) -> bool:
-        """Make an argument of an array that is a copy of a tensor on the CPU, in place of a constant."""
-        watch = self._watch
-        for i, source in enumerate(watch.sources):
-            if tuple(source.shape) == x.ref.shape and tensors.DTYPES.get(source.dtype) is x.ref.dtype:
-                self._require_early()
-                watch.uploads.append(wrap(x.device, x.buffer, x.ref))
-                watch.recording.make_argument(x)
-                watch.inputs.append(Upload(watch.place(source)))
-                del watch.sources[i]
-                return True
-        return False
 
 
 def present_value(source: Slot | torch.Tensor, values: list[Any]) -> Any:
