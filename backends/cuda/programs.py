@@ -32,6 +32,8 @@ from polyhal.hal.core.settings.log import logger
 from polyhal.hal.errors import KernelBuildError, message
 
 _LOG = logger("kernels")
+_MOVES_REGISTERS = b"setmaxnreg"
+"""Instruction that has no effect in relocatable code, which the linker assembles."""
 _PTX_INPUT = 1
 """CU_JIT_INPUT_PTX."""
 _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
@@ -258,6 +260,9 @@ class CudaPrograms(ProgramTexts):
     def _assembled(self, label: str, output: bytes, flags: list[str]) -> bytes:
         """Return the image of a compiler's output. Raises KernelBuildError."""
         source = for_cuda(output)
+        if _MOVES_REGISTERS in source.text:
+            # Loading assembles PTX as a whole program, which the driver caches.
+            return _image(source, source.text)
         return _image(source, self._assemble(label, source.text, flags))
 
     def _assemble(self, label: str, text: bytes, flags: list[str]) -> bytes:
@@ -286,5 +291,5 @@ class CudaPrograms(ProgramTexts):
 
 
 def _image(source: CudaCode, code: bytes) -> bytes:
-    """Return machine code with a line in front that has the shared memory of its kernels."""
+    """Return machine code, or PTX, with a line in front that has the shared memory of its kernels."""
     return json.dumps(source.shared).encode() + b"\n" + code

@@ -12,7 +12,7 @@ from emulated_backend import Emulation
 from emulated_processor import Processor
 from emulated_programs import EmulatedCompiler
 
-from polyhal.backends.cuda import discovery
+from polyhal.backends.cuda import discovery, programs
 from polyhal.backends.cuda.backend import CudaBackend
 from polyhal.hal import dtypes
 from polyhal.hal.errors import KernelBuildError
@@ -55,6 +55,16 @@ def test_a_program_is_compiled_and_assembled_once(emulation: Emulation, cache: P
     assert (emulation.compiler.compilations, second.compilations) == (1, 0)
     assert "cuLinkCreate_v2" not in calls
     assert [b.compiled for b in second.program_builds] == [False]
+
+
+def test_a_program_that_moves_registers_is_not_linked(emulation: Emulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The linker's relocatable code would ignore `setmaxnreg`."""
+    monkeypatch.setattr(programs, "_MOVES_REGISTERS", b".entry")
+    with emulation.library.logged() as calls:
+        emulation.backend.runtime.programs.build("f.cl", _TEXT).kernel("f")
+        emulation.open().runtime.programs.build("f.cl", _TEXT).kernel("f")
+    assert emulation.compiler.compilations == 1
+    assert "cuLinkCreate_v2" not in calls
 
 
 def test_stored_ptx_serves_another_version_of_the_driver(emulation: Emulation, cores: Processor, cache: Path) -> None:
