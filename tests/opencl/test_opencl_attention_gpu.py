@@ -12,12 +12,14 @@ import pytest
 from native_harness import Harness
 from native_ops import check, check_placed
 
-from polyhal.backends.opencl_c.lowering.attention import decode, mma
+from polyhal.backends.opencl_c.lowering.attention import decode, fused_grad, mma, ping_pong
 from polyhal.backends.opencl_c.lowering.attention import tiles as local_tiles
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, backward_call, forward_call
 from polyhal.backends.opencl_c.lowering.attention.decode import DecodeTile
+from polyhal.backends.opencl_c.lowering.attention.fused_grad import FusedTile
 from polyhal.backends.opencl_c.lowering.attention.mma import MmaTile, MmaTiles
 from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
+from polyhal.backends.opencl_c.lowering.attention.ping_pong import PingPongTile
 from polyhal.backends.opencl_c.lowering.attention.tiles import LocalTile
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -150,17 +152,18 @@ def test_wgmma_tiles(device: Any, rng: Any, terms: int, dtype: Any, masked: str)
 
 
 @pytest.mark.parametrize(
-    ("lengths", "dtype", "causal", "masked"),
+    ("tiles", "lengths", "dtype", "causal", "masked"),
     [
-        ((70, 150, 24, 40), dtypes.float16, True, ""),
-        ((130, 140, 80, 72), dtypes.bfloat16, False, ""),
-        ((40, 20, 24, 20), dtypes.float16, True, "bool"),
+        ((PingPongTile(1, 64), FusedTile(128)), (70, 150, 24, 40), dtypes.float16, True, ""),
+        ((PingPongTile(2, 96, 3), FusedTile(64)), (130, 140, 80, 72), dtypes.bfloat16, False, "bool"),
     ],
     ids=str,
 )
-def test_pipelined_tiles(device: Any, rng: Any, lengths: Any, dtype: Any, causal: bool, masked: str) -> None:
-    tile = MmaTile(8, 1, 64, 2, False, wgmma=True, pipelined=True)
-    _compare(device, rng, (partial(mma.forward, tile=tile), None), lengths, dtype, causal, masked)
+def test_tiles_with_bulk_copies(
+    device: Any, rng: Any, tiles: tuple[PingPongTile, FusedTile], lengths: Any, dtype: Any, causal: bool, masked: str
+) -> None:
+    builds = (partial(ping_pong.forward, tile=tiles[0]), partial(fused_grad.backward, tile=tiles[1]))
+    _compare(device, rng, builds, lengths, dtype, causal, masked)
 
 
 def test_broadcast_gradients_are_copied(device: Any, rng: Any) -> None:

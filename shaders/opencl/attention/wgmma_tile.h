@@ -68,15 +68,15 @@ static inline ulong panel_descriptor(__local const uint *first, const uint next_
 #define WAIT_160(waiting, s) asm volatile(WGMMA_WAIT(waiting, OUT80(s, 0)))
 #define WAIT_192(waiting, s) asm volatile(WGMMA_WAIT(waiting, OUT96(s, 0)))
 #define WAIT_256(waiting, s) asm volatile(WGMMA_WAIT(waiting, OUT128(s, 0)))
-// sums (+)= rows from local memory (SS) times columns whose features are contiguous, as in q k^T.
-#define MULTIPLY_SS_64(TYPE, s, x, y, more)                                  \
-    asm volatile(WGMMA(64, TYPE, NAMES32, "34") "%32, %33, p, 1, 1, 0, 0; }" \
-                 : OUT32(s, 0)                                               \
+// sums (+)= rows from local memory (SS) times N columns whose features are contiguous, as in q k^T. COUNT is N / 2, and X to
+// MORE are the numbers of the operands behind the sums.
+#define MULTIPLY_SS(N, COUNT, X, Y, MORE, TYPE, s, x, y, more)                                      \
+    asm volatile(WGMMA(N, TYPE, NAMES##COUNT, #MORE) "%" #X ", %" #Y ", p, 1, 1, 0, 0; }" \
+                 : OUT##COUNT(s, 0)                                                                 \
                  : "l"(x), "l"(y), "r"(more))
-#define MULTIPLY_SS_128(TYPE, s, x, y, more)                                  \
-    asm volatile(WGMMA(128, TYPE, NAMES64, "66") "%64, %65, p, 1, 1, 0, 0; }" \
-                 : OUT64(s, 0)                                                \
-                 : "l"(x), "l"(y), "r"(more))
+#define MULTIPLY_SS_64(TYPE, s, x, y, more) MULTIPLY_SS(64, 32, 32, 33, 34, TYPE, s, x, y, more)
+#define MULTIPLY_SS_96(TYPE, s, x, y, more) MULTIPLY_SS(96, 48, 48, 49, 50, TYPE, s, x, y, more)
+#define MULTIPLY_SS_128(TYPE, s, x, y, more) MULTIPLY_SS(128, 64, 64, 65, 66, TYPE, s, x, y, more)
 // sums (+)= rows from registers (RS) times N columns whose rows are the reduction axis, as in p v. COUNT is N / 2, and A to MORE
 // are the numbers of the operands behind the sums.
 #define MULTIPLY_RS(N, COUNT, A, B, C, D, Y, MORE, TYPE, s, x, y, more)                                       \
@@ -97,10 +97,10 @@ static inline ulong panel_descriptor(__local const uint *first, const uint next_
 
 // Features 16 * k to 16 * k + 15 of term `term` of a block of `count` rows.
 #define FEATURES_AT(memory, term, k, count, features) \
-    (panel_descriptor((memory) + ((term) * PITCH(features) + (k) / 4 * LINE_WORDS) * (count), 1) + (k) % 4 * 2)
+    (panel_descriptor(memory, 1) + ((term) * PITCH(features) + (k) / 4 * LINE_WORDS) * (count) / 4 + (k) % 4 * 2)
 // Rows 16 * k to 16 * k + 15 of a block of COLUMNS rows, as the reduction axis.
 #define COLUMNS_AT(memory, term, k, features) \
-    (panel_descriptor((memory) + (term) * PITCH(features) * COLUMNS, COLUMNS * 8) + (k) * 128)
+    (panel_descriptor(memory, COLUMNS * 8) + (term) * PITCH(features) * COLUMNS / 4 + (k) * 128)
 
 // Begin sums[0][n] = the warpgroup's rows, which start at `rows` in panels of `row_count` lines, times column tile n of
 // `memory`. END_MULTIPLY waits for them; `waiting` later products may then still be in flight.

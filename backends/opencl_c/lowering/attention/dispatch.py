@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.opencl_c.lowering.attention import cpu, decode, mma, tiles
+from polyhal.backends.opencl_c.lowering.attention import cpu, decode, fused_grad, mma, ping_pong, tiles
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, Inputs, backward_call, forward_call
 from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -40,9 +40,12 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
 
 
 def _on_gpu(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
-    tile = mma.choose_forward(runtime, call) if runtime.features.tensor_cores else Declined("no matrix units")
-    if not isinstance(tile, Declined):
-        return mma.forward(runtime, call, tile)
+    whole = ping_pong.choose(runtime, call)
+    if whole is not None:
+        return ping_pong.forward(runtime, call, whole)
+    mma_tiles = mma.choose(runtime, call) if runtime.features.tensor_cores else Declined("no matrix units")
+    if not isinstance(mma_tiles, Declined):
+        return mma.forward(runtime, call, mma_tiles.forward)
     return _unstaged(runtime, call) or tiles.forward(runtime, call)
 
 
@@ -57,6 +60,9 @@ def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...],
 
 
 def _grad_on_gpu(runtime: Runtime, call: AttentionCall, deterministic: bool) -> Launch | Declined:
+    fused = None if deterministic else fused_grad.choose(runtime, call)
+    if fused is not None:
+        return fused_grad.backward(runtime, call, fused)
     mma_tiles = mma.choose(runtime, call) if runtime.features.tensor_cores else Declined("no matrix units")
     if not isinstance(mma_tiles, Declined):
         return mma.backward(runtime, call, mma_tiles)

@@ -56,8 +56,6 @@ class MmaTile:
     """True if the fragments of row operands stay in registers; only possible with one term."""
     wgmma: bool = False
     """True if warpgroups multiply, using Hopper's wgmma."""
-    pipelined: bool = False
-    """True if products with wgmma overlap with the softmax (attention/pipelined.cl); forward passes only."""
     terms: int = 1
     """Bfloat16 terms per element."""
     groups: int = 0
@@ -136,11 +134,9 @@ _mma = partial(MmaTile, warps=4, rows_in_registers=False)
 _wgmma = partial(MmaTile, warps=4, row_tiles=1, columns=64, rows_in_registers=False, wgmma=True)
 WGMMA_TILES = {
     64: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2, groups=3)),
-    128: MmaTiles(_wgmma(stages=2, pipelined=True, groups=2), _wgmma(stages=2), _wgmma(stages=2)),
+    128: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2)),
 }
 """Tiles for 16-bit elements on Hopper, by the largest head size."""
-WGMMA_FORWARD = {256: _wgmma(warps=8, stages=2, pipelined=True)}
-"""Tiles of forward passes whose gradients have other kernels."""
 WGMMA_BF16X3_TILES = {
     64: MmaTiles(_wgmma(stages=1, terms=3, groups=3), _wgmma(stages=1, terms=3), _wgmma(stages=1, terms=3)),
     128: MmaTiles(
@@ -191,17 +187,6 @@ def for_few_queries(runtime: Runtime, call: AttentionCall) -> MmaTile | None:
     ):
         return None
     return next((tile for limit, tile in FEW_QUERIES.items() if call.head_size <= limit), None)
-
-
-def choose_forward(runtime: Runtime, call: AttentionCall) -> MmaTile | Declined:
-    """Return the tile for a forward pass, or the reason why the matrix units do not support it."""
-    if runtime.features.compute_capability == HOPPER and call.dtype in _HALVES and call.scale > 0:
-        limits = [*((limit, tiles.forward) for limit, tiles in WGMMA_TILES.items()), *WGMMA_FORWARD.items()]
-        for limit, tile in limits:
-            if call.head_size <= limit and tile.local_memory(call) <= runtime.features.static_local_memory:
-                return tile
-    tiles = choose(runtime, call)
-    return tiles if isinstance(tiles, Declined) else tiles.forward
 
 
 def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
@@ -255,11 +240,7 @@ def _split_or_whole(runtime: Runtime, call: AttentionCall, tile: MmaTile) -> Lau
 def _whole(runtime: Runtime, call: AttentionCall, tile: MmaTile) -> Launch:
     args = {**call.operands(), **call.outputs(), **call.geometry()}
     definitions = tile.definitions(runtime, call)
-    if tile.pipelined:
-        for name in ("USE_WGMMA", "STAGES", "ROWS_IN_REGISTERS", "ROW_TILES", "BF16_TERMS"):
-            del definitions[name]
-    kernel = "attention/pipelined" if tile.pipelined else "attention/mma"
-    return _launch(runtime, kernel, call, tile, definitions, args, call.shape.t)
+    return _launch(runtime, "attention/mma", call, tile, definitions, args, call.shape.t)
 
 
 def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
