@@ -30,6 +30,7 @@ _DIRECTED = ("attention", "convolution", "norm", "pooling")
 _LAUNCHES = {
     "batch_norm": 2,
     "batch_norm_relu": 2,
+    "batch_norm_add_relu": 2,
     "batch_norm_grad": 3,
     "batch_norm_relu_grad": 3,
     "layer_norm_grad": 2,

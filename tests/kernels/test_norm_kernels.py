@@ -104,6 +104,13 @@ def test_batch_norm_and_relu(device: Any, rng: Any, shape: tuple[int, ...], dtyp
     _check_batch_norm(device, rng, "_relu", shape, dtype, affine)
 
 
+@pytest.mark.kernels_of("batch_norm_add_relu")
+@pytest.mark.parametrize("shape", IMAGES[:3], ids=str)
+def test_batch_norm_of_a_residual_block(device: Any, rng: Any, shape: tuple[int, ...]) -> None:
+    x, addend = rng.uniform(-2, 2, shape) + 0.5, rng.uniform(-1, 1, shape)
+    check(device, "batch_norm_add_relu", [x, addend, *_weights(rng, shape[1:2], True)], ulps=16, eps=1e-5)
+
+
 @pytest.mark.kernels_of("group_norm", "group_norm_grad")
 @pytest.mark.parametrize(("dtype", "affine"), KINDS, ids=str)
 @pytest.mark.parametrize(

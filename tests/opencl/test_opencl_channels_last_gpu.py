@@ -53,6 +53,7 @@ def test_batch_norm_of_rows(device: Any, rng: Any, shape: tuple[int, int], dtype
     for suffix, shift in kinds[: 1 if dtype is dtypes.bfloat16 else 2]:
         check(device, f"batch_norm{suffix}", [x, weight, bias], dtype, ulps=16, eps=1e-5)
         check(device, f"batch_norm{suffix}_grad", [g, x, weight, *shift, *saved], dtype, ulps=32, eps=1e-5)
+    check(device, "batch_norm_add_relu", [x, g, weight, bias], dtype, ulps=16, eps=1e-5)
     if dtype is not dtypes.bfloat16:
         check(device, "batch_norm", [x[::2, 1:], None, None], dtype, ulps=16, eps=1e-5)
 

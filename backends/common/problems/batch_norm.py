@@ -27,6 +27,18 @@ def forward(inputs: Inputs) -> ChannelPlanes | Declined:
     return Declined(refusal) if refusal else _planes(inputs[0])
 
 
+def with_addend(inputs: Inputs) -> tuple[ChannelPlanes, ChannelPlanes] | Declined:
+    """Return the planes of x and the addend; `inputs` are x, the addend, weight and bias."""
+    x, addend, *parameters = inputs
+    x_planes = forward((x, *parameters))
+    if isinstance(x_planes, Declined):
+        return x_planes
+    if not isinstance(x, Spec) or not isinstance(addend, Spec) or addend.dtype is not x.dtype:
+        return Declined("the operands have different dtypes")
+    planes = _planes(addend)
+    return planes if isinstance(planes, Declined) else (x_planes, planes)
+
+
 def backward(inputs: Inputs, *, relu: bool = False) -> tuple[ChannelPlanes, ChannelPlanes] | Declined:
     """Return the planes of g and x; `inputs` are g, x, weight, the bias if `relu`, mean and variance."""
     g, x, *_ = inputs

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.conv_pieces import AddUp, whole_or_pieces
+from polyhal.hal.core.settings.state import Precision
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -95,7 +96,7 @@ class Convolution:
     """Index of the bias in the argument list of the launch; it is contiguous."""
     target: int
     """Index of the output; workspaces follow it."""
-    precision: str
+    precision: Precision
 
 
 Build = Callable[[Any, Convolution], Launch | Declined]

@@ -4,6 +4,9 @@
 // A tensor map describes a tensor of three axes of 16-bit elements, the first one contiguous, and the box of a copy: 64
 // elements, `lines` lines and one plane, which is stored in the layout of lib/wgmma.h. Elements outside the tensor are
 // zeros. Instructions of sm_90a are written as comments, see lib/wgmma.h.
+//
+// An image map describes images in the order (image, y, x, channel), or weights (filter, y, x, channel), and the box of a
+// copy: 64 channels of a box of pixels, at every `step_y`-th and `step_x`-th pixel.
 
 #ifndef POLYHAL_BULK_COPY
 #define POLYHAL_BULK_COPY
@@ -84,6 +87,33 @@ static inline void build_map(__local ulong *to, __global const void *first, uint
     MAP_CONSTANT("fill_mode", map, "0");
 }
 
+static inline void build_image_map(__local ulong *to, __global const void *first, uint channels, uint width, uint height,
+                                   uint images, ulong across_bytes, ulong down_bytes, ulong image_bytes, uint box_width,
+                                   uint box_height, uint box_images, uint step_x, uint step_y) {
+    const uint map = LOCAL_ADDRESS(to);
+    MAP_FIELD("global_address", "b64", "l", map, "", (ulong)(size_t)first);
+    MAP_FIELD("rank", "b32", "r", map, "", 3);
+    MAP_FIELD("box_dim", "b32", "r", map, "0, ", 64);
+    MAP_FIELD("box_dim", "b32", "r", map, "1, ", box_width * step_x);
+    MAP_FIELD("box_dim", "b32", "r", map, "2, ", box_height * step_y);
+    MAP_FIELD("box_dim", "b32", "r", map, "3, ", box_images);
+    MAP_FIELD("global_dim", "b32", "r", map, "0, ", channels);
+    MAP_FIELD("global_dim", "b32", "r", map, "1, ", width);
+    MAP_FIELD("global_dim", "b32", "r", map, "2, ", height);
+    MAP_FIELD("global_dim", "b32", "r", map, "3, ", images);
+    MAP_FIELD("global_stride", "b64", "l", map, "0, ", across_bytes);
+    MAP_FIELD("global_stride", "b64", "l", map, "1, ", down_bytes);
+    MAP_FIELD("global_stride", "b64", "l", map, "2, ", image_bytes);
+    MAP_FIELD("element_stride", "b32", "r", map, "0, ", 1);
+    MAP_FIELD("element_stride", "b32", "r", map, "1, ", step_x);
+    MAP_FIELD("element_stride", "b32", "r", map, "2, ", step_y);
+    MAP_FIELD("element_stride", "b32", "r", map, "3, ", 1);
+    MAP_CONSTANT("elemtype", map, "1");
+    MAP_CONSTANT("interleave_layout", map, "0");
+    MAP_CONSTANT("swizzle_mode", map, "3");
+    MAP_CONSTANT("fill_mode", map, "0");
+}
+
 // Copies a map to global memory by all 32 work-items of a warp.
 #define PUBLISH_MAP(to, from)                                                                                     \
     asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], " \
@@ -118,6 +148,30 @@ static inline void copy_box_to_cluster(__local uint *to, __global const ulong *m
 #endif
 }
 
+// Starts the copy of the box at (channel, x, y, image), which may begin outside.
+static inline void copy_image_box(__local uint *to, __global const ulong *map, int channel, int x, int y, int image,
+                                  __local ulong *b) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+        "[%2];" ::"r"(LOCAL_ADDRESS(to)),
+        "l"((ulong)(size_t)map), "r"(LOCAL_ADDRESS(b)), "r"(channel), "r"(x), "r"(y), "r"(image)
+        : "memory");
+}
+
+static inline void copy_image_box_to_cluster(__local uint *to, __global const ulong *map, int channel, int x, int y,
+                                             int image, __local ulong *b) {
+#if CLUSTER > 1
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
+        "%4, %5, %6}], [%2], %7;" ::"r"(LOCAL_ADDRESS(to)),
+        "l"((ulong)(size_t)map), "r"(LOCAL_ADDRESS(b)), "r"(channel), "r"(x), "r"(y), "r"(image),
+        "h"((ushort)((1 << CLUSTER) - 1))
+        : "memory");
+#else
+    copy_image_box(to, map, channel, x, y, image, b);
+#endif
+}
+
 #else
 
 // A portable fallback: every group copies all parts by all its work-items, between two barriers.
@@ -140,6 +194,31 @@ static inline void copy_box(__local uint *to, const Tensor t, uint element, uint
     }
 }
 #define copy_box_to_cluster copy_box
+
+typedef struct {
+    __global const void *first;
+    uint channels, width, height, images;
+    ulong across_bytes, down_bytes, image_bytes;
+    uint box_width, box_height, box_images, step_x, step_y;
+} ImageTensor;
+
+static inline void copy_image_box(__local uint *to, const ImageTensor t, int channel, int x, int y, int image,
+                                  __local ulong *b) {
+    const uint pixels = t.box_width * t.box_height * t.box_images;
+    for (uint i = get_local_id(0); i < pixels * 64; i += get_local_size(0)) {
+        const uint pixel = i / 64;
+        const int c = channel + (int)(i % 64), at_x = x + (int)(pixel % t.box_width * t.step_x);
+        const int at_y = y + (int)(pixel / t.box_width % t.box_height * t.step_y);
+        const int at_image = image + (int)(pixel / t.box_width / t.box_height);
+        const bool exists = (uint)c < t.channels && (uint)at_x < t.width && (uint)at_y < t.height && (uint)at_image < t.images;
+        const long at = exists ? at_image * (long)(t.image_bytes / 2) + at_y * (long)(t.down_bytes / 2) +
+                                     at_x * (long)(t.across_bytes / 2) + c
+                               : 0;
+        ((__local ushort *)to)[pixel * 64 + ((i % 64 / 8) ^ (pixel % 8)) * 8 + i % 8] =
+            exists ? ((__global const ushort *)t.first)[at] : (ushort)0;
+    }
+}
+#define copy_image_box_to_cluster copy_image_box
 
 #endif
 

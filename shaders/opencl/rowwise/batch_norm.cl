@@ -5,8 +5,8 @@
 // the statistics of all groups of its channel (Chan, Golub and LeVeque, 1979). On CPUs a group is one work-item, which takes
 // CHANNELS_EACH neighbouring channels, so that it reads long contiguous runs of memory.
 //
-// With RELU the result is max(result, 0). The gradient then passes only elements whose result, recomputed from x, is
-// positive.
+// With RELU the result is max(result, 0), and with ADDEND max(result + addend, 0). The gradient with RELU passes only elements
+// whose result, recomputed from x, is positive.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -77,6 +77,16 @@ typedef struct {
 #define ELEMENTS(part) ((REAL)(min((part + 1) * images_part, images) - part * images_part) * inner)
 #define FOR_PARTS for (uint part = LANE_ID; part < parts; part += GROUP)
 #define NORMAL(x, c) (((x) - mean[c]) * scale[c] + shift[c])
+#if ADDEND
+#define ADDENDS \
+    __global const STORAGE(DTYPE) *addend, const ulong addend_offset, const long addend_image, const long addend_channel,
+#define PLUS_ADDEND_LANES(i) +READ(added, i)
+#define PLUS_ADDEND(i) +LOAD(DTYPE, added, i)
+#else
+#define ADDENDS
+#define PLUS_ADDEND_LANES(i)
+#define PLUS_ADDEND(i)
+#endif
 // Relu keeps a NaN.
 #if RELU
 #define RECTIFIED_LANES(v) SELECT(v, (V)(0), (v) < 0)
@@ -146,7 +156,7 @@ __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, cons
 }
 
 // A partial result is that of `images_part` images.
-__kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES
+__kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, ADDENDS WEIGHTS BIASES
                                      __global STORAGE(DTYPE) *out, const ulong out_offset, __global REAL *means,
                                      const ulong means_offset, __global REAL *variances, const ulong variances_offset,
                                      __global const REAL *partial, const REAL eps, const uint parts,
@@ -182,12 +192,16 @@ __kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulo
         for (uint c = 0; c < CHANNELS_EACH; c++) {
             __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
             __global STORAGE(DTYPE) *target = out + ((ulong)image * channels + c) * inner;
+#if ADDEND
+            __global const STORAGE(DTYPE) *added =
+                addend + ((long)addend_offset + image * addend_image + (channel + c) * addend_channel);
+#endif
             FOR_VECTORS {
-                const V value = NORMAL(READ(plane, i), c);
+                const V value = NORMAL(READ(plane, i), c) PLUS_ADDEND_LANES(i);
                 WRITE(target, RECTIFIED_LANES(value), i);
             }
             FOR_TAIL {
-                const REAL value = NORMAL(LOAD(DTYPE, plane, i), c);
+                const REAL value = NORMAL(LOAD(DTYPE, plane, i), c) PLUS_ADDEND(i);
                 STORE(DTYPE, RECTIFIED(value), target, i);
             }
         }

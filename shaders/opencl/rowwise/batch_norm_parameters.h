@@ -24,6 +24,10 @@
 #ifndef RELU
 #define RELU 0
 #endif
+// A tensor is added before relu.
+#ifndef ADDEND
+#define ADDEND 0
+#endif
 
 #if WEIGHT
 #define WEIGHTS __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,

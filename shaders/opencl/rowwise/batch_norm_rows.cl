@@ -1,12 +1,14 @@
 // Batch norm of x (rows, channels), whose channels are contiguous, and its gradient: images with channels last.
 //
-// A group of GROUP work-items takes ACROSS vectors of WIDTH channels, in LINES rows at a time. Statistics and sums over a
-// group's rows are reduced in local memory; with SPLIT several groups share their channels, and a second kernel adds up. The
-// variance is computed around the mean of the group's rows, in a second pass over them, and variances of splits are combined
-// around the mean of all rows.
+// A group of GROUP work-items takes ACROSS vectors of WIDTH channels of every `splits`-th chunk of rows, in LINES rows at a time.
+// Statistics and sums over a group's rows are reduced in local memory; with SPLIT several groups share their channels, and a
+// second kernel adds up. Rows are read once: a work-item sums its elements and their squares after subtraction of its first
+// one, so that large means do not cancel. Variances of work-items and of splits are combined around the mean of all their rows.
+// Reductions begin with the last chunk, which was written most recently, and the pass after them with the first one, which they
+// read most recently.
 //
-// With RELU the result is max(result, 0). The gradient then passes only elements whose result, recomputed from x, is
-// positive.
+// With RELU the result is max(result, 0), and with ADDEND max(result + addend, 0). The gradient with RELU passes only elements
+// whose result, recomputed from x, is positive.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -29,6 +31,7 @@
 #define LINES (GROUP / ACROSS)
 // Rows of a work-item that are loaded before they are used.
 #define AHEAD 4
+#define CHUNK (AHEAD * LINES)
 #define FIXED_GROUP __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 
 typedef VEC(REAL) V;
@@ -40,13 +43,17 @@ typedef VEC(REAL) V;
 #define WRITE(name, value, i) STOREV(DTYPE, value, (name) + (i))
 #endif
 
-// The first channel of a work-item, whether it exists, and the work-item's rows: `first`, `first + LINES` ... below `last`.
+// The first channel of a work-item, and whether it exists; the group's chunks are `split`, `split + splits` ...
 #define DECLARE_ROWS                                                                         \
     const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;           \
     const uint channel = (get_group_id(0) * ACROSS + across) * WIDTH;                        \
-    const uint split = get_group_id(1), start = min(split * rows_each, rows);                \
-    const uint last = min(start + rows_each, rows), first = start + line;                    \
+    const uint split = get_group_id(1), splits = get_num_groups(1);                          \
+    const uint chunks = (rows + CHUNK - 1) / CHUNK;                                          \
     const bool exists = channel < channels;
+#define FOR_CHUNKS(chunk) for (uint chunk = split; exists && chunk < chunks; chunk += splits)
+// A work-item's first row of a chunk, for reductions, which begin at the end, and for what follows them.
+#define REDUCED_ROW(chunk) ((chunks - 1 - (chunk)) * CHUNK + line)
+#define APPLIED_ROW(chunk) ((chunk) * CHUNK + line)
 
 // Declare a vector with a value per channel. `value` may use `at`, the channel.
 #define PER_CHANNEL(name, value)                                  \
@@ -84,44 +91,53 @@ typedef VEC(REAL) V;
 #define PASSED(g, x) (g)
 #endif
 #define NORMAL(x) (((x)-mean) * scale + shift)
+#if ADDEND
+#define ADDENDS __global const STORAGE(DTYPE) *addend, const ulong addend_offset, const long addend_row,
+#else
+#define ADDENDS
+#endif
 #define SCALES                                                  \
     PER_CHANNEL(mean, means[means_offset + at])                 \
     PER_CHANNEL(scale, DEVIATION(at) * WEIGHT_OF(at))           \
     PER_CHANNEL(shift, BIAS_OF(at))
 
-// Rows of one split of a kernel with the arguments `rows` and `rows_each`.
-#define ROWS_OF(split) (REAL)(min(((split) + 1) * rows_each, rows) - (split)*rows_each)
+// Rows of one of `splits` splits of the reductions. The last chunk, which is the first split's first one, may be shorter.
+#define ROWS_OF(split)                                        \
+    (REAL)((chunks - (split) + splits - 1) / splits * CHUNK - \
+           ((split) == 0 ? chunks * CHUNK - rows : 0))
 
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                                           STATISTICS_RESULT, const long x_row, const uint rows,
-                                                          const uint channels, const uint rows_each) {
+                                                          const uint channels) {
     __local V sums_of_lines[GROUP];
     DECLARE_ROWS
     x += (long)x_offset + channel;
-    const REAL count = (REAL)(last - start);
-    V mean = (V)(0), squares = (V)(0);
-    for (uint from = first; exists && from < last; from += AHEAD * LINES) {
+    const uint first = REDUCED_ROW(split);
+    const V around = exists && first < rows ? READ(x, first * x_row) : (V)(0);
+    V sum = (V)(0), squares = (V)(0);
+    uint found = 0;
+    FOR_CHUNKS(chunk) {
+        const uint from = REDUCED_ROW(chunk);
         V values[AHEAD];
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
             const uint row = from + i * LINES;
-            values[i] = row < last ? READ(x, row * x_row) : (V)(0);
+            found += row < rows;
+            values[i] = row < rows ? READ(x, row * x_row) - around : (V)(0);
         }
 #pragma unroll
-        for (uint i = 0; i < AHEAD; i++) mean += values[i];
+        for (uint i = 0; i < AHEAD; i++) {
+            sum += values[i];
+            squares += values[i] * values[i];
+        }
     }
+    const REAL count = ROWS_OF(split), mine = (REAL)found;
+    const V own_mean = around + sum / max(mine, (REAL)1);
+    squares -= sum * (sum / max(mine, (REAL)1));
+    V mean = own_mean * mine;
     LINES_SUM(mean)
     mean /= count;
-    for (uint from = first; exists && from < last; from += AHEAD * LINES) {
-        V values[AHEAD];
-#pragma unroll
-        for (uint i = 0; i < AHEAD; i++) {
-            const uint row = from + i * LINES;
-            values[i] = row < last ? READ(x, row * x_row) - mean : (V)(0);
-        }
-#pragma unroll
-        for (uint i = 0; i < AHEAD; i++) squares += values[i] * values[i];
-    }
+    squares += (own_mean - mean) * (own_mean - mean) * mine;
     LINES_SUM(squares)
     if (line || !exists) return;
 #if SPLIT
@@ -138,8 +154,9 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_statistics(__global const STORAGE
 __kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *partial, __global REAL *means,
                                                       const ulong means_offset, __global REAL *variances,
                                                       const ulong variances_offset, const uint rows, const uint channels,
-                                                      const uint rows_each, const uint splits) {
+                                                      const uint splits) {
     __local REAL sums_of_lines[GROUP];
+    const uint chunks = (rows + CHUNK - 1) / CHUNK;
     const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;
     const uint channel = get_group_id(0) * ACROSS + across;
     REAL mean = 0, squares = 0;
@@ -158,26 +175,34 @@ __kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *parti
 }
 
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,
-                                                     WEIGHTS BIASES __global STORAGE(DTYPE) *out, const ulong out_offset,
-                                                     STATISTICS const REAL eps, const long x_row, const uint rows,
-                                                     const uint channels, const uint rows_each) {
+                                                     ADDENDS WEIGHTS BIASES __global STORAGE(DTYPE) *out,
+                                                     const ulong out_offset, STATISTICS const REAL eps, const long x_row,
+                                                     const uint rows, const uint channels) {
     DECLARE_ROWS
     SCALES
-    if (!exists) return;
     x += (long)x_offset + channel;
     out += out_offset + channel;
-    for (uint from = first; from < last; from += AHEAD * LINES) {
-        V values[AHEAD];
+#if ADDEND
+    addend += (long)addend_offset + channel;
+#endif
+    FOR_CHUNKS(chunk) {
+        const uint from = APPLIED_ROW(chunk);
+        V values[AHEAD], added[AHEAD];
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
-            const uint row = min(from + i * LINES, last - 1);
+            const uint row = min(from + i * LINES, rows - 1);
             values[i] = READ(x, row * x_row);
+#if ADDEND
+            added[i] = READ(addend, row * addend_row);
+#else
+            added[i] = (V)(0);
+#endif
         }
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
             const uint row = from + i * LINES;
-            const V value = NORMAL(values[i]);
-            if (row < last) WRITE(out, RECTIFIED(value), (ulong)row * channels);
+            const V value = NORMAL(values[i]) + added[i];
+            if (row < rows) WRITE(out, RECTIFIED(value), (ulong)row * channels);
         }
     }
 }
@@ -191,7 +216,7 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE
                                                     __global const REAL *means, const ulong means_offset,
 #endif
                                                     __global REAL *partial, const long g_row, const long x_row,
-                                                    const uint rows, const uint channels, const uint rows_each) {
+                                                    const uint rows, const uint channels) {
     __local V sums_of_lines[GROUP];
     DECLARE_ROWS
 #if RELU
@@ -202,17 +227,18 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE
     g += (long)g_offset + channel;
     x += (long)x_offset + channel;
     V products = (V)(0), grads = (V)(0);
-    for (uint from = first; exists && from < last; from += AHEAD * LINES) {
+    FOR_CHUNKS(chunk) {
+        const uint from = REDUCED_ROW(chunk);
         V values[AHEAD], slopes[AHEAD];
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
-            const uint row = min(from + i * LINES, last - 1);
+            const uint row = min(from + i * LINES, rows - 1);
             values[i] = READ(x, row * x_row);
             slopes[i] = READ(g, row * g_row);
         }
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
-            if (from + i * LINES >= last) break;
+            if (from + i * LINES >= rows) break;
             const V passed = PASSED(slopes[i], values[i]);
             products += passed * (values[i] - mean);
             grads += passed;
@@ -252,20 +278,20 @@ __kernel FIXED_GROUP void batch_row_reduce_sums(__global const REAL *partial, __
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_input_grad(
     __global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x, const ulong x_offset,
     WEIGHTS BIASES STATISTICS __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums, const REAL eps,
-    const long g_row, const long x_row, const uint rows, const uint channels, const uint rows_each) {
+    const long g_row, const long x_row, const uint rows, const uint channels) {
     DECLARE_ROWS
     SCALES
     PER_CHANNEL(product, sums[at] / (REAL)rows *DEVIATION(at))
     PER_CHANNEL(grad, sums[channels + at] / (REAL)rows)
-    if (!exists) return;
     g += (long)g_offset + channel;
     x += (long)x_offset + channel;
     dx += dx_offset + channel;
-    for (uint from = first; from < last; from += AHEAD * LINES) {
+    FOR_CHUNKS(chunk) {
+        const uint from = APPLIED_ROW(chunk);
         V values[AHEAD], slopes[AHEAD];
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
-            const uint row = min(from + i * LINES, last - 1);
+            const uint row = min(from + i * LINES, rows - 1);
             values[i] = READ(x, row * x_row);
             slopes[i] = READ(g, row * g_row);
         }
@@ -273,7 +299,7 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_input_grad(
         for (uint i = 0; i < AHEAD; i++) {
             const uint row = from + i * LINES;
             const V passed = PASSED(slopes[i], values[i]);
-            if (row < last) WRITE(dx, (passed - grad - (values[i] - mean) * product) * scale, (ulong)row * channels);
+            if (row < rows) WRITE(dx, (passed - grad - (values[i] - mean) * product) * scale, (ulong)row * channels);
         }
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyhal.backends.common.problems.conv import Convolution, lowerings
 from polyhal.backends.common.problems.conv_planes import as_forward_conv
 from polyhal.backends.opencl_c.lowering.conv import (
+    boxes,
     cpu_choice,
     cpu_im2col,
     cpu_implicit_gemm,
@@ -14,6 +15,7 @@ from polyhal.backends.opencl_c.lowering.conv import (
     depthwise,
     direct,
     implicit_gemm,
+    products,
     wgmma,
 )
 from polyhal.backends.opencl_c.lowering.conv.split_k import add_up
@@ -22,6 +24,10 @@ from polyhal.hal.protocol import Declined, Launch
 
 
 def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    if not runtime.features.cpu:
+        launch = products.forward(runtime, c) or boxes.forward(runtime, c)
+        if launch is not None:
+            return launch
     if not c.out.is_contiguous:
         return _strided(runtime, c, wgmma.forward)
     if runtime.features.cpu:
@@ -38,6 +44,10 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    if not runtime.features.cpu:
+        launch = products.input_grad(runtime, c) or boxes.input_grad(runtime, c)
+        if launch is not None:
+            return launch
     if not c.out.is_contiguous:
         return _strided(runtime, c, wgmma.input_grad)
     if runtime.features.cpu:
@@ -62,6 +72,9 @@ def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return cpu_weight_grad.weight_grad(runtime, c)
     if depthwise.supports(c, weight_grad=True):
         return depthwise.weight_grad(runtime, c)
+    launch = products.weight_grad(runtime, c) or boxes.weight_grad(runtime, c)
+    if launch is not None:
+        return launch
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)
 
 

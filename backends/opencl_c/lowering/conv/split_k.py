@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.problems.conv import Convolution, Correlation
 from polyhal.backends.opencl_c.lowering.conv.arguments import Args, OutputIndex
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -17,6 +19,8 @@ _GROUP = 64
 """Work-items of a group; equals ITEMS of conv/split_k_reduce.cl."""
 _COLUMNS = 4
 """Columns per work-item for at least `_MANY` results. The number of columns need not be a multiple."""
+_REDUCE_SIDE = 16
+"""SIDE of conv/wgmma_split_k_reduce.cl: filters, and pairs of channel and tap, that a group transposes."""
 _MANY = 1 << 19
 """Minimum results for which work-items of several columns fill a GPU."""
 
@@ -81,4 +85,35 @@ def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, outp
         args,
         (p.groups * p.rows * ceil_div(p.columns, columns * _GROUP) * _GROUP,),
         (_GROUP,),
+    )
+
+
+def add_up_weight_grad(
+    runtime: Runtime, c: Convolution, p: Correlation, partial: int, splits: int, pitch: int
+) -> Launch:
+    """Build the launch that adds up partial weight gradients (split, group, tap, channel, filter) of workspace `partial`."""
+    taps = math.prod(p.column_lengths)
+    channels = c.geometry.channels
+    out_filter, out_channel, out_down, out_across = c.out.strides
+    return runtime.launch(
+        "conv/wgmma_split_k_reduce",
+        {"OUT_DTYPE": c.out.dtype.name},
+        {
+            "partial": Workspace(partial),
+            "out": Tensor(c.target),
+            "size": p.groups * taps * pitch * p.m,
+            "filters": p.m,
+            "channels": channels,
+            "pitch": pitch,
+            "taps": taps,
+            "taps_across": p.column_lengths[1],
+            "splits": splits,
+            "out_group": p.out_group,
+            "out_filter": out_filter,
+            "out_channel": out_channel,
+            "out_down": out_down,
+            "out_across": out_across,
+        },
+        (ceil_div(channels * taps, _REDUCE_SIDE) * _REDUCE_SIDE**2, ceil_div(p.m, _REDUCE_SIDE), p.groups),
+        (_REDUCE_SIDE**2, 1, 1),
     )

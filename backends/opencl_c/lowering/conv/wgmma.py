@@ -23,7 +23,7 @@ from polyhal.backends.opencl_c.lowering.conv.arguments import (
     output_index,
     stores_vectors,
 )
-from polyhal.backends.opencl_c.lowering.conv.split_k import Partials, flat_index, reduction
+from polyhal.backends.opencl_c.lowering.conv.split_k import Partials, add_up_weight_grad, flat_index, reduction
 from polyhal.backends.opencl_c.lowering.conv.tile_configs import WgmmaTile, choose_wgmma_tile, half_type
 from polyhal.backends.opencl_c.lowering.conv.wgmma_pack import Matrices, Packed, matrices_of, pack
 from polyhal.backends.opencl_c.lowering.pointwise import copy
@@ -36,8 +36,6 @@ from polyhal.hal.protocol import Launch
 
 _MAX_STORE = 16
 """Maximum bytes that a work-item stores at once."""
-_REDUCE_SIDE = 16
-"""SIDE of conv/wgmma_split_k_reduce.cl: filters, and pairs of channel and tap, that a group transposes."""
 _MIN_FILTERS = 16
 """Minimum columns of a product, filters or the input gradient's channels, for which tiles are filled well enough."""
 _MIN_CHANNELS = {1: 3, 3: 16}
@@ -260,29 +258,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         },
         {"OUT_LANES": 1 if p.m % 4 else 4, "X_IN_PLACE": x.in_place, "G_IN_PLACE": g.in_place},
     )
-    out_filter, out_channel, out_down, out_across = c.out.strides
-    reduce = runtime.launch(
-        "conv/wgmma_split_k_reduce",
-        {"OUT_DTYPE": c.out.dtype.name},
-        {
-            "partial": Workspace(partial),
-            "out": Tensor(c.target),
-            "size": size,
-            "filters": p.m,
-            "channels": geometry.channels,
-            "pitch": x.pitch,
-            "taps": taps,
-            "taps_across": p.column_lengths[1],
-            "splits": splits,
-            "out_group": p.out_group,
-            "out_filter": out_filter,
-            "out_channel": out_channel,
-            "out_down": out_down,
-            "out_across": out_across,
-        },
-        (ceil_div(geometry.channels * taps, _REDUCE_SIDE) * _REDUCE_SIDE**2, ceil_div(p.m, _REDUCE_SIDE), p.groups),
-        (_REDUCE_SIDE**2, 1, 1),
-    )
+    reduce = add_up_weight_grad(runtime, c, p, partial, splits, x.pitch)
     workspace = (*g.workspace, *x.workspace, 4 * splits * size)
     return LaunchSequence([*g.steps, *x.steps, multiply, reduce], workspace)
 

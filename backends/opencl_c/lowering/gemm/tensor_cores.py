@@ -22,8 +22,8 @@ _MIN_MULTIPLY_ADDS = 1 << 28
 """Minimum multiply-adds for which wgmma saves more time than splitting float32 into bfloat16 terms costs."""
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
-_MIN_CLUSTER_ROWS = 33
-"""Minimum rows for tiles of 64 rows whose operands the copy engine copies: with few rows, the read of the columns counts."""
+_MIN_CLUSTER_SIDE = 33
+"""Minimum rows and columns for tiles of 64 of them with copies by the copy engine: with few, the read of one operand counts."""
 
 
 def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
@@ -34,8 +34,9 @@ def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
         return []
     if p.dtype is dtypes.float32 and p.precision == "highest":
         return []
-    few = p.dtype in tile_configs.HALF_DTYPES and p.m >= _MIN_CLUSTER_ROWS and cluster_tiles.suits(runtime, p)
-    hopper = runtime.features.compute_capability == HOPPER and p.n >= _MIN_WGMMA and (p.m >= _MIN_WGMMA or few)
+    side = min(p.m, p.n)
+    few = p.dtype in tile_configs.HALF_DTYPES and side >= _MIN_CLUSTER_SIDE and cluster_tiles.suits(runtime, p)
+    hopper = runtime.features.compute_capability == HOPPER and (side >= _MIN_WGMMA or few)
     tiles: Mapping[WarpTile, float]
     if p.dtype in tile_configs.HALF_DTYPES:
         bf16_terms, tiles = 1, tile_configs.HALF_TILES

@@ -231,7 +231,7 @@ CLUSTERS = Family[ClusterTile](
     "matmul_clusters",
     {
         "warpgroups": (1, 2),
-        "columns": (128, 192, 256),
+        "columns": (64, 128, 192, 256),
         "stages": (3, 4, 5, 6, 8),
         "groups": (1, 2, 4),
     },
@@ -270,6 +270,7 @@ CLUSTER_TILES = {
     ClusterTile(2, 128, 6, 1): 2600,
     ClusterTile(1, 128, 8, 2): 2000,
     ClusterTile(1, 128, 8, 1): 1800,
+    ClusterTile(2, 64, 8, 1): 1800,
 }
 """Tiles for wgmma with copies by the copy engine, with their multiply-adds per nanosecond and compute unit."""
 _STORE_RATE = 14

@@ -1,4 +1,4 @@
-"""Batch norm with batch statistics, with or without a fused relu, and the gradients."""
+"""Batch norm with batch statistics, with or without a fused relu or a fused sum and relu, and the gradients."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ _MAX_ELEMENTS = 32768
 _MAX_CHANNELS = 16
 """Maximum channels per work-item."""
 _FORWARD = ("x", "weight", "bias", "out", "means", "variances")
+_FORWARD_ADD = ("x", "addend", "weight", "bias", "out", "means", "variances")
 _BACKWARD = ("g", "x", "weight", "means", "variances", "dx", "dweight", "dbias")
 _BACKWARD_RELU = ("g", "x", "weight", "bias", "means", "variances", "dx", "dweight", "dbias")
 
@@ -129,19 +130,30 @@ def _strides(**operands: ChannelPlanes) -> Args:
 
 
 def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, relu: bool = False
+    runtime: Runtime,
+    inputs: Inputs,
+    outputs: tuple[Spec, ...],
+    params: Params,
+    *,
+    relu: bool = False,
+    add: bool = False,
 ) -> Launch | Declined:
-    planes = batch_norm.forward(inputs)
-    if isinstance(planes, Declined):
-        return planes
-    if batch_norm_rows.supports(runtime, planes):
+    found = batch_norm.with_addend(inputs) if add else batch_norm.forward(inputs)
+    if isinstance(found, Declined):
+        return found
+    planes = (found,) if isinstance(found, ChannelPlanes) else found
+    if batch_norm_rows.supports(runtime, *planes):
         return batch_norm_rows.forward(runtime, planes, inputs, outputs, params, relu=relu)
-    division = _divide(runtime, planes, outputs[0].dtype)
-    definitions = optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
-    memory = tensors(dict(zip(_FORWARD, (*inputs, *outputs), strict=True)))
-    memory |= {"partial": Workspace(len(_FORWARD)), "eps": params["eps"]}
+    x, *addends = planes
+    division = _divide(runtime, x, outputs[0].dtype)
+    definitions = optional("WEIGHT", inputs[-2]) | optional("BIAS", inputs[-1])
+    names = _FORWARD_ADD if add else _FORWARD
+    memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
+    memory |= {"partial": Workspace(len(names)), "eps": params["eps"]}
+    for addend in addends:
+        memory |= _strides(addend=addend)
     reducing, applying = division.groups
-    geometry = {**division.lengths, **_strides(x=planes)}
+    geometry = {**division.lengths, **_strides(x=x)}
     statistics = runtime.launch(
         "rowwise/batch_norm",
         definitions | division.definitions(reducing),
@@ -152,7 +164,7 @@ def _forward(
     )
     apply = runtime.launch(
         "rowwise/batch_norm",
-        definitions | division.definitions(applying) | {"RELU": relu},
+        definitions | division.definitions(applying) | {"RELU": relu, "ADDEND": add},
         memory
         | geometry
         | {"parts": division.parts, "images_part": division.images_each, "images_each": division.images_applied},
@@ -212,5 +224,6 @@ LOWERINGS: dict[str, LoweringFunction] = {
     "batch_norm": _forward,
     "batch_norm_grad": _backward,
     "batch_norm_relu": partial(_forward, relu=True),
+    "batch_norm_add_relu": partial(_forward, relu=True, add=True),
     "batch_norm_relu_grad": partial(_backward, relu=True),
 }

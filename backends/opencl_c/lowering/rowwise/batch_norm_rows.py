@@ -25,11 +25,12 @@ _GROUP, _ACROSS = 256, 8
 _LINES = _GROUP // _ACROSS
 _TRANSACTION = 16
 """Bytes that a work-item moves at once."""
-_REDUCING, _APPLYING = 4, 16
+_REDUCING, _APPLYING = 4, 8
 """Groups per compute unit that compute statistics, and that normalize."""
-_MIN_ROWS = 4 * _LINES
-"""Minimum rows per group: each work-item loads four rows at once."""
+_CHUNK = 4 * _LINES
+"""CHUNK of rowwise/batch_norm_rows.cl: rows that a group loads at once."""
 _FORWARD = ("x", "weight", "bias", "out", "means", "variances")
+_FORWARD_ADD = ("x", "addend", "weight", "bias", "out", "means", "variances")
 _BACKWARD = ("g", "x", "weight", "means", "variances", "dx", "dweight", "dbias")
 _BACKWARD_RELU = ("g", "x", "weight", "bias", "means", "variances", "dx", "dweight", "dbias")
 
@@ -50,22 +51,18 @@ class _Division:
     channels: int
     width: int
     """Channels of a vector."""
-    reduced: int
-    """Rows per group that computes statistics."""
-    applied: int
-    """Rows per group that normalizes."""
+    splits: int
+    """Groups that share their channels' statistics."""
+    appliers: int
+    """Groups that share their channels' normalization."""
+
+    def items(self, groups: int) -> tuple[int, int]:
+        """Return the work-items per axis of a launch with `groups` groups that share channels."""
+        return ceil_div(self.channels, self.width * _ACROSS) * _GROUP, groups
 
     @property
-    def splits(self) -> int:
-        """Number of groups that share their channels' statistics."""
-        return ceil_div(self.rows, self.reduced)
-
-    def items(self, rows_each: int) -> tuple[int, int]:
-        """Return the work-items of a launch per axis."""
-        return ceil_div(self.channels, self.width * _ACROSS) * _GROUP, ceil_div(self.rows, rows_each)
-
-    def lengths(self, rows_each: int) -> Args:
-        return {"rows": self.rows, "channels": self.channels, "rows_each": rows_each}
+    def lengths(self) -> Args:
+        return {"rows": self.rows, "channels": self.channels}
 
 
 def _divide(runtime: Runtime, dtype: DType, steps: tuple[int, ...], planes: ChannelPlanes) -> _Division:
@@ -75,10 +72,10 @@ def _divide(runtime: Runtime, dtype: DType, steps: tuple[int, ...], planes: Chan
         width //= 2
     blocks = ceil_div(channels, width * _ACROSS)
 
-    def each(groups: int) -> int:
-        return max(ceil_div(rows, ceil_div(groups * runtime.features.compute_units, blocks)), min(_MIN_ROWS, rows))
+    def sharing(groups: int) -> int:
+        return min(ceil_div(groups * runtime.features.compute_units, blocks), ceil_div(rows, _CHUNK))
 
-    return _Division(rows, channels, width, each(_REDUCING), each(_APPLYING))
+    return _Division(rows, channels, width, sharing(_REDUCING), sharing(_APPLYING))
 
 
 def _definitions(dtype: DType, division: _Division, operands: tuple[object, ...]) -> Definitions:
@@ -87,24 +84,34 @@ def _definitions(dtype: DType, division: _Division, operands: tuple[object, ...]
 
 
 def forward(
-    runtime: Runtime, x: ChannelPlanes, inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, relu: bool
+    runtime: Runtime,
+    planes: tuple[ChannelPlanes, ...],
+    inputs: Inputs,
+    outputs: tuple[Spec, ...],
+    params: Params,
+    *,
+    relu: bool,
 ) -> Launch:
-    """Build the launches of batch norm."""
-    dtype = outputs[0].dtype
-    division = _divide(runtime, dtype, (x.steps[0],), x)
+    """Build the launches of batch norm; `planes` are x and, if `inputs` have one, the addend."""
+    dtype, (x, *addends) = outputs[0].dtype, planes
+    division = _divide(runtime, dtype, tuple(p.steps[0] for p in planes), x)
     definitions = _definitions(dtype, division, (*inputs, *outputs))
-    definitions |= optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2]) | {"RELU": relu}
-    memory = tensors(dict(zip(_FORWARD, (*inputs, *outputs), strict=True)))
-    split, workspace = division.splits > 1, Workspace(len(_FORWARD))
+    definitions |= optional("WEIGHT", inputs[-2]) | optional("BIAS", inputs[-1]) | {"RELU": relu}
+    definitions |= {"ADDEND": bool(addends)}
+    names = _FORWARD_ADD if addends else _FORWARD
+    memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
+    for addend in addends:
+        memory["addend_row"] = addend.steps[0]
+    split, workspace = division.splits > 1, Workspace(len(names))
     definitions |= {"SPLIT": split}
     statistics: Args = {name: memory[name] for name in ("means", "variances")}
-    lengths, row = division.lengths(division.reduced), {"x_row": x.steps[0]}
+    lengths, row = division.lengths, {"x_row": x.steps[0]}
     launches = [
         runtime.launch(
             _SOURCE,
             definitions,
             {"x": memory["x"], **({"partial": workspace} if split else statistics), **row, **lengths},
-            division.items(division.reduced),
+            division.items(division.splits),
             (_GROUP, 1),
             kernel="batch_row_statistics",
         )
@@ -124,8 +131,8 @@ def forward(
         runtime.launch(
             _SOURCE,
             definitions,
-            memory | row | division.lengths(division.applied) | {"eps": params["eps"]},
-            division.items(division.applied),
+            memory | row | division.lengths | {"eps": params["eps"]},
+            division.items(division.appliers),
             (_GROUP, 1),
             kernel="batch_row_apply",
         )
@@ -162,8 +169,8 @@ def backward(
     sums = runtime.launch(
         _SOURCE,
         definitions,
-        select("g", "x", *(saved if relu else ("means",)), "partial") | rows | division.lengths(division.reduced),
-        division.items(division.reduced),
+        select("g", "x", *(saved if relu else ("means",)), "partial") | rows | division.lengths,
+        division.items(division.splits),
         (_GROUP, 1),
         kernel="batch_row_sums",
     )
@@ -179,8 +186,8 @@ def backward(
     apply = runtime.launch(
         _SOURCE,
         definitions,
-        select("g", "x", *saved, "dx", "sums") | rows | division.lengths(division.applied),
-        division.items(division.applied),
+        select("g", "x", *saved, "dx", "sums") | rows | division.lengths,
+        division.items(division.appliers),
         (_GROUP, 1),
         kernel="batch_row_input_grad",
     )
