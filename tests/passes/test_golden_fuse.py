@@ -8,6 +8,7 @@ from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
+from polyhal.hal.compile.passes.fuse.wide_results import widen_results
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.device import Device
 
@@ -221,6 +222,51 @@ def test_relu_joins_batch_norm() -> None:
     check(match_patterns, text, _JOINED_NORM.rstrip() + forward, rich_device("batch_norm_relu_grad"))
     check(match_patterns, text, text, rich_device("batch_norm_relu"))
     check(match_patterns, read, read)
+
+
+def test_the_end_of_a_residual_block_joins_batch_norm() -> None:
+    text = """
+        %0: bfloat16[4, 3, 2, 5]
+        %1: float32[3]
+        %2: bfloat16[4, 3, 2, 5]
+        on it
+        %3, %4, %5 = batch_norm(%0, %1, None, eps=1e-05): bfloat16[4, 3, 2, 5], float32[3], float32[3]
+        %6 = add(%2, %3): bfloat16[4, 3, 2, 5]
+        %7 = relu(%6): bfloat16[4, 3, 2, 5]
+        return %7, %4, %5
+        """
+    joined = """
+        %0: bfloat16[4, 3, 2, 5]
+        %1: float32[3]
+        %2: bfloat16[4, 3, 2, 5]
+        on it
+        %3, %4, %5 = batch_norm_add_relu(%0, %2, %1, None, eps=1e-05): bfloat16[4, 3, 2, 5], float32[3], float32[3]
+        return %3, %4, %5
+        """
+    check(match_patterns, text, joined)
+
+
+def test_products_write_the_dtype_of_their_cast() -> None:
+    text = """
+        %0: bfloat16[4, 3]
+        %1: bfloat16[3, 6]
+        on it
+        %2 = matmul(%0, %1, out_dtype=None): bfloat16[4, 6]
+        %3 = reshape(%2, shape=(4, 6, 1)): bfloat16[4, 6, 1]
+        %4 = cast(%3, dtype=polyhal.float32): float32[4, 6, 1]
+        return %4{more}
+        """
+    wide = """
+        %0: bfloat16[4, 3]
+        %1: bfloat16[3, 6]
+        on it
+        %2 = matmul(%0, %1, out_dtype=polyhal.float32): float32[4, 6]
+        %3 = reshape(%2, shape=(4, 6, 1)): float32[4, 6, 1]
+        return %3
+        """
+    check(widen_results, text.format(more=""), wide)
+    read = text.format(more=", %2")
+    check(widen_results, read, read)
 
 
 def test_relu_in_place_joins_batch_norm_in_mixed_precision() -> None:

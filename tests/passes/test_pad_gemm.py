@@ -101,4 +101,5 @@ def test_a_captured_step_computes_the_same(half: bool) -> None:
         again = run()
     assert any(" pad(" in line for line in str(run.explain()).splitlines())
     np.testing.assert_allclose(again.numpy(), loss.numpy(), rtol=1e-6)
-    np.testing.assert_allclose(weight.grad.numpy(), gradient, rtol=1e-5, atol=1e-7)
+    # Only the eager step rounds the gradient to bfloat16 before it is cast.
+    np.testing.assert_allclose(weight.grad.numpy(), gradient, rtol=2**-8 if half else 1e-5, atol=1e-7)

@@ -33,7 +33,7 @@ _MAX_STEP = 4
 _MAPS = 2
 _MAP_BYTES = 128
 _OTHER_MEMORY = 1 << 10
-"""Maximum bytes of local memory of a group besides its k-tiles."""
+"""Maximum bytes of local memory of a group for anything but its k-tiles."""
 _MIN_BOXES = 8
 """Minimum boxes of pixels per split of the weight gradient."""
 _MAX_SPLITS, _MAX_ROUNDS = 128, 3

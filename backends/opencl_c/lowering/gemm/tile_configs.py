@@ -20,7 +20,7 @@ HALF_DTYPES = (dtypes.float16, dtypes.bfloat16)
 _WGMMA_DEPTH = 64
 """Terms of a k-tile of gemm/wgmma.cl."""
 _CLUSTER_MEMORY = 1 << 10
-"""Maximum bytes of local memory of gemm/wgmma_clusters.cl besides the k-tiles."""
+"""Maximum bytes of local memory of gemm/wgmma_clusters.cl for anything but k-tiles."""
 _MAX_ITEMS = 512
 """Maximum work-items per group."""
 _UNIT_REGISTERS = 1 << 16

@@ -24,7 +24,7 @@ _EXPONENTS: dict[str, tuple[float, ...]] = {
     "sqrt": (0.5,),
     "rsqrt": (-0.5,),
 }
-"""Exponents of the operands of products. Beside these, `pow` with a small integer and `mean` read as products."""
+"""Exponents of the operands of products. In addition, `pow` with a small integer and `mean` read as products."""
 _PRODUCTS = frozenset({*_EXPONENTS, "pow", "mean"})
 _SUMS = frozenset({"add", "subtract"})
 _VIEWS = frozenset({"reshape", "broadcast_to"})

@@ -115,6 +115,8 @@ class _Conversion:
 
     def _convolution(self, node: Node) -> bool:
         (out,) = node.outputs
+        if self._product(node):
+            return True
         images = node.op.name != "conv2d_weight_grad"
         if images and self._is_image(out) and self.wanted[out]:
             return self._strided(node)
@@ -127,6 +129,44 @@ class _Conversion:
         (value,) = self._rewriter.new.add(node.op, inputs, node.params, (spec,), node.origin)
         self._rewriter.replace_all_uses(out, Value(value))
         return True
+
+    def _product(self, node: Node) -> bool:
+        """Add the matrix product that equals a convolution with a 1x1 kernel, if its images are stored with channels last."""
+        (out,) = node.outputs
+        images = [node.value(i) for i in range(_IMAGES[node.op.name])]
+        spec, bound = self._graph.tensor(out), node.bound
+        kernel = (
+            bound["kernel"] if node.op.name == "conv2d_weight_grad" else self._graph.tensor(node.value(1)).shape[2:]
+        )
+        if (tuple(kernel), *(tuple(bound[name]) for name in ("stride", "padding"))) != ((1, 1), (1, 1), (0, 0)):
+            return False
+        if not all(v in self._last for v in images) or node.replaces:
+            return False
+        rows = [self._matrix(self._last[v], node) for v in images]
+        if node.op.name == "conv2d_weight_grad":
+            turned = self._permuted(rows[0], (1, 0), node)
+            result = self._add("matmul", [turned, rows[1]], (None,), node)
+            self._rewriter.replace_all_uses(out, self._add("reshape", [result], (spec.shape,), node))
+            return True
+        if not (self._is_image(out) and self.wanted[out]):
+            return False
+        weight = self._rewriter.operand(node.inputs[1])
+        weight = self._add("reshape", [weight], (self._graph.tensor(node.value(1)).shape[:2],), node)
+        if node.op.name == "conv2d":
+            bias = node.inputs[2] if len(node.inputs) > 2 else None
+            result = self._add(
+                "linear", [rows[0], weight, None if bias is None else self._rewriter.operand(bias)], (), node
+            )
+        else:
+            result = self._add("matmul", [rows[0], weight], (None,), node)
+        n, c, h, w = spec.shape
+        self._store(node, out, self._add("reshape", [result], ((n, h, w, c),), node))
+        return True
+
+    def _matrix(self, image: Value, node: Node) -> Value:
+        """An image of shape (N, H, W, C) as a matrix, whose rows are pixels."""
+        n, h, w, c = self._rewriter.tensor(image).shape
+        return self._add("reshape", [image], ((n * h * w, c),), node)
 
     def _strided_operands(self, node: Node) -> tuple[Operand, ...]:
         """The operands in their old shapes, as views of tensors with channels last where these are stored."""
