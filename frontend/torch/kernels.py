@@ -24,6 +24,7 @@ from polyhal.torch import (
     cross_entropy,
     determinism,
     device_module,
+    filled,
     foreach,
     generators,
     interchange,
@@ -337,7 +338,7 @@ def register() -> None:
         private.hide_from_dynamo(kernel)
         library.impl(op, kernel, _KEY)
 
-    for name, kernel in {**memory.KERNELS, **attention.KERNELS}.items():
+    for name, kernel in {**memory.KERNELS, **filled.KERNELS, **attention.KERNELS}.items():
         implement(name, kernel)
     for name, entry in TABLE.items():
         op = overload(name)

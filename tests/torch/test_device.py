@@ -107,6 +107,28 @@ def test_strided_empty_resize_and_out(torch_device: str) -> None:
         torch.add(a, a, out=torch.empty(3, dtype=torch.int64, device=torch_device))
 
 
+@pytest.mark.parametrize("kind", ["zeros", "ones"])
+def test_zeros_and_ones(torch_device: str, kind: str) -> None:
+    make, like = getattr(torch, kind), getattr(torch, f"{kind}_like")
+
+    def same(found: torch.Tensor, expected: torch.Tensor) -> None:
+        assert (found.dtype, found.stride(), found.tolist()) == (expected.dtype, expected.stride(), expected.tolist())
+
+    for dtype in (*DTYPES, torch.complex64):
+        for size in ((), (0, 2), (2, 3)):
+            same(make(size, dtype=dtype, device=torch_device), make(size, dtype=dtype))
+    x = torch.full((2, 3, 2, 2), 5.0)
+    for given in (x, x.transpose(1, 3), x[:, ::2], x[:1].expand(4, 3, 2, 2)):
+        for options in ({}, {"memory_format": torch.channels_last}, {"memory_format": torch.contiguous_format}):
+            same(like(given.to(torch_device), **options), like(given.to(torch_device).cpu(), **options))
+        same(like(given.to(torch_device), dtype=torch.int64), like(given.to(torch_device).cpu(), dtype=torch.int64))
+    assert like(x.to(torch_device), device="cpu").device.type == "cpu"
+    made = make(3, device=torch_device, requires_grad=True)
+    made.sum().backward()
+    assert made.grad is not None
+    assert made.grad.tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("size", [(2, 2), (3, 4), (1000,), (0,), (2, 1, 3)])
 @pytest.mark.parametrize("start", [0, 1])
 def test_resizing_keeps_the_elements_in_memory(torch_device: str, size: tuple[int, ...], start: int) -> None:

@@ -71,7 +71,9 @@ class InputView(NamedTuple):
     def __call__(self, run: ProgramRun) -> torch.Tensor:
         x: torch.Tensor = run.arguments[self.position]
         spec = self.spec
-        if not same_layout(x.shape, x.stride(), self.whole.strides):  # a copy was made for the program
+        strides = x.stride()
+        is_moved = strides != self.whole.strides and not same_layout(x.shape, strides, self.whole.strides)
+        if is_moved:  # a copy was made for the program
             given = run.given[self.position]
             moved = tensors.view_of(given, spec, given.ref.offset + self.offset)
             return tensors.wrap(moved) if x.device.type == NAME else run.host.returned(moved)
