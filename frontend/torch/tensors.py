@@ -110,6 +110,23 @@ def unwrap(x: torch.Tensor) -> Any:
     return FUNCTIONS["negative"](out) if x.is_neg() else out
 
 
+def with_layout(x: torch.Tensor, spec: Spec) -> Tensor | None:
+    """Return `unwrap(x)` if its layout is `spec`, outside of recordings; None for other layouts and for lazy negation.
+
+    A small compiled step spends much time on its arguments: this does not describe the layout of each view again.
+    """
+    root = getattr(storage_of(x), "root", None)
+    offset: Any = x.storage_offset()
+    if root is None or x.shape != spec.shape or x.stride() != spec.strides or DTYPES.get(x.dtype) is not spec.dtype:
+        return None
+    ref = root.ref
+    if offset == ref.offset and (ref.spec is spec or ref.spec == spec):
+        return root  # type: ignore[no-any-return]
+    if (spec.aligned and offset % ALIGNMENT) or ref.spec.dtype is dtypes.uint8 or x.is_neg():
+        return None
+    return polyhal_tensor(root.device, root.buffer, Ref(ref.handle, spec, offset))
+
+
 def have_memory(*xs: torch.Tensor) -> bool:
     """Return whether these tensors have memory on the device, unlike tensors of a tracer or a transform."""
     try:

@@ -138,6 +138,23 @@ def test_replaced_parameters_are_read_in_the_next_call(place: str) -> None:
     assert relative_error(compiled(x), x.cpu().sum(1, keepdim=True).expand(4, 2) + 1) < 1e-6
 
 
+def test_a_parameter_that_is_a_view_moves_between_calls(place: str) -> None:
+    compiled = torch.compile(lambda x, w: (x * w * w).sum(), backend="polyhal")
+    whole = torch.arange(32.0, device=place)
+    weight, xs = nn.Parameter(whole[:4]), torch.randn(2, 4)
+    for start in (0, 16, 1, 20):
+        weight.data = whole[start : start + 4]
+        losses = [compiled(x.to(place), weight) for x in xs]
+        weight.grad = None
+        for loss in losses:  # backward passes read the arguments that each forward pass saved
+            loss.backward()
+        value = whole[start : start + 4].cpu()
+        expected = torch.stack([(x * value * value).sum() for x in xs])
+        assert relative_error(torch.stack(losses), expected) < 1e-5
+        assert relative_error(weight.grad, 2 * xs.sum(0) * value) < 1e-5
+        whole.mul_(2)
+
+
 def test_results_share_memory_only_where_pytorch_says_so(place: str) -> None:
     def f(x: torch.Tensor) -> Any:
         y = x + 1

@@ -112,8 +112,8 @@ class Program(ReplayStep[Any]):
 
     def _of_device(self, x: torch.Tensor, spec: Spec) -> Tensor:
         """Return an argument on the device in the recorded layout, usually the tensor itself."""
-        found: Tensor = tensors.unwrap(x)
-        if found.ref.spec is spec and found.device is self._device:
+        found = tensors.with_layout(x, spec)
+        if found is not None and found.device is self._device:
             return found
         return _in_layout(self._host.given(x), spec)
 
