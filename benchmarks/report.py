@@ -79,8 +79,11 @@ def page(results: Iterable[dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
+_CLOCKS = {"device": ", timed by the devices' own timestamps", "replay": ", timed as replays of captured calls"}
+
+
 def _heading(result: dict[str, Any], title: str) -> list[str]:
-    clock = ", timed by the devices' own timestamps" if result.get("clock") == "device" else ""
+    clock = _CLOCKS.get(result.get("clock", ""), "")
     devices = (_device(name, d, result.get("limits", {}).get(name)) for name, d in result["devices"].items())
     lines = [
         f"## {result['place']}: {title}",

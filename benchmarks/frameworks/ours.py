@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,18 +51,32 @@ class PolyhalRunner:
         out: Any = self._call(*inputs, **self._params)
         return out[0] if isinstance(out, tuple) else out
 
-    def _run(self, calls: int) -> None:
+    def _once(self) -> Any:
+        out = self._forward()
+        return out if self._out_grad is None else (out, polyhal.grad(out, self._sources, self._out_grad))
+
+    @functools.cached_property
+    def _captured(self) -> Callable[[], Any]:
+        return polyhal.jit(self._once)
+
+    def _run(self, calls: int, call: Callable[[], Any] | None = None) -> None:
         with polyhal.float32_matmul_precision(self._precision):
             for _ in range(calls):
-                out = self._forward()
-                if self._out_grad is not None:
-                    polyhal.grad(out, self._sources, self._out_grad)
+                (call or self._once)()
 
-    def wall(self, calls: int) -> float:
+    def _timed(self, calls: int, call: Callable[[], Any]) -> float:
         begin = time.perf_counter()
-        self._run(calls)
+        self._run(calls, call)
         self._device.synchronize()
         return (time.perf_counter() - begin) / calls
+
+    def wall(self, calls: int) -> float:
+        return self._timed(calls, self._once)
+
+    def replayed(self, calls: int) -> float:
+        if "_captured" not in self.__dict__:
+            self._timed(3, self._captured)  # records, plans and replays once
+        return self._timed(calls, self._captured)
 
     def device(self, calls: int) -> float:
         if not self._device.features & Feature.PROFILING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.frameworks import WorkloadRunner
+from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from benchmarks.op_workloads import OpWorkload
 from benchmarks.timing import SETTLE_SECONDS
 
@@ -93,20 +95,38 @@ class TorchRunner:
     def _forward(self) -> Any:
         return self._function(*self._inputs, **self._params)
 
-    def _run(self, calls: int) -> None:
+    def _once(self) -> Any:
+        out = self._forward()
+        return out if self._out_grad is None else (out, self._torch.autograd.grad(out, self._sources, self._out_grad))
+
+    @functools.cached_property
+    def _graph(self) -> Callable[[], Any]:
+        return as_cuda_graph(self._once)
+
+    def _set_precision(self) -> None:
         self._torch.set_float32_matmul_precision(self._math)
         self._torch.backends.cudnn.allow_tf32 = self._math != "highest"
-        for _ in range(calls):
-            out = self._forward()
-            if self._out_grad is not None:
-                self._torch.autograd.grad(out, self._sources, self._out_grad)
 
-    def wall(self, calls: int) -> float:
+    def _run(self, calls: int) -> None:
+        self._set_precision()
+        for _ in range(calls):
+            self._once()
+
+    def _timed(self, calls: int, call: Callable[[], Any]) -> float:
         begin = time.perf_counter()
-        self._run(calls)
+        for _ in range(calls):
+            call()
         if self._cuda:
             self._torch.cuda.synchronize()
         return (time.perf_counter() - begin) / calls
+
+    def wall(self, calls: int) -> float:
+        self._set_precision()
+        return self._timed(calls, self._once)
+
+    def replayed(self, calls: int) -> float:
+        self._set_precision()
+        return self._timed(calls, self._graph if self._cuda else self._once)
 
     def device(self, calls: int) -> float:
         """Time between events around all calls, which the device runs back to back."""

@@ -3,7 +3,7 @@
 NumPy, PyTorch, tinygrad and netcl take part if they are installed. Every call works on the same random data. A sample is a
 loop of calls, long enough for the clock. Competitors alternate, so that a slow spell of the machine affects all
 equally. The wall clock counts until the device is done; `--clock device` adds up the device's own timestamps of its
-kernels, without the time between them.
+kernels, without the time between them; `--clock replay` replays a captured call many times in a row, in PyTorch a CUDA graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.suite.peak import Peak
 from benchmarks.timing import TimingSummary, summarize
 from polyhal import Device
 
-_SAMPLE_SECONDS = {"wall": 0.05, "device": 0.01}
+_SAMPLE_SECONDS = {"wall": 0.05, "device": 0.01, "replay": 0.02}
 """Duration of one sample, by clock. Some systems keep the waking threads of a pool on one core at first."""
 _MAX_CALLS = 200
 """Calls per sample."""
@@ -61,7 +61,9 @@ def compare(
     samples: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(repetitions):
         for name, runner in runners.items():
-            timer = runner.wall if workload.wall or clock == "wall" else runner.device
+            timer = {"wall": runner.wall, "device": runner.device, "replay": runner.replayed}[
+                "wall" if workload.wall else clock
+            ]
             timer(1)
             samples[name].append(timer(calls[name]))
             if clock == "wall":
@@ -131,7 +133,7 @@ def run(
     """Time the workloads that `workloads_of` returns for a size, and write the result of the benchmark `name`."""
     parser = make_parser(name, description)
     parser.add_argument("--size", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--clock", choices=("wall", "device"), default="wall")
+    parser.add_argument("--clock", choices=tuple(_SAMPLE_SECONDS), default="wall")
     parser.add_argument("--only", default="", help="workloads whose name contains one of these, comma-separated")
     parser.add_argument("--without", default="", help="leave out competitors whose name contains one of these")
     parser.add_argument(

@@ -14,7 +14,9 @@ def test_every_elementwise_op_is_pointwise_and_no_other_op_is() -> None:
 
 def test_an_op_that_the_deterministic_setting_changes_is_never_rematerialized() -> None:
     changed = {op.name for op in OPS if "deterministic" in op.settings}
-    assert {op.name for op in OPS if Trait.NONDETERMINISTIC in op.traits} == changed | {"host_call"}, "a user's function"
+    assert {op.name for op in OPS if Trait.NONDETERMINISTIC in op.traits} == changed | {"host_call"}, (
+        "a user's function"
+    )
 
 
 def test_an_op_whose_precision_can_be_set_is_cast_to_half() -> None:
