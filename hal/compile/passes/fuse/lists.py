@@ -18,8 +18,8 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.ops.traits import Trait
 
-_MAX_SIZE = 1 << 20
-"""Elements of the largest tensor that takes part: for larger ones a launch costs less than memory that is reserved earlier."""
+_MAX_SIZE = 1 << 16
+"""Elements of the largest tensor that takes part: a launch costs less than the work for larger ones."""
 _FEWEST = 2
 """Ops that one launch runs sooner than launches of their own."""
 
