@@ -20,7 +20,7 @@ LOG = (
 
 
 class FaultyKernels(NumpyBackend):
-    """NumPy, all of whose kernels for `op` on float32 pass through `spoil`."""
+    """NumPy with kernels for `op` on float32 that pass through `spoil`."""
 
     op = "softmax"
 

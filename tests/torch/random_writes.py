@@ -11,7 +11,7 @@ from compiled import cubed
 
 SHAPE = (3, 4)
 Instruction = tuple[int, int, int, int]
-"""A kind, two tensors of those made so far, and a choice; each is taken modulo the number of possibilities."""
+"""A kind, two tensors made so far, and a choice; each is taken modulo the number of possibilities."""
 Values = list[Any]
 
 _VIEWS: Sequence[Callable[[torch.Tensor, int], torch.Tensor]] = (

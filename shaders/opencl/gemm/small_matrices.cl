@@ -1,5 +1,5 @@
 // out = a x b with an epilogue, for batches of small products. A group of ITEMS work-items computes whole products of up to
-// ROWS x COLUMNS results, several at a time: each is computed by its own part of the group, a work-item of which
+// ROWS x COLUMNS results, several at a time: each is computed by its own part of the group, where a work-item
 // accumulates QUADS x QUADS blocks of 4 x 4 sums. While one k-tile of TERMS terms is multiplied, the next one is loaded into
 // registers.
 
