@@ -182,7 +182,8 @@ def test_loss_scaling_leaves_bad_steps_out(device: Device, name: str) -> None:
 
         return run
 
-    compare(device, build, spoiled, OPTIMIZERS[name], finite, batches=6)
+    # Captured products write gradients of weights in float32, which eager steps round to half precision.
+    compare(device, build, spoiled, OPTIMIZERS[name], finite, batches=6, within=HALF_UNITS)
     eager, replayed = (s.state_dict() for s in scalers)
     assert eager == replayed
     assert eager["scale"] < 1024.0

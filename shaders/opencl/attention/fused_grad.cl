@@ -16,6 +16,9 @@
 #ifndef WARPS
 #define WARPS 8
 #endif
+#ifndef COLUMNS
+#define COLUMNS 64
+#endif
 #include "attention/grad_roles.h"
 #include "attention/bulk_tiles.h"
 #include "attention/dq_sums.h"
