@@ -103,6 +103,12 @@ def choose_box(images: int, height: int, width: int) -> Pair:
     return min(boxes, key=covered)
 
 
+def _boxes(images: int, height: int, width: int) -> tuple[Pair, int]:
+    """Return the width and height of boxes of pixels, and the number of boxes that cover all pixels."""
+    across, down = box = choose_box(images, height, width)
+    return box, ceil_div(width, across) * ceil_div(height, down) * ceil_div(images, _PIXELS // across // down)
+
+
 def suits(runtime: Runtime, c: Convolution) -> bool:
     """Return whether the copy engine can copy the images, and they fill its slices."""
     g = c.geometry
@@ -187,9 +193,7 @@ def _multiply(
     """Return the launch of one product, and the bytes of its workspace `place`."""
     height, width = p.column_lengths
     images, taps = p.n // (height * width), math.prod(p.term_lengths)
-    box_width, box_height = choose_box(images, height, width)
-    box_images = _PIXELS // box_width // box_height
-    boxes = ceil_div(width, box_width) * ceil_div(height, box_height) * ceil_div(images, box_images)
+    box, boxes = _boxes(images, height, width)
     tile, _ = _choose(runtime, boxes * _PIXELS, p.m, taps * ceil_div(p.k // taps, _PIXELS))
     work_tiles = ceil_div(boxes * _PIXELS, tile.rows) * ceil_div(p.m, tile.columns)
     groups = min(work_tiles, runtime.features.compute_units * tile.resident(runtime) // tile.groups) * tile.groups
@@ -214,7 +218,7 @@ def _multiply(
         {
             **macros,
             **tile.macros,
-            **_box_macros(box_width, box_height),
+            **_box_macros(box),
             "DTYPE": c.first.dtype.name,
             "OUT_DTYPE": c.out.dtype.name,
             "RIGHT_K_MAJOR": p.a_terms[0] == 1,
@@ -231,8 +235,8 @@ def _multiply(
     return launch, _MAPS * _MAP_BYTES * groups
 
 
-def _box_macros(width: int, height: int) -> dict[str, int]:
-    return {"BOX_WIDTH": width, "BOX_HEIGHT": height}
+def _box_macros(box: Pair) -> dict[str, int]:
+    return dict(zip(("BOX_WIDTH", "BOX_HEIGHT"), box, strict=True))
 
 
 def _target(runtime: Runtime, tile: BoxTile) -> Target | None:
@@ -256,9 +260,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         return None
     p = conv.weight_gradient(g, c.first, c.second, c.out)
     height, width = p.term_lengths
-    box_width, box_height = choose_box(g.images, height, width)
-    box_images = _PIXELS // box_width // box_height
-    boxes = ceil_div(width, box_width) * ceil_div(height, box_height) * ceil_div(g.images, box_images)
+    box, boxes = _boxes(g.images, height, width)
     taps = math.prod(p.column_lengths)
     rows = taps * round_up(g.channels, _PIXELS)
     tile, split = _choose(runtime, rows, p.m, boxes, splittable=True)
@@ -270,7 +272,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         {
             **epilogue(replace(_as_product(c, p), bias=None))[0],
             **tile.macros,
-            **_box_macros(box_width, box_height),
+            **_box_macros(box),
             "DTYPE": c.first.dtype.name,
             "OUT_DTYPE": "float32",
             "TENSOR_CORES": runtime.features.tensor_cores,

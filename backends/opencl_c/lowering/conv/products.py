@@ -14,24 +14,12 @@ _NO_BATCH = (0, 0, 0)
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build images times transposed weight, plus bias; None if operands are not such matrices."""
-    x, out = _pixels(c, c.first), _pixels(c, c.out)
-    if x is None or out != c.geometry.filters:
-        return None
-    weight = c.second
-    left = Matrix(0, x, 1, _NO_BATCH, c.first.aligned)
-    right = Matrix(1, weight.strides[1], weight.strides[0], _NO_BATCH, weight.aligned)
-    return _build(runtime, c, (_count(c), c.geometry.filters, c.geometry.channels), left, right)
+    return _times_weight(runtime, c, c.geometry.channels, c.geometry.filters, terms=1)
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the output's gradient times weight; None if operands are not such matrices."""
-    g, out = _pixels(c, c.first), _pixels(c, c.out)
-    if g is None or out != c.geometry.channels:
-        return None
-    weight = c.second
-    left = Matrix(0, g, 1, _NO_BATCH, c.first.aligned)
-    right = Matrix(1, weight.strides[0], weight.strides[1], _NO_BATCH, weight.aligned)
-    return _build(runtime, c, (_count(c), c.geometry.channels, c.geometry.filters), left, right)
+    return _times_weight(runtime, c, c.geometry.filters, c.geometry.channels, terms=0)
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
@@ -42,6 +30,17 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     left = Matrix(0, 1, g, _NO_BATCH, c.first.aligned)
     right = Matrix(1, x, 1, _NO_BATCH, c.second.aligned)
     return _build(runtime, c, (c.geometry.filters, c.geometry.channels, _count(c)), left, right)
+
+
+def _times_weight(runtime: Runtime, c: Convolution, depth: int, columns: int, *, terms: int) -> Launch | None:
+    """Build images of `depth` channels times weight, whose axis `terms` has the terms; None if these are not matrices."""
+    x, out = _pixels(c, c.first), _pixels(c, c.out)
+    if x is None or out != columns:
+        return None
+    weight = c.second
+    left = Matrix(0, x, 1, _NO_BATCH, c.first.aligned)
+    right = Matrix(1, weight.strides[terms], weight.strides[1 - terms], _NO_BATCH, weight.aligned)
+    return _build(runtime, c, (_count(c), columns, depth), left, right)
 
 
 def _count(c: Convolution) -> int:
