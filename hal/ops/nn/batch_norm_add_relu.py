@@ -5,7 +5,6 @@ Its gradient needs no op: that of relu reads the result, and batch norm's the st
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dtypes import accumulator
-from polyhal.hal.layout import Spec, contiguous
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import OPS, Decompose, Output, Params, Sample, Specs, Tolerance, declare, tensor_at
-from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern
+from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.nn.batch_norm import batch_norm
+from polyhal.hal.ops.nn.batch_norm_relu import batch_norm_samples, calls
 from polyhal.hal.ops.nn.norm import all_elements, check_shape
 from polyhal.hal.ops.pointwise.activation import relu
 from polyhal.hal.ops.tensor_like import Array, TensorLike
@@ -48,21 +47,14 @@ def _decomposed(
 
 
 def _calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
-    """With scale and shift or without; in mixed precision they have a wider dtype than `x`."""
-    for dtype in dict.fromkeys((x.dtype, accumulator(x.dtype))) if x.ndim > 1 else ():
-        channels = contiguous(dtype, x.shape[1:2])
-        for weight, bias in itertools.product((channels, None), repeat=2):
-            if weight or bias or dtype is x.dtype:
-                yield (x, x, weight, bias), {"eps": ANY_NUMBER}
+    for (_, *parameters), params in calls(x):
+        yield (x, x, *parameters), params
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    samples = _BATCH_NORM.tests.samples
-    if samples is None:
-        return []
     return [
-        replace(s, inputs=(s.inputs[0], rng.uniform(-1, 1, s.inputs[0].shape), *s.inputs[1:]), differentiable=False)
-        for s in samples(rng)
+        replace(s, inputs=(s.inputs[0], rng.uniform(-1, 1, s.inputs[0].shape), *s.inputs[1:]))
+        for s in batch_norm_samples(rng)
     ]
 
 

@@ -35,8 +35,8 @@ def _decomposed(x: TensorLike, weight: TensorLike | None, bias: TensorLike | Non
     return relu(out), mu, var
 
 
-def _calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
-    """With scale and shift or without; in mixed precision they have a wider dtype than `x`."""
+def calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
+    """Yield calls with scale and shift or without; in mixed precision they have a wider dtype than `x`."""
     for dtype in dict.fromkeys((x.dtype, accumulator(x.dtype))) if x.ndim > 1 else ():
         channels = contiguous(dtype, x.shape[1:2])
         for weight, bias in itertools.product((channels, None), repeat=2):
@@ -61,7 +61,7 @@ def _recorded_grad(
 
 
 def _grad_calls(dx: Spec) -> Iterator[tuple[Specs, Params]]:
-    for inputs, params in _calls(dx):
+    for inputs, params in calls(dx):
         statistic = contiguous(accumulator(dx.dtype), dx.shape[1:2])
         yield (dx, *inputs, statistic, statistic), params
 
@@ -105,14 +105,15 @@ def _grad_decomposed(
     return batch_norm_grad(relu_grad(g, out), x, weight, mu, var, eps)
 
 
-def _samples(rng: np.random.Generator) -> list[Sample]:
+def batch_norm_samples(rng: np.random.Generator) -> list[Sample]:
+    """Return the samples of batch norm, for ops that graph passes make of it."""
     samples = _BATCH_NORM.tests.samples
     return [] if samples is None else [replace(s, differentiable=False) for s in samples(rng)]
 
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     out = []
-    for s in _samples(rng):
+    for s in batch_norm_samples(rng):
         x = s.inputs[0]
         _, mu, var = _BATCH_NORM.reference(x, eps=s.params["eps"])
         out.append(replace(s, inputs=(rng.uniform(-1, 1, x.shape), *s.inputs, mu, var)))
@@ -128,10 +129,10 @@ batch_norm_relu = declare(
     infer=_BATCH_NORM.infer,
     outputs=("out", "mean", "var"),
     lowering=Decompose(_decomposed),
-    samples=_samples,
+    samples=batch_norm_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
-    fuses=Pattern(_calls),
+    fuses=Pattern(calls),
 )
 batch_norm_relu_grad = declare(
     _batch_norm_relu_grad,
