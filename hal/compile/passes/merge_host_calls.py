@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal.compile.ir.graph import Graph, Node
 from polyhal.hal.compile.ir.rewriter import GraphRewriter
-from polyhal.hal.ops.layout.host_call import HOST_CALL, HostFunction, Results, called
+from polyhal.hal.ops.layout.host_call import HOST_CALL, HostFunction, Results, called, name_of
 
 
 class _Together:
@@ -17,7 +17,7 @@ class _Together:
 
     def __init__(self, calls: Sequence[tuple[HostFunction, Results]]) -> None:
         self._calls = tuple(calls)
-        names = [name for f, _ in calls for name in getattr(f, "__qualname__", type(f).__qualname__).split(", ")]
+        names = [name for f, _ in calls for name in name_of(f).split(", ")]
         self.__qualname__ = ", ".join(dict.fromkeys(names))
 
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -19,7 +19,7 @@ from polyhal.hal.core.settings.state import settings
 from polyhal.hal.core.transfers.relay import HostRelay
 from polyhal.hal.core.transfers.worker_link import COLLECTIVES, WorkerKey, WorkerLink
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.ops.layout.host_call import HOST_CALL
+from polyhal.hal.ops.layout.host_call import HOST_CALL, name_of
 from polyhal.hal.protocol import Handle
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _no_op(*args: Any) -> None:
 def _host_call(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     """Return a call of a Python function, for which the host waits."""
     function, results = node.params
-    note = _note(graph, node, f"{getattr(function, '__qualname__', function)} on the host", ResolutionStep.HOST)
+    note = _note(graph, node, f"{name_of(function)} on the host", ResolutionStep.HOST)
     return NodeCall(host_call_run(node.device, function, results), node.inputs, node.outputs, (), False, node, note)
 
 

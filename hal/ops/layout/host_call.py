@@ -18,6 +18,12 @@ Results = Sequence[tuple[DType, tuple[int, ...]]]
 """Dtype and shape of each result."""
 
 
+def name_of(function: HostFunction) -> str:
+    """Return the name of a function, or of the class of a callable object."""
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name
+
+
 def called(function: HostFunction, results: Results, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return the results of a function in their declared dtypes. Raises its errors, and ShapeError for other results."""
     made = function(*arrays)
@@ -27,11 +33,10 @@ def called(function: HostFunction, results: Results, arrays: Sequence[np.ndarray
         for x, (dtype, shape) in zip(found, results, strict=True)
     )
     if not fits:
-        name = getattr(function, "__qualname__", type(function).__qualname__)
         raise ShapeError(
             message(
                 "host_call",
-                f"{name} returned {_described([(x.dtype.name, x.shape) for x in found])}",
+                f"{name_of(function)} returned {_described([(x.dtype.name, x.shape) for x in found])}",
                 expected=_described([(dtype.name, shape) for dtype, shape in results]),
                 fix="declare the dtypes and shapes that the function returns, which must be the same in each run",
             )

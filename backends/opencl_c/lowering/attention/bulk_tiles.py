@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Workspace
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, Definitions
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER, HOPPER
@@ -50,7 +51,7 @@ def padded(features: int) -> int:
 
 def row_bytes(features: int) -> int:
     """Return the bytes of a row in local memory."""
-    return -(-features // 64) * _PANEL_BYTES
+    return ceil_div(features, 64) * _PANEL_BYTES
 
 
 def balanced_section(work: Sequence[int], count: int, groups: int, limit: int) -> int:
