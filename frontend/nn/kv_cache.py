@@ -13,7 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.nn.functional.attention import group_heads, group_mask, share_heads
+from polyhal.nn.functional.attention import capped_attention, group_heads, group_mask, restricted, share_heads
 from polyhal.tensor import Tensor
 
 _attention = FUNCTIONS["attention"]
@@ -94,10 +94,23 @@ class KVCache:
         """Return the number of keys that `attend` reads for `count` new positions, if it has a mask."""
         return self._span(count)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        *,
+        scale: float | None = None,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> Tensor:
         """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`.
 
         `q` may have a multiple of their heads: neighbours share keys and values. Any other mask must be `covered` keys wide.
+        `scale` of the scores defaults to 1/sqrt(D). With `window` a position attends to itself and the `window` - 1 before
+        it; with `softcap` scores x become `softcap * tanh(x / softcap)`.
         """
         count = k.shape[2]
         start = self.start(count)
@@ -106,18 +119,28 @@ class KVCache:
         if mask is not None:
             span = self._span(count)
             k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
+        if window is not None and window < dispatch.static_bound(self.length + count, self.reach):
+            mask = self._within(window, mask, start, count, k.shape[2])
+        if softcap is not None:
+            return capped_attention(q, k, v, softcap, mask, mask is None, scale)
         heads, kept = q.shape[1], k.shape[1]
         if heads == kept:
-            out: Tensor = _attention(q, k, v, mask, mask is None)[0]
+            out: Tensor = _attention(q, k, v, mask, mask is None, scale)[0]
             return out
         if count == 1 and (mask is None or mask.ndim < 4 or mask.shape[1] == 1):
             # Query heads that share keys become rows.
             rows = ops.reshape(q, (*k.shape[:2], heads // kept, q.shape[3]))
-            return ops.reshape(_attention(rows, k, v, mask, False)[0], q.shape)
+            return ops.reshape(_attention(rows, k, v, mask, False, scale)[0], q.shape)
         mask = None if mask is None else group_mask(mask, heads, kept)
         k, v = share_heads(k, heads), share_heads(v, heads)
-        grouped: Tensor = ops.reshape(_attention(group_heads(q, kept), k, v, mask, mask is None)[0], q.shape)
+        grouped: Tensor = ops.reshape(_attention(group_heads(q, kept), k, v, mask, mask is None, scale)[0], q.shape)
         return grouped
+
+    def _within(self, window: int, mask: Tensor | None, start: Any, count: int, keys: int) -> Tensor:
+        """Return `mask`, or causal order, restricted to the last `window` positions before each new one."""
+        columns, rows = self._positions[:keys], ops.reshape(self._positions[:count] + start, (count, 1))
+        near = ops.greater(columns, rows - window)
+        return restricted(ops.less_equal(columns, rows) if mask is None else mask, near)
 
     def advance(self, count: int) -> None:
         """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""

@@ -47,7 +47,7 @@ def scaled_dot_product_attention(
     if is_causal and query.shape[-2] != key.shape[-2]:
         # The op aligns the last query with the last key, this function the first ones.
         causal = False
-        attn_mask = _masked(attn_mask, _first_aligned(query, key))
+        attn_mask = restricted(attn_mask, _first_aligned(query, key))
     if dropout_p == 0:
         out: Tensor = _attention(query, key, value, attn_mask, causal, scale)[0]
         return out
@@ -118,13 +118,42 @@ def _same_lead(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tenso
     return query, key, value
 
 
+def capped_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    softcap: float,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Attend with scores x replaced by `softcap * tanh(x / softcap)` before masks. Source: Gemma Team, arXiv:2408.00118.
+
+    Neighbouring query heads (axis -3) may share a head of keys and values.
+    """
+    heads, kept = query.shape[-3], key.shape[-3]
+    shape = (*query.shape[:-1], value.shape[-1])
+    if heads != kept:
+        query, key, value = group_heads(query, kept), share_heads(key, heads), share_heads(value, heads)
+        mask = None if mask is None else group_mask(mask, heads, kept)
+    out: Tensor = ops.matmul(attention_weights(query, key, mask, causal, scale, softcap), value)
+    return ops.reshape(out, shape)
+
+
 def attention_weights(
-    query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """Return the probabilities (..., T, S), for dropout or as a result; zeros in a row in which all is masked."""
     scores = ops.matmul(query, ops.transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if softcap is not None:
+        scores = ops.tanh(scores / softcap) * softcap
     if causal:
-        mask = _masked(mask, _first_aligned(query, key))
+        mask = restricted(mask, _first_aligned(query, key))
     if mask is None:
         return ops.softmax(scores, -1)
     scores = ops.where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
@@ -137,8 +166,8 @@ def _first_aligned(query: Tensor, key: Tensor) -> Tensor:
     return ops.tril(ops.full((query.shape[-2], key.shape[-2]), True, dtypes.bool_, device=query.device))
 
 
-def _masked(mask: Tensor | None, keep: Tensor) -> Tensor:
-    """`mask`, further restricted to positions of `keep` that are True."""
+def restricted(mask: Tensor | None, keep: Tensor) -> Tensor:
+    """Return `mask`, further restricted to positions of `keep` that are True."""
     if mask is None:
         return keep
     if mask.dtype is dtypes.bool_:
