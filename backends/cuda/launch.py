@@ -16,6 +16,7 @@ from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
 from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
+from polyhal.backends.cuda import grids
 from polyhal.backends.cuda.arguments import ADDRESS, FORMATS, WORD, ArgumentBlock, BlockLayout, Variable, writer
 from polyhal.backends.cuda.constants import ConstantMemory
 from polyhal.backends.cuda.errors import RETUNE
@@ -86,9 +87,12 @@ class CudaLaunch:
         self.name = kernel.name
         self.workspace = workspace
         self._kernel = kernel
-        padding = (1,) * (3 - len(group))
-        grid = tuple(n // g for n, g in zip(items, group, strict=True))
-        self._geometry = (*grid, *padding, *group, *padding)
+        grid = grids.blocks(items, group)
+        threads = (*group, *(1,) * (3 - len(group)))
+        if kernel.folded:
+            parameters = [*parameters, Struct(grids.numbers(grid))]
+            grid = (math.prod(grid), 1, 1)
+        self._geometry = (*grid, *threads)
         self._template: list[Any] = []
         """Values of all arguments in the kernel's order, 0 for variable ones."""
         self._variable: list[tuple[int, Variable]] = []

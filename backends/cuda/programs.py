@@ -48,13 +48,14 @@ _SHARED_WITH_OPT_IN = 97
 class CudaKernel:
     """A kernel function of a program, which it keeps loaded."""
 
-    __slots__ = ("_program", "function", "largest_group", "name", "shared")
+    __slots__ = ("_program", "folded", "function", "largest_group", "name", "shared")
 
     def __init__(self, program: CudaProgram, name: str) -> None:
         """Look up the function `name`. The context must be current. Raises CudaError."""
         driver = program.context.driver
         self._program = program
         self.name = name
+        self.folded = program.folded
         self.function = driver.value("cuModuleGetFunction", "CUfunction *", program.module, name.encode())
         self.largest_group = self.attribute(_BLOCK)
         """Maximum threads per block, which is below the device's limit for a kernel with many registers."""
@@ -81,12 +82,14 @@ class CudaKernel:
 class CudaProgram:
     """Loaded machine code, unloaded with this object."""
 
-    __slots__ = ("context", "errors", "module", "shared")
+    __slots__ = ("context", "errors", "folded", "module", "shared")
 
-    def __init__(self, context: PrimaryContext, errors: CudaErrors, image: bytes) -> None:
+    def __init__(self, context: PrimaryContext, errors: CudaErrors, image: bytes, folded: bool) -> None:
         """Load an image, which `_image` made. The context must be current. Raises CudaError, and ValueError for others."""
         self.context = context
         self.errors = errors
+        self.folded = folded
+        """True if its kernels run in folded grids (see `grids`)."""
         header, _, code = image.partition(b"\n")
         self.shared: dict[str, int] = json.loads(header)
         """Bytes of dynamic shared memory by kernel."""
@@ -155,16 +158,18 @@ class CudaPrograms(ProgramTexts):
         definitions: Definitions,
         options: Sequence[str] = (),
         target: Target | None = None,
+        *,
+        folded: bool = False,
     ) -> CudaKernel:
         """Return a kernel of the file `source`, built with these definitions. Equal requests return the same object.
 
         Raises KernelBuildError.
         """
-        key = (source, tuple(definitions.items()), tuple(options), target, self._quirks, name)
+        key = (source, tuple(definitions.items()), tuple(options), target, folded, self._quirks, name)
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
-                program = self.build(source, self.text(source, definitions, name), options, target)
+                program = self.build(source, self.text(source, definitions, name), options, target, folded=folded)
                 kernel = self._kernels[key] = program.kernel(name)
         return kernel
 
@@ -183,50 +188,59 @@ class CudaPrograms(ProgramTexts):
         with self._lock:
             self._kernels.clear()
 
-    def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> CudaProgram:
+    def build(
+        self,
+        label: str,
+        text: str,
+        options: Sequence[str] = (),
+        target: Target | None = None,
+        *,
+        folded: bool = False,
+    ) -> CudaProgram:
         """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
         flags = self.flags(options)
         start = time.perf_counter()
         version = importlib.metadata.version("polyhal")
         parts = [version, self._architecture, " ".join(flags), *([str(target)] if target else []), text]
-        ptx_key, key = DiskCache.key(parts), DiskCache.key([str(self._context.driver.version), *parts])
-        program = self._load(key)
+        ptx_key = DiskCache.key(parts)
+        key = DiskCache.key([str(self._context.driver.version), *(["folded"] if folded else []), *parts])
+        program = self._load(key, folded)
         if program is None and self.background is not None:
             self.background.wait_for_turn(label, DiskCache.key([*options, text]))
-            program = self._load(key)
+            program = self._load(key, folded)
         compiled = program is None
         if program is None:
-            code = self._stored_ptx_assembled(ptx_key, label, flags)
+            code = self._stored_ptx_assembled(ptx_key, label, flags, folded)
             if code is None:
-                code = self._assembled(label, self._compile(ptx_key, label, text, flags, target), flags)
+                code = self._assembled(label, self._compile(ptx_key, label, text, flags, target), flags, folded)
             if self.disk is not None:
                 self.disk.store(key, code)
-            program = self._loaded(label, code)
+            program = self._loaded(label, code, folded)
         seconds = time.perf_counter() - start
         self._builds.append(ProgramBuild(label, key, seconds, compiled))
         _LOG.info("%s %s in %.1f ms on %s", "compiled" if compiled else "loaded", label, 1e3 * seconds, self._name)
         return program
 
-    def _load(self, key: str) -> CudaProgram | None:
+    def _load(self, key: str, folded: bool) -> CudaProgram | None:
         """Return the program whose machine code is stored under a key; None without one, or if the driver refuses it."""
         code = self.disk.load(key) if self.disk is not None else None
         if self.disk is None or code is None:
             return None
         try:
             with self._context:
-                return CudaProgram(self._context, self._errors, code)
+                return CudaProgram(self._context, self._errors, code, folded)
         except (CudaError, ValueError):
             self.disk.discard(key)
             return None
 
-    def _loaded(self, label: str, code: bytes) -> CudaProgram:
+    def _loaded(self, label: str, code: bytes, folded: bool) -> CudaProgram:
         try:
             with self._context:
-                return CudaProgram(self._context, self._errors, code)
+                return CudaProgram(self._context, self._errors, code, folded)
         except CudaError as error:
             raise self._errors.translate(error, f"loading {label}") from error
 
-    def _stored_ptx_assembled(self, key: str, label: str, flags: list[str]) -> bytes | None:
+    def _stored_ptx_assembled(self, key: str, label: str, flags: list[str], folded: bool) -> bytes | None:
         """Return the image of the PTX that is stored under a key; None without it.
 
         PTX that the driver refuses, because it was stored with a newer driver, is compiled again if possible.
@@ -235,7 +249,7 @@ class CudaPrograms(ProgramTexts):
         if self._ptx is None or stored is None:
             return None
         try:
-            return self._assembled(label, stored, flags)
+            return self._assembled(label, stored, flags, folded)
         except KernelBuildError:
             if self._compiler is None:
                 raise
@@ -257,9 +271,9 @@ class CudaPrograms(ProgramTexts):
             self._ptx.store(key, result)
         return result
 
-    def _assembled(self, label: str, output: bytes, flags: list[str]) -> bytes:
+    def _assembled(self, label: str, output: bytes, flags: list[str], folded: bool) -> bytes:
         """Return the image of a compiler's output. Raises KernelBuildError."""
-        source = for_cuda(output)
+        source = for_cuda(output, folded=folded)
         if _MOVES_REGISTERS in source.text:
             # Loading assembles PTX as a whole program, which the driver caches.
             return _image(source, source.text)

@@ -16,6 +16,7 @@ import re
 from typing import NamedTuple
 
 from polyhal.backends.common.launching.geometry import round_up
+from polyhal.backends.cuda import grids
 
 _TEXTURE_MODE = re.compile(rb"^(\.target\s[^\n]*?),\s*texmode_independent", re.MULTILINE)
 _ENVIRONMENT = re.compile(rb"%envreg(\d+)\b")
@@ -39,8 +40,8 @@ class CudaCode(NamedTuple):
     shared: dict[str, int]
 
 
-def for_cuda(ptx: bytes) -> CudaCode:
-    """Return the PTX of an OpenCL program in the form that the CUDA driver loads."""
+def for_cuda(ptx: bytes, *, folded: bool = False) -> CudaCode:
+    """Return the PTX of an OpenCL program in the form that the CUDA driver loads, for folded grids if so asked."""
     text = _TEXTURE_MODE.sub(rb"\1", ptx.rstrip(b"\0"))
     text = _ENVIRONMENT.sub(lambda m: _GROUPS.get(m[1], b"0"), text)
     shared: dict[str, int] = {}
@@ -61,6 +62,8 @@ def for_cuda(ptx: bytes) -> CudaCode:
         return body
 
     text = _ENTRY.sub(entry, text)
+    if folded:
+        text = _ENTRY.sub(lambda m: grids.folded(m[0]), text)
     if shared:
         declaration = b".extern .shared .align %d .b8 %s[];\n" % (max(alignments), _DYNAMIC)
         text = _ADDRESS_SIZE.sub(lambda m: m[0] + declaration, text, count=1)

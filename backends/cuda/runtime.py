@@ -16,6 +16,7 @@ from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.cuda.compiler import KernelCompiler
 from polyhal.backends.cuda.errors import CudaErrors
 from polyhal.backends.cuda.events import NativeEvent, recorded
+from polyhal.backends.cuda.grids import must_fold
 from polyhal.backends.cuda.launch import CudaLaunch
 from polyhal.backends.cuda.programs import CudaPrograms
 from polyhal.backends.cuda.streams import CudaStream, CudaStreams
@@ -72,8 +73,9 @@ class CudaRuntime(Runtime):
         workspace: tuple[int, ...],
     ) -> Launch:
         """Build the kernel and return its launch. Raises KernelBuildError."""
+        folded = must_fold(items, group)
         kernel = self.programs.kernel(
-            request.file, request.kernel, request.definitions, request.options, request.target
+            request.file, request.kernel, request.definitions, request.options, request.target, folded=folded
         )
         return CudaLaunch(self, kernel, parameters, items, group, workspace)
 
@@ -81,10 +83,12 @@ class CudaRuntime(Runtime):
         self, name: str, file: str, text: str, options: list[str], signature: KernelSignature
     ) -> MakeLaunch:
         """As `BuildsUserKernels.build_user_kernel`."""
-        kernel = self.programs.build(file, text, options).kernel(name)
+        built = {False: self.programs.build(file, text, options).kernel(name)}
 
         def launch(parameters: Sequence[Bound], items: tuple[int, ...], group: tuple[int, ...]) -> Launch:
-            return CudaLaunch(self, kernel, parameters, items, group)
+            if (folded := must_fold(items, group)) not in built:
+                built[folded] = self.programs.build(file, text, options, folded=folded).kernel(name)
+            return CudaLaunch(self, built[folded], parameters, items, group)
 
         return launch
 

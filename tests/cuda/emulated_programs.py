@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ def _ptx(compiled: Compiled, architecture: str) -> bytes:
             "{",
             *shared,
             "\tmov.b32 \t%r1, %envreg3;",
+            "\tmov.u32 \t%r2, %ctaid.y;",
             "\tret;",
             "}",
         ]
@@ -103,8 +105,8 @@ class EmulatedModule:
 
     context: EmulatedContext
     program: cl.Program
-    kernels: dict[str, tuple[tuple[Parameter, ...], int]]
-    """Parameters, and bytes of shared memory that the PTX declares."""
+    kernels: dict[str, tuple[tuple[Parameter, ...], int, bool]]
+    """Parameters, bytes of shared memory that the PTX declares, and whether its grids are folded."""
 
 
 @dataclass(eq=False)
@@ -120,6 +122,8 @@ class EmulatedFunction:
     """The only size of its groups; zeros if any will do."""
     shared: int
     """Bytes of shared memory that the kernel accesses."""
+    folded: bool
+    """True if the kernel computes the indices of its block from its last argument, the numbers of blocks."""
     in_python: Callable[[Sequence[bytes]], None] | None = None
     """Function of the arguments that runs instead of the kernel."""
 
@@ -191,7 +195,10 @@ class ProgramFunctions:
         except Refused as problem:
             log(str(problem))
             raise
-        kernels = {m[1].decode(): (_parameters(m[2]), _declared_shared(m[3])) for m in _ENTRY.finditer(text)}
+        kernels = {
+            m[1].decode(): (_parameters(m[2]), _declared_shared(m[3]), b"%ctaid.y" not in m[3])
+            for m in _ENTRY.finditer(text)
+        }
         module[0] = self._machine.handles.new("CUmodule", EmulatedModule(context, program, kernels))
 
     def _text(self, image: Any, device: EmulatedDevice) -> bytes:
@@ -217,9 +224,9 @@ class ProgramFunctions:
             raise Refused(NOT_FOUND, f"the module has no kernel {text}")
         kernel = cl.Kernel(loaded.program, text)
         group, local, required = self._processor.limits(kernel)
-        parameters, declared = loaded.kernels[text]
+        parameters, declared, folded = loaded.kernels[text]
         attributes = {0: min(group, 1024), 1: declared, 2: 0, 3: 0, 4: 32, 5: 84, 6: 50, 8: _STATIC_SHARED - declared}
-        found = EmulatedFunction(loaded, text, parameters, kernel, attributes, required, local)
+        found = EmulatedFunction(loaded, text, parameters, kernel, attributes, required, local, folded)
         function[0] = self._machine.handles.new("CUfunction", found)
 
     def cuFuncGetAttribute(self, value: Any, attribute: int, function: Any) -> None:
@@ -286,7 +293,12 @@ class ProgramFunctions:
         if function.in_python is not None:
             function.in_python(launch.arguments)
             return
-        items = [g * b for g, b in zip(launch.grid, launch.block, strict=True)]
+        grid = launch.grid
+        if function.folded:
+            grid = struct.unpack("<3I", values.pop())
+            if launch.grid != (math.prod(grid), 1, 1):
+                raise Refused(LAUNCH_FAILED, f"{function.name} computes indices of {grid} blocks in {launch.grid}")
+        items = [g * b for g, b in zip(grid, launch.block, strict=True)]
         try:
             self._processor.run(function.kernel, values, items, launch.block)
         except RuntimeError as error:

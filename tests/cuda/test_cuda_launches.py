@@ -16,6 +16,7 @@ from emulated_backend import Emulation
 
 from polyhal.backends.common.cuda_driver import NULL
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
+from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 from polyhal.backends.common.launching.launch import LocalMemory, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.cuda.launch import CudaLaunch
 from polyhal.hal import dtypes
@@ -174,6 +175,33 @@ def test_blocks_and_threads_of_two_axes(emulation: Emulation) -> None:
     launch_of(emulation, _GRID, [Tensor(0), Constant(6, "int")], (6, 4), (3, 2))(out)
     y, x = np.mgrid[:4, :6]
     np.testing.assert_array_equal(emulation.harness.download(out), x // 3 + 10 * (y // 2) + 100 * (x % 3) + 22000)
+
+
+@pytest.mark.parametrize("grid", [(2, 1, 65535), (2, 1, 65536), (1, 65536, 2)])
+def test_grids_beyond_the_limits_of_the_driver_are_folded(emulation: Emulation, grid: tuple[int, int, int]) -> None:
+    """The driver accepts 65,535 blocks on the second and third axis, and OpenCL any number; also as a node of a graph."""
+    text = """__kernel void counts(__global int *out, ulong out_offset, int add) {
+        size_t at = (get_group_id(2) * get_num_groups(1) + get_group_id(1)) * get_num_groups(0) + get_group_id(0);
+        out[out_offset + at] += get_group_id(2) + add;
+    }"""
+    parameters: list[Bound] = [Tensor(0), Constant(7, "int")]
+    signature = KernelSignatures(lambda file: text).of("counts.cl", "counts", {})
+    launch = emulation.backend.runtime.build_user_kernel("counts", "counts.cl", text, [], signature)(
+        parameters, grid, (1, 1, 1)
+    )
+    out = emulation.harness.upload(np.zeros(math.prod(grid), np.int32))
+    launch(out)
+    emulation.backend.record([lambda: launch(out)]).submit([])
+    expected = 2 * (np.arange(math.prod(grid)) // (grid[0] * grid[1]) + 7)
+    np.testing.assert_array_equal(emulation.harness.download(out), expected)
+
+
+def test_operations_with_many_planes_on_the_third_axis(emulation: Emulation) -> None:
+    x, weights = np.arange(2 * 65537.0, dtype=np.float32).reshape(65537, 2, 1), np.float32([[2], [3], [4]])
+    starts, shape = np.array([0, 1, 0], np.int32), (65537, 3, 1)
+    inputs = [emulation.harness.upload(array) for array in (x, starts, weights)]
+    found = emulation.harness.run("banded_matmul", inputs, dtypes.float32, shape, axis=1)
+    np.testing.assert_array_equal(found, x[:, starts] * weights)
 
 
 def test_kernels_with_more_shared_memory_than_they_may_declare(emulation: Emulation) -> None:

@@ -127,6 +127,18 @@ def test_only_kernels_with_large_arrays_change(order: tuple[str, str]) -> None:
     assert [m[1] for m in re.finditer(r"\.entry (\w+)\(", text)] == [*(k.split()[2] for k in order), "other"]
 
 
+@pytest.mark.parametrize("parameters", [True, False])
+def test_kernels_of_folded_grids_compute_the_indices_of_their_block(parameters: bool) -> None:
+    kernel = _SCALE if parameters else re.sub(r"scale\(.*?\)", "scale(\n\n)", _SCALE, flags=re.DOTALL)
+    text = for_cuda((_HEAD + kernel + _TILES).encode(), folded=True).text.decode()
+    declared = re.findall(r"\.param [^\n]*", text)
+    assert [i for i, line in enumerate(declared) if "polyhal_grid[12]" in line] == ([4, 6] if parameters else [0, 2])
+    assert not any("polyhal_grid" in line and line.endswith(",") for line in declared)
+    assert "mov.u32 \t%r2, %polyhal_grid4;" in text
+    assert "mov.b32 \t%r5, %polyhal_grid1;" in text
+    assert len(re.findall("%n?ctaid", text)) == 2, "each kernel reads the index of its block once"
+
+
 def test_rewriting_twice_changes_nothing_more() -> None:
     once = for_cuda((_HEAD + _SCALE).encode())
     assert for_cuda(once.text) == once

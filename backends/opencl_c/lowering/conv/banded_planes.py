@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _MAX_TAPS = 4
 """Maximum taps of an axis for which re-reading the elements of the other axis for each tap is faster than two passes."""
-_MAX_PLANES = 65535
-"""Maximum planes along a launch axis that every driver supports."""
 _ROWS_EACH = {True: 64, False: 8}
 """Rows per work-item, on CPUs and on GPUs."""
 _LANES = 4
@@ -39,8 +37,8 @@ def _banded_planes(
     if (x.dtype.itemsize == 8) != (specs[1].dtype.itemsize == 8):
         return Declined("x and the weights differ in precision")
     lengths, (steps,) = collapse(x.shape[:-2], (x.strides[:-2],))
-    if len(lengths) > 1 or lengths[0] > _MAX_PLANES:
-        return Declined("the planes are not evenly spaced, or too many")
+    if len(lengths) > 1:
+        return Declined("the planes are not evenly spaced")
     if max(rows, columns, x.shape[-1] * abs(x.strides[-1])) >= 1 << 31:
         return Declined("2^31 elements or more")
     cpu, real = runtime.features.cpu, real_type(out.dtype)

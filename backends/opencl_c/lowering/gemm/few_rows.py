@@ -32,8 +32,6 @@ from polyhal.hal.protocol import Launch
 _MAX_ROWS = {"half": 32, "float": 16}
 _MIN_BYTES = 1 << 20
 """Minimum bytes of the matrices: a smaller read takes less time than a launch."""
-_MAX_BATCH = 65535
-"""Maximum groups along the second and third axis of a launch in CUDA."""
 _LOCAL_MEMORY = 32 << 10
 """Maximum bytes of local memory of a group."""
 _VECTOR_BYTES = 16
@@ -85,7 +83,7 @@ def suits(runtime: Runtime, p: Product) -> bool:
         return False
     if features.static_local_memory < _LOCAL_MEMORY:
         return False
-    if p.sum_class != "float" or p.row_sums is not None or p.count > _MAX_BATCH:
+    if p.sum_class != "float" or p.row_sums is not None:
         return False
     half = p.dtype in HALF_DTYPES and features.tensor_cores
     if not half and p.dtype is not dtypes.float32:
