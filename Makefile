@@ -27,7 +27,7 @@ help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit in 8 minutes; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make test-all     the slow tests, too, and the tests that need optional packages"
-	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
+	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1; ARGS='--polyhal-sample=4 --polyhal-seed=1' runs a quarter"
 	@echo "make torches      the tests of polyhal.torch (TORCH_TESTS=... some) with PyTorch's oldest and newest version, each of 1 to 2 GB"
 	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"

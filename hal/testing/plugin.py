@@ -72,6 +72,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="every op on few shared shapes, for runtimes that compile a program per shape",
     )
     group.addoption(
+        "--polyhal-sample",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run one of N consecutive cases of a kind or test, and the whole contract; default: 1",
+    )
+    group.addoption(
+        "--polyhal-seed",
+        default="",
+        metavar="TEXT",
+        help="selects the cases of --polyhal-sample, for instance the name of a commit",
+    )
+    group.addoption(
         "--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures"
     )
 
@@ -133,6 +146,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 marks.append(pytest.mark.xfail(reason=reason, strict=True))
             parameters.append(pytest.param(case, id=f"{name}-{case.id}", marks=marks))
     metafunc.parametrize("polyhal_case", parameters)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the tests that other options select, deselect those outside the requested sample."""
+    one_in: int = config.getoption("polyhal_sample")
+    if one_in < 1:
+        raise pytest.UsageError(f"--polyhal-sample={one_in}: expected a number of at least 1")
+    if one_in == 1:
+        return
+    from polyhal.hal.testing.kit.sampling import sample
+
+    selected = sample([(_group(item), item.nodeid) for item in items], one_in, config.getoption("polyhal_seed"))
+    dropped = [item for item in items if item.nodeid not in selected]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item.nodeid in selected]
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the device and kind of a case of the kit, otherwise the test of a case. Checks of the contract are alone."""
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("polyhal_case") if callspec else None
+    if case is None:
+        return item.nodeid.partition("[")[0]
+    return item.nodeid if case.kind == "contract" else f"{case.device} {case.kind}"
 
 
 @pytest.hookimpl(wrapper=True)
