@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from polyhal.cli.reporting import reported
-
-if TYPE_CHECKING:
-    from polyhal.text import Tokenizer
-
-_LONGEST_CHARACTER = 4
-"""Maximum bytes of a character in UTF-8, hence the maximum number of byte-level tokens per character."""
 
 
 @reported
@@ -46,7 +39,7 @@ def generate(
     """Continue a prompt with a trained model, streaming the text."""
     from polyhal import Device
     from polyhal.models import Sampling, stream
-    from polyhal.text import without_text
+    from polyhal.text import decode_stream, without_text
     from polyhal.training import load_model
 
     try:
@@ -82,16 +75,3 @@ def _find_checkpoint(path: Path) -> Path:
             raise typer.BadParameter(f"{path} contains neither a checkpoint nor a run", param_hint="CHECKPOINT")
         return checkpoint
     return path
-
-
-def decode_stream(tokenizer: Tokenizer, tokens: Iterable[int]) -> Iterator[str]:
-    """Decode tokens incrementally, holding back incomplete characters: one may span several byte-level tokens."""
-    pending: list[int] = []
-    for token in tokens:
-        pending.append(token)
-        text = tokenizer.decode(pending)
-        if not text.endswith("\ufffd") or len(pending) >= _LONGEST_CHARACTER:
-            yield text
-            pending = []
-    if pending:
-        yield tokenizer.decode(pending)

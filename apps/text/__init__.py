@@ -2,6 +2,18 @@
 
 from polyhal.text.bpe import BPETokenizer
 from polyhal.text.characters import CharTokenizer
+from polyhal.text.gguf_vocabulary import tokenizer_from_gguf
+from polyhal.text.incremental import decode_stream
+from polyhal.text.pretrained import PretrainedTokenizer
 from polyhal.text.tokenizer import Tokenizer, load_tokenizer, without_text
 
-__all__ = ["BPETokenizer", "CharTokenizer", "Tokenizer", "load_tokenizer", "without_text"]
+__all__ = [
+    "BPETokenizer",
+    "CharTokenizer",
+    "PretrainedTokenizer",
+    "Tokenizer",
+    "decode_stream",
+    "load_tokenizer",
+    "tokenizer_from_gguf",
+    "without_text",
+]

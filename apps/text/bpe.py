@@ -10,19 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from polyhal.hal.errors import CorruptFileError, message
+from polyhal.text.library import library
 from polyhal.text.tokenizer import PAD, fit, parse
 
 END = "<|endoftext|>"
-
-
-def _library() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            message("BPETokenizer", "the library `tokenizers` is missing", fix='pip install "polyhal[data]"')
-        ) from error
-    return tokenizers
 
 
 def _unexpected(data: Any) -> str:
@@ -79,15 +70,15 @@ class BPETokenizer:
             raise ValueError(
                 message("BPETokenizer", f"vocab_size is {vocab_size}", expected=f"{smallest} (all bytes) or more")
             )
-        library = _library()
-        tokenizer = library.Tokenizer(library.models.BPE())
-        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = library.decoders.ByteLevel()
-        trainer = library.trainers.BpeTrainer(
+        tokenizers = library("BPETokenizer")
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
             vocab_size=vocab_size,
             min_frequency=min_frequency,
             special_tokens=[PAD, END],
-            initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+            initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
         # The trainer counts words per item: one long item would be in memory twice.
@@ -129,13 +120,13 @@ class BPETokenizer:
     @classmethod
     def from_json(cls, text: str) -> BPETokenizer:
         """Load a tokenizer of `to_json`. Raises CorruptFileError, and ImportError without the library."""
-        library = _library()
+        tokenizers = library("BPETokenizer")
         data = parse(text).get("tokenizer")
         problem = _unexpected(data)
         if problem:
             raise CorruptFileError(message("BPETokenizer", problem, expected="text that to_json wrote"))
         try:
-            return cls(library.Tokenizer.from_str(json.dumps(data)))
+            return cls(tokenizers.Tokenizer.from_str(json.dumps(data)))
         # The library raises plain Exception for text that it cannot read.
         except Exception as error:
             raise CorruptFileError(

@@ -52,15 +52,17 @@ def load_tokenizer(text: str) -> Tokenizer:
     """Load a tokenizer from the text of `to_json`. Raises CorruptFileError and IncompatibleFileError."""
     from polyhal.text.bpe import BPETokenizer
     from polyhal.text.characters import CharTokenizer
+    from polyhal.text.pretrained import PretrainedTokenizer
 
     kind = parse(text).get("type")
     if kind == CharTokenizer.kind:
         return CharTokenizer.from_json(text)
     if kind == BPETokenizer.kind:
         return BPETokenizer.from_json(text)
-    raise IncompatibleFileError(
-        message("load_tokenizer", f"type {kind!r}", expected=f"{CharTokenizer.kind} or {BPETokenizer.kind}")
-    )
+    if kind == PretrainedTokenizer.kind:
+        return PretrainedTokenizer.from_json(text)
+    kinds = f"{CharTokenizer.kind}, {BPETokenizer.kind} or {PretrainedTokenizer.kind}"
+    raise IncompatibleFileError(message("load_tokenizer", f"type {kind!r}", expected=kinds))
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.commands.generate import decode_stream
-from polyhal.text import BPETokenizer, CharTokenizer
+from polyhal.text import BPETokenizer, CharTokenizer, decode_stream
 
 from .conftest import Command
 

@@ -176,7 +176,7 @@ class UnversionedArray(ForeignArray):
 
 
 class InterfaceArray:
-    """An array of a library with CUDA's array interface alone. `changes` replace its entries."""
+    """An array of a library with CUDA's array interface only. `changes` replace its entries."""
 
     def __init__(self, array: ForeignArray, **changes: Any) -> None:
         self.array = array

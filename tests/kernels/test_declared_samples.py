@@ -1,4 +1,4 @@
-"""The hard samples that ops declare, through native kernels alone: the conformance kit also accepts decompositions.
+"""The hard samples that ops declare, only through native kernels: the conformance kit also accepts decompositions.
 
 Hard cases that hold for any device (long rows, special values, ties, many terms) are samples with a note, so that the
 kit checks them on every backend.

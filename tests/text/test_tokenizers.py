@@ -74,7 +74,7 @@ def test_bpe_learns_frequent_words() -> None:
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ImportError, match=r"pip install \"polyhal\[data\]\""):
+    with pytest.raises(ImportError, match=r"pip install \"polyhal\[llm\]\""):
         BPETokenizer.train(CORPUS)
 
 
