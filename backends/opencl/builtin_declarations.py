@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 SKIP_HEADER = "-D_OPENCL_H_"
 """Option that defines the include guard of the compiler's header."""
 
-_WIDTH = re.compile(r"#define (?:WIDTH|SIDE) (\d+)")
-"""Width of a program's vectors: its definitions come before the defaults of headers."""
+_DEFINED = re.compile(r"#define (\w+) (\d+)\n")
+_APPENDED = re.compile(r"CONCAT\(\w+, (\w+)\)")
+"""Names of widths that macros append to names of functions."""
+_WIDTH_NAMES = ("WIDTH", "SIDE")
 _CALLED = re.compile(r"\b[a-z]\w+(?=[(,)])")
 """Names that are called, or passed to a macro that calls them."""
 _WIDTHS = ("", "2", "3", "4", "8", "16")
@@ -65,16 +67,17 @@ def declarations(text: str, fp64: bool) -> str:
     """Return all types and constants, and the functions that the text of a program calls or passes to a macro.
 
     Names with a width, such as `vload4`, may be composed by macros: they are declared if the text contains the stem, and
-    the width is the program's or follows the stem.
+    the width is one that the program defines for this or follows the stem.
     """
-    match = _WIDTH.search(text)
-    own = match[1] if match else ""
+    # A program's definitions come before the defaults of headers, so that the last entry here is the one that counts.
+    defined = dict(reversed(_DEFINED.findall(text)))
+    own = {defined.get(name) for name in (*_WIDTH_NAMES, *_APPENDED.findall(text))}
     called = set(_CALLED.findall(text))
 
     def used(stem: str, width: str | None) -> bool:
         if width is None:
             return stem in called
-        return stem in text and (width in ("", own) or f"{stem}{width}" in text)
+        return stem in text and (not width or width in own or f"{stem}{width}" in text)
 
     return _types(fp64) + "".join(lines for key, lines in _functions(fp64).items() if used(*key))
 

@@ -63,11 +63,12 @@ def test_overloads_of_all_types_are_declared(pocl: Any) -> None:
 
 def test_only_functions_that_a_program_calls_are_declared() -> None:
     text = (
-        "#define WIDTH 8\n#define LOAD(p) CONCAT(vload, WIDTH)(0, p)\nREDUCE(fmin, x); y = exp(x); vstore4(y, 0, p);\n"
+        "#define WIDTH 8\n#define ROWS 2\n#define LOAD(p) CONCAT(vload, WIDTH)(0, p)\nREDUCE(fmin, x); y = exp(x); "
+        "vstore4(y, 0, p); CONCAT(vload, ROWS)(0, p)\n#ifndef WIDTH\n#define WIDTH 16\n#endif\n"
     )
     lines = declarations(text, fp64=False).splitlines()
     names = {line.split("(")[-2].split()[-1] for line in lines if "overloadable" in line}
-    assert names == {"vload8", "fmin", "exp", "vstore4", "vstore8"}
+    assert names == {"vload2", "vload8", "fmin", "exp", "vstore2", "vstore4", "vstore8"}
     assert not [line for line in lines if "double" in line]
 
 
