@@ -77,6 +77,7 @@ def test_the_programs_of_a_page_run(name: str, tmp_path: Path) -> None:
 FACTS = facts()
 
 
+@pytest.mark.polyhal_every_case
 @pytest.mark.parametrize("pattern", FACTS)
 def test_numbers_are_true_wherever_they_are_said(pattern: str) -> None:
     """A pattern may occur on any page, occurs on at least one, and always with the numbers that are computed here."""
@@ -95,6 +96,7 @@ def test_the_readme_shows_every_command() -> None:
     assert set(re.findall(r"^    polyhal (\w+)", text, re.MULTILINE)) == set(COMMANDS)
 
 
+@pytest.mark.polyhal_every_case
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_commands_that_a_page_shows_exist(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -102,6 +104,7 @@ def test_commands_that_a_page_shows_exist(page: Path) -> None:
     assert shown <= set(COMMANDS)
 
 
+@pytest.mark.polyhal_every_case
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_commands_that_a_page_shows_take_the_arguments_shown(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -26,6 +26,8 @@ DEVICES = pytest.StashKey[list[str]]()
 OPS_UNDER_TEST = pytest.StashKey[list[Any]]()
 """Ops set by a `conftest.py`, the only ones checked if the command line names none: see `--polyhal-ops`. They may also be
 functions of ops, such as kernels of `polyhal.kernel`."""
+EVERY_CASE = "polyhal_every_case"
+"""Marker of tests that run in full if `--polyhal-sample` requests a sample."""
 _FREEZE_EVERY = 100
 _FINISHED = itertools.count(1)
 
@@ -41,6 +43,11 @@ class KitHookSpecs:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the kit's own hooks to pytest."""
     pluginmanager.add_hookspecs(KitHookSpecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", f"{EVERY_CASE}: --polyhal-sample keeps all cases of the test")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -169,9 +176,9 @@ def _group(item: pytest.Item) -> str:
     """Return the device and kind of a case of the kit, otherwise the test of a case. Checks of the contract are alone."""
     callspec = getattr(item, "callspec", None)
     case = callspec.params.get("polyhal_case") if callspec else None
-    if case is None:
-        return item.nodeid.partition("[")[0]
-    return item.nodeid if case.kind == "contract" else f"{case.device} {case.kind}"
+    if item.get_closest_marker(EVERY_CASE) or (case is not None and case.kind == "contract"):
+        return item.nodeid
+    return item.nodeid.partition("[")[0] if case is None else f"{case.device} {case.kind}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,11 @@
+"""Rules of the code and its texts hold in every commit: samples of the tests keep all cases."""
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.polyhal_every_case)
