@@ -61,6 +61,7 @@ __kernel void max_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offs
 // The tap of each window's maximum, an element that no later one replaces and that replaces all before it; NO_TAP if a window
 // covers only padding.
 #define NO_TAP 0xffff
+typedef VEC(ushort) Taps;
 __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *taps,
                                    STRIDES(x), const PoolingGeometry geometry) {
     DECLARE_GEOMETRY;
@@ -78,9 +79,7 @@ __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong
             best = SELECT(best, value, later);
             chosen = SELECT(chosen, (VEC(MASK))(r * kernel_w + s), later);
         }
-    taps += RESULT_AT(down * across);
-#pragma unroll
-    for (uint e = 0; e < WIDTH; e++) taps[e] = (ushort)((__private MASK *)&chosen)[e];
+    *(__global Taps *)(taps + RESULT_AT(down * across)) = CONCAT(convert_, VEC(ushort))(chosen);
 }
 
 // A window's gradient goes to its maximum.
@@ -102,10 +101,8 @@ __kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g
             if (dilation_w > 1 && from_left % dilation_w) continue;
             const ushort mine = (ushort)(from_top / dilation_h * kernel_w + from_left / dilation_w);
             const V slope = READ(g, py * g_row + px * g_column);
-            __global const ushort *chosen = taps + (py * across + px) * channels;
-#pragma unroll
-            for (uint e = 0; e < WIDTH; e++)
-                ((__private REAL *)&sum)[e] += chosen[e] == mine ? ((__private const REAL *)&slope)[e] : 0;
+            const VEC(MASK) chosen = CONCAT(convert_, VEC(MASK))(*(__global const Taps *)(taps + (py * across + px) * channels));
+            sum += SELECT((V)(0), slope, chosen == (VEC(MASK))(mine));
         }
     }
     WRITE(sum, dx, dx_offset + RESULT_AT(height * width));

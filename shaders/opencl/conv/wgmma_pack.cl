@@ -99,3 +99,23 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     for (uint e = 0; e < WIDTH; e++) rest[e] = e < channels ? LOAD(DTYPE, x, e * x_channel) : 0.0f;
     store_terms(rest, packed + ((ulong)group * pixels + pixel) * WIDTH, term_size);
 }
+
+// For at most half of WIDTH channels of pairs of neighbouring pixels: a packed pixel has the channels of the pixels 2 * x - shift
+// and 2 * x - shift + 1 of its line, or zeros outside the line, each padded to half of WIDTH. `pairs` is their number per line.
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_pack_pairs(
+    __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong term_size,
+    const uint channels, const uint pixels, const uint height, const uint width, const uint pairs, const uint shift,
+    const long x_image, const long x_channel, const long x_down, const long x_across) {
+    const uint pixel = get_global_id(0);
+    if (pixel >= pixels) return;
+    const int first = (int)(pixel % pairs * 2) - (int)shift;
+    x += (long)x_offset + pixel / pairs / height * x_image + pixel / pairs % height * x_down + first * x_across;
+    float rest[WIDTH];
+#pragma unroll
+    for (uint e = 0; e < WIDTH; e++) {
+        const uint channel = e % (WIDTH / 2), right = e / (WIDTH / 2);
+        const bool exists = channel < channels && (uint)(first + (int)right) < width;
+        rest[e] = exists ? LOAD(DTYPE, x, channel * x_channel + right * x_across) : 0.0f;
+    }
+    store_terms(rest, packed + (ulong)pixel * WIDTH, term_size);
+}

@@ -89,24 +89,34 @@ def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, outp
 
 
 def add_up_weight_grad(
-    runtime: Runtime, c: Convolution, p: Correlation, partial: int, splits: int, pitch: int
+    runtime: Runtime,
+    c: Convolution,
+    p: Correlation,
+    partial: int,
+    splits: int,
+    pitch: int,
+    pairs: Args | None = None,
 ) -> Launch:
-    """Build the launch that adds up partial weight gradients (split, group, tap, channel, filter) of workspace `partial`."""
-    taps = math.prod(p.column_lengths)
+    """Build the launch that adds up partial weight gradients (split, group, tap, channel, filter) of workspace `partial`.
+
+    `pairs` are the arguments for taps of two neighbouring pixels, if they are.
+    """
+    taps = math.prod(c.geometry.kernel)
     channels = c.geometry.channels
     out_filter, out_channel, out_down, out_across = c.out.strides
     return runtime.launch(
         "conv/wgmma_split_k_reduce",
-        {"OUT_DTYPE": c.out.dtype.name},
+        {"OUT_DTYPE": c.out.dtype.name, "PAIRS": pairs is not None},
         {
+            **(pairs or {}),
             "partial": Workspace(partial),
             "out": Tensor(c.target),
-            "size": p.groups * taps * pitch * p.m,
+            "size": p.groups * math.prod(p.column_lengths) * pitch * p.m,
             "filters": p.m,
             "channels": channels,
             "pitch": pitch,
             "taps": taps,
-            "taps_across": p.column_lengths[1],
+            "taps_across": c.geometry.kernel[1],
             "splits": splits,
             "out_group": p.out_group,
             "out_filter": out_filter,

@@ -23,6 +23,7 @@ from polyhal.backends.opencl_c.lowering.conv.arguments import (
     output_index,
     stores_vectors,
 )
+from polyhal.backends.opencl_c.lowering.conv.pixel_pairs import as_pairs
 from polyhal.backends.opencl_c.lowering.conv.split_k import Partials, add_up_weight_grad, flat_index, reduction
 from polyhal.backends.opencl_c.lowering.conv.tile_configs import WgmmaTile, choose_wgmma_tile, half_type
 from polyhal.backends.opencl_c.lowering.conv.wgmma_pack import Matrices, Packed, matrices_of, pack
@@ -86,7 +87,14 @@ def _packing_is_faster(runtime: Runtime, c: Convolution, packed: int, per_tap: i
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the launches of the convolution, with its bias. Raises KernelBuildError."""
-    return _correlate(runtime, c, [conv.forward(c.geometry, c.first, c.second, c.out)])
+    pairs = as_pairs(c)
+    if pairs is None:
+        return _correlate(runtime, c, [conv.forward(c.geometry, c.first, c.second, c.out)])
+    terms, first = _bf16_terms(c), c.target + 1
+    x, images = pairs.pack(runtime, 0, c.first, pairs.images, terms, first)
+    weight, filters = pairs.pack(runtime, 1, c.second, pairs.weight, terms, first + 1)
+    product = conv.forward(pairs.geometry, images, filters, c.out)
+    return _correlate(runtime, c, [product], x, weight)
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
@@ -103,16 +111,24 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     return after_zeros(copy.fill(runtime, c.out), launch, c.target)
 
 
-def _correlate(runtime: Runtime, c: Convolution, products: list[Correlation]) -> Launch | None:
+def _correlate(
+    runtime: Runtime,
+    c: Convolution,
+    products: list[Correlation],
+    x: Packed | None = None,
+    weight: Packed | None = None,
+) -> Launch | None:
+    """Build the launches of products, after packing their operands unless packed ones are given."""
     first = c.target + 1
     products = [_with_positive_steps(p) for p in products]
-    x = pack(runtime, 0, c.first, matrices_of(c.first, c.geometry.groups), _bf16_terms(c), first)
+    if x is None:
+        x = pack(runtime, 0, c.first, matrices_of(c.first, c.geometry.groups), _bf16_terms(c), first)
     if x.group_size >= 1 << 31 or any(_largest_position(p) >= POSITION_LIMIT for p in products):
         return None
     steps: list[Launch] = list(x.steps)
     workspace = list(x.workspace)
     for product in products:
-        more, sizes = _product(runtime, c, product, x, first + len(workspace))
+        more, sizes = _product(runtime, c, product, x, weight, first + len(workspace))
         steps += more
         workspace += sizes
     return LaunchSequence(steps, tuple(workspace))
@@ -148,13 +164,15 @@ def _with_positive_steps(p: Correlation) -> Correlation:
     )
 
 
-def _product(runtime: Runtime, c: Convolution, p: Correlation, x: Packed, index: int) -> tuple[list[Launch], list[int]]:
+def _product(
+    runtime: Runtime, c: Convolution, p: Correlation, x: Packed, weight: Packed | None, index: int
+) -> tuple[list[Launch], list[int]]:
     """Return the launches of one product, and the bytes of their workspaces, which begin at index `index`."""
     terms, taps = _bf16_terms(c), math.prod(p.term_lengths)
     matrices = Matrices(
         (p.groups, p.m, p.k // taps, p.term_lengths), (p.a_group, p.a_row, p.a_terms[0], p.a_terms[1:]), p.a_offset
     )
-    weight = pack(runtime, 1, c.second, matrices, terms, index)
+    weight = weight or pack(runtime, 1, c.second, matrices, terms, index)
     workspace = list(weight.workspace)
     k = taps * weight.pitch
     channels_last = p.out_row == 1 and math.prod(p.column_lengths) > 1
@@ -225,9 +243,13 @@ def _store_lanes(p: Correlation, out: Spec) -> int:
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the launches of the weight gradient. Raises KernelBuildError."""
     geometry, terms, first = c.geometry, _bf16_terms(c), c.target + 1
-    p = conv.weight_gradient(geometry, c.first, c.second, c.out)
+    p, pairs = conv.weight_gradient(geometry, c.first, c.second, c.out), as_pairs(c)
     g = pack(runtime, 0, c.first, matrices_of(c.first, p.groups), terms, first)
-    x = pack(runtime, 1, c.second, matrices_of(c.second, p.groups), terms, first + len(g.workspace))
+    if pairs is None:
+        x = pack(runtime, 1, c.second, matrices_of(c.second, p.groups), terms, first + len(g.workspace))
+    else:
+        x, images = pairs.pack(runtime, 1, c.second, pairs.images, terms, first + len(g.workspace))
+        p = conv.weight_gradient(pairs.geometry, c.first, images, c.out)
     partial = first + len(g.workspace) + len(x.workspace)
     ends = (abs(o) + step * n for o, step, n in zip(p.origin, p.term_step, p.term_lengths, strict=True))
     windows = (step * n for step, n in zip(p.column_step, p.column_lengths, strict=True))
@@ -258,7 +280,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         },
         {"OUT_LANES": 1 if p.m % 4 else 4, "X_IN_PLACE": x.in_place, "G_IN_PLACE": g.in_place},
     )
-    reduce = add_up_weight_grad(runtime, c, p, partial, splits, x.pitch)
+    reduce = add_up_weight_grad(runtime, c, p, partial, splits, x.pitch, None if pairs is None else pairs.reduction)
     workspace = (*g.workspace, *x.workspace, 4 * splits * size)
     return LaunchSequence([*g.steps, *x.steps, multiply, reduce], workspace)
 
