@@ -48,6 +48,8 @@ class OpWorkload:
     precision: Precision = "highest"
     transposed: tuple[int, ...] = ()
     """Inputs that are transposed views of contiguous matrices."""
+    channels_last: bool = False
+    """Images and weights are stored with channels last, and so are results."""
     indices: Mapping[int, int] = field(default_factory=dict)
     """Inputs of int64 indices, with their upper bound."""
     expanded: Mapping[int, Shape] = field(default_factory=dict)
@@ -336,7 +338,8 @@ def _gpu() -> list[OpWorkload]:
         *(
             w
             for name, (x, weight, stride) in half_images.items()
-            for w in _convolution(f"{name} bfloat16", x, weight, stride, dtype="bfloat16")
+            for last, order in ((True, ""), (False, ", channels first"))
+            for w in _convolution(f"{name} bfloat16{order}", x, weight, stride, dtype="bfloat16", channels_last=last)
         ),
         *_attention(heads, "highest"),
         *_attention(heads, "high", precision="high"),

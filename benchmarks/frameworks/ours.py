@@ -17,6 +17,9 @@ from polyhal import Device, Tensor
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.protocol import Feature
 
+_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+"""Permutations of the axes of images that move the channels to the end, and back."""
+
 
 class PolyhalRunner:
     def __init__(self, workload: OpWorkload, device: Device) -> None:
@@ -28,6 +31,7 @@ class PolyhalRunner:
         self._inputs = [self._tensor(workload, i, a) for i, a in enumerate(workload.arrays())]
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
         self._expanded = workload.expanded
+        self._channels_last = workload.channels_last
         self._out_grad: Tensor | None = None
         if self._sources:
             out = self._forward().detach()
@@ -41,6 +45,7 @@ class PolyhalRunner:
         if place not in workload.indices:
             x = x.to(workload.dtype)
             x = x.T if place in workload.transposed else x
+            x = x.permute(_LAST).contiguous() if workload.channels_last else x
             x = x.detach().requires_grad_() if workload.backward else x
         return x
 
@@ -48,8 +53,11 @@ class PolyhalRunner:
         inputs = list(self._inputs)
         for i, shape in self._expanded.items():
             inputs[i] = inputs[i].expand(shape)
+        if self._channels_last:
+            inputs = [x if x is None else x.permute(_FIRST) for x in inputs]
         out: Any = self._call(*inputs, **self._params)
-        return out[0] if isinstance(out, tuple) else out
+        out = out[0] if isinstance(out, tuple) else out
+        return out.permute(_LAST) if self._channels_last else out
 
     def _once(self) -> Any:
         out = self._forward()
@@ -88,7 +96,8 @@ class PolyhalRunner:
 
     def result(self) -> np.ndarray:
         with polyhal.float32_matmul_precision(self._precision):
-            return self._forward().float().numpy()
+            out = self._forward()
+            return (out.permute(_FIRST) if self._channels_last else out).float().numpy()
 
 
 class PolyhalCompetitor:

@@ -15,8 +15,6 @@ from benchmarks.timing import SETTLE_SECONDS
 _MATH = {"highest": "highest", "high": "highest", "medium": "high"}
 """PyTorch's setting for each precision of Polyhal, whose `high` is as accurate as true float32."""
 
-_FLOAT_BYTES = 4
-
 
 def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
     functional = torch.nn.functional
@@ -80,8 +78,7 @@ class TorchRunner:
             if x is not None and i not in workload.indices:
                 x = x.to(getattr(torch, workload.dtype))
                 x = x.t() if i in workload.transposed else x
-                if workload.op == "conv2d" and self._cuda and x.element_size() < _FLOAT_BYTES:
-                    x = x.to(memory_format=torch.channels_last)  # the faster layout for tensor cores
+                x = x.to(memory_format=torch.channels_last) if workload.channels_last else x
                 x = x.detach().requires_grad_(workload.backward)
             self._inputs.append(x)
         self._inputs = _inputs_of(torch, workload, self._inputs)

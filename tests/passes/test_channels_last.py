@@ -10,6 +10,7 @@ import polyhal as ph
 from polyhal import Device, Tensor, jit
 from polyhal.hal import dtypes, layout
 from polyhal.hal.compile.passes.layout.channels_last import channels_last
+from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
 from polyhal.hal.compile.passes.simplify.views import simplify_views
 from polyhal.nn import BatchNorm2d, Conv2d, Module
 from polyhal.nn import functional as F
@@ -69,6 +70,30 @@ def test_a_block_is_converted() -> None:
         return %20, %15, %18, %8, %21
         """  # noqa: E501
     check(lambda graph: simplify_views(channels_last(graph)), before, after, _preferring())
+
+
+def test_images_that_a_program_stores_with_channels_last_are_not_copied() -> None:
+    before = """
+        %0: float32[2, 5, 4, 4]
+        %1: float32[8, 4, 3, 3]
+        on it
+        %2 = permute(%0, axes=(0, 3, 1, 2)): float32[2, 4, 5, 4] strides [80, 1, 16, 4]
+        %3 = conv2d(%2, %1, None, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1): float32[2, 8, 5, 4]
+        %4 = relu(%3): float32[2, 8, 5, 4]
+        %5 = permute(%4, axes=(0, 2, 3, 1)): float32[2, 5, 4, 8] strides [160, 4, 1, 20]
+        return %5
+        """
+    after = """
+        %0: float32[2, 5, 4, 4]
+        %1: float32[8, 4, 3, 3]
+        on it
+        %2 = permute(%0, axes=(0, 3, 1, 2)): float32[2, 4, 5, 4] strides [80, 1, 16, 4]
+        %3 = conv2d(%2, %1, None, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1): float32[2, 8, 5, 4] strides [160, 1, 32, 8]
+        %4 = permute(%3, axes=(0, 2, 3, 1)): float32[2, 5, 4, 8]
+        %5 = relu(%4): float32[2, 5, 4, 8]
+        return %5
+        """  # noqa: E501
+    check(lambda graph: simplify_views(remove_dead_code(channels_last(graph))), before, after, _preferring())
 
 
 class _Net(Module):

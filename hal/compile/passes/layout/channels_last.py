@@ -29,7 +29,7 @@ _POOLINGS = frozenset({"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2
 def channels_last(graph: Graph) -> Graph:
     """Store images between convolutions with channels last, on devices that read and write them faster so."""
     conversion = _Conversion(graph)
-    return conversion.run() if any(conversion.wanted) else graph
+    return conversion.run() if conversion.has_convolutions else graph
 
 
 class _Conversion:
@@ -41,15 +41,16 @@ class _Conversion:
         self._restored: set[int] = set()
         """The values of `_last` that also have their old layout in the new graph."""
         self._origins: dict[int, NodeOrigin] = {}
+        self.has_convolutions = any(self._images(node) for node in graph.nodes)
         self.wanted = self._find_wanted()
-        """By value, whether a convolution reads it, directly or through ops that follow its layout."""
+        """By value, whether a convolution or a permutation reads it, directly or through ops that follow its layout."""
 
     # --- where it pays ----------------------------------------------------------------------------------------------
 
     def _find_wanted(self) -> list[bool]:
         wanted = [False] * len(self._graph.specs)
         for node in reversed(self._graph.nodes):
-            images = self._images(node)
+            images = self._images(node) or self._turned(node, _LAST)
             if not images and self._follows(node):
                 results = [v for v in node.outputs if self._is_image(v)]
                 images = [v for v in node.reads if self._is_image(v)] if any(wanted[v] for v in results) else []
@@ -65,6 +66,12 @@ class _Conversion:
         values = [node.value(i) for i in range(count)]
         preferred = node.device.capabilities.channels_last
         return values if all(self._graph.tensor(v).dtype in preferred for v in values) else []
+
+    def _turned(self, node: Node, axes: tuple[int, ...]) -> list[int]:
+        """The operand of a node that permutes axes in this way: programs that store images with channels last do."""
+        if node.op is not OPS["permute"] or tuple(node.bound["axes"]) != axes or not can_fuse(node):
+            return []
+        return [v for v in node.reads if self._graph.tensor(v).dtype in node.device.capabilities.channels_last]
 
     def _is_image(self, value: int) -> bool:
         """Return whether a value is a tensor of four axes whose pixels would have whole vectors of channels."""
@@ -101,6 +108,11 @@ class _Conversion:
         """Add a node that computes with channels last, if that is possible and one of its images is stored so."""
         if self._images(node):
             return self._convolution(node)
+        if self._turned(node, _LAST) and node.value(0) in self._last:
+            self._rewriter.replace_all_uses(node.outputs[0], self._last[node.value(0)])
+            return True
+        if self._turned(node, _SECOND):
+            return self._image_of_program(node)
         if not self._follows(node):
             return False
         if Trait.POINTWISE in node.op.traits:
@@ -112,6 +124,16 @@ class _Conversion:
         if Trait.PER_CHANNEL in node.op.traits:
             return self._per_channel(node)
         return self._reduction(node)
+
+    def _image_of_program(self, node: Node) -> bool:
+        """Note the tensor of which a node makes an image as this image with channels last. Others read the view."""
+        (image,) = node.outputs
+        if not (self.wanted[image] and self._graph.tensor(node.value(0)).is_contiguous and self._is_image(image)):
+            return False
+        self._rewriter.keep(node)
+        self._store(node, image, self._rewriter.operand(node.inputs[0]))
+        self._restored.add(image)
+        return True
 
     def _convolution(self, node: Node) -> bool:
         (out,) = node.outputs
