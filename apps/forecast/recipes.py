@@ -12,7 +12,7 @@ from polyhal import Device, Tensor, zeros
 from polyhal.forecast.tensor_split import TensorSplit
 from polyhal.hal import dtypes
 from polyhal.hal.errors import message
-from polyhal.models import GPT, BertClassifier, BertConfig, GPTConfig, Llama, LlamaConfig, resnet18, resnet50
+from polyhal.models import GPT, BertClassifier, BertConfig, Decoder, DecoderConfig, GPTConfig, resnet18, resnet50
 from polyhal.nn import Module
 from polyhal.nn import functional as F
 
@@ -80,11 +80,11 @@ def gpt_recipe(name: str, config: GPTConfig) -> ModelRecipe:
     )
 
 
-def _llama(name: str, config: LlamaConfig, context: int | None = None) -> ModelRecipe:
+def _llama(name: str, config: DecoderConfig, context: int | None = None) -> ModelRecipe:
     length = context or config.max_position_embeddings
     return ModelRecipe(
         name,
-        lambda layers, device: Llama(replace(config, num_hidden_layers=layers), device),
+        lambda layers, device: Decoder(replace(config, num_hidden_layers=layers), device),
         lambda model, x, y: model.loss(x, y),
         (length,),
         (length,),
@@ -151,7 +151,7 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
     # Sizes from the config.json of TinyLlama 1.1B, Llama 2 7B and 70B.
     "llama-1b": lambda name: _llama(
         name,
-        LlamaConfig(
+        DecoderConfig(
             hidden_size=2048,
             intermediate_size=5632,
             num_hidden_layers=22,
@@ -159,10 +159,10 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
             max_position_embeddings=2048,
         ),
     ),
-    "llama-7b": lambda name: _llama(name, LlamaConfig()),
+    "llama-7b": lambda name: _llama(name, DecoderConfig()),
     "llama-70b": lambda name: _llama(
         name,
-        LlamaConfig(
+        DecoderConfig(
             hidden_size=8192,
             intermediate_size=28672,
             num_hidden_layers=80,
@@ -215,7 +215,7 @@ def _from_file(path: Path) -> ModelRecipe:
     kind = data.get("model_type") if isinstance(data, dict) else None
     try:
         if kind == "llama":
-            return _llama(path.stem, LlamaConfig.from_json(data))
+            return _llama(path.stem, DecoderConfig.from_json(data))
         if kind == "bert":
             return _bert(path.stem, BertConfig.from_json(data))
         if kind == "gpt2" or (isinstance(data, dict) and "n_embd" in data):

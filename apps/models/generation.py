@@ -19,7 +19,7 @@ _WORTH_CAPTURING = 100
 
 
 class CausalModel(Protocol):
-    """Interface of language models for generation; `GPT` and `Llama` implement it."""
+    """Interface of language models for generation; `GPT` and `Decoder` implement it."""
 
     training: bool
 
@@ -149,7 +149,7 @@ def _stream(
     block = model.context_length
     context = ids[-block:]
     cache = model.make_cache() if use_cache else None
-    decoder = Decoder(model, cache) if cache is not None and max_tokens >= _WORTH_CAPTURING else None
+    decoder = CapturedDecoder(model, cache) if cache is not None and max_tokens >= _WORTH_CAPTURING else None
     fresh = context
     for _ in range(max_tokens):
         if len(context) > block:
@@ -172,7 +172,7 @@ def _stream(
         fresh = [token]
 
 
-class Decoder:
+class CapturedDecoder:
     """Decodes token by token with a filled cache, in a captured step, recorded once per span (see `KVCache.span`)."""
 
     def __init__(self, model: CausalModel, cache: KVCache) -> None:

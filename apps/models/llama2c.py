@@ -10,15 +10,15 @@ import numpy as np
 
 from polyhal import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.models.llama import Llama
-from polyhal.models.llama_config import LlamaConfig
+from polyhal.models.decoder import Decoder
+from polyhal.models.decoder_config import DecoderConfig
 
 _MAGIC = 0x616B3432
 """First number in files of later versions."""
 _HEADER = 7
 
 
-def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = None) -> Llama:
+def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = None) -> Decoder:
     """Load the model in a file of llama2.c, in evaluation mode.
 
     Raises IncompatibleFileError for another version of the format, and CorruptFileError if the size of the file contradicts
@@ -35,7 +35,7 @@ def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = Non
         or heads % kv_heads
     ):
         raise CorruptFileError(message("load_llama2c", f"{path}: sizes {data[:_HEADER].tolist()}"))
-    config = LlamaConfig(
+    config = DecoderConfig(
         vocab_size=abs(vocabulary),
         hidden_size=width,
         intermediate_size=hidden,
@@ -46,12 +46,12 @@ def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = Non
         tie_word_embeddings=vocabulary > 0,
     )
     state = _state(data[_HEADER:].view("<f4"), config, path)  # before the model: the header may state wrong sizes
-    model = Llama(config, device)
+    model = Decoder(config, device)
     model.load_state_dict(state)
     return model.eval()
 
 
-def _state(numbers: np.ndarray, c: LlamaConfig, path: object) -> dict[str, np.ndarray]:
+def _state(numbers: np.ndarray, c: DecoderConfig, path: object) -> dict[str, np.ndarray]:
     """Return the weights by name. The file stores them by kind, each kind for all layers."""
     n, width, hidden, narrow = c.num_hidden_layers, c.hidden_size, c.intermediate_size, c.kv_heads * c.head_width
     shapes: dict[str, tuple[int, ...]] = {

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import polyhal as ph
-from polyhal import Tensor
+from polyhal import Device, Tensor
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import KVCache
@@ -50,6 +50,24 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
         mask = mask if mask.ndim == 4 else mask[:, None]
     mask = _in_order(mask, before, count)
     return Visibility(mask if cache is None else _padded(mask, cache.covered(count)), positions)
+
+
+def within(mask: Tensor | None, window: int, count: int, device: Device) -> Tensor | None:
+    """Restrict a mask for `count` tokens without a cache to `window` keys per token, its own included.
+
+    None stands for causal order.
+    """
+    if window >= count:
+        return mask
+    places = ph.arange(0, count, 1, dtypes.int32, device=device)
+    distance = ph.reshape(places, (count, 1)) - places
+    near = ph.less(distance, window)
+    if mask is None:
+        return ph.logical_and(near, ph.greater_equal(distance, 0))
+    if mask.dtype.is_floating_point:
+        result: Tensor = ph.where(near, mask, -math.inf)
+        return result
+    return ph.logical_and(mask, near)
 
 
 def _in_order(mask: Tensor, before: int, count: int) -> Tensor:

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal import Tensor
+from polyhal.models.attention import attend
+from polyhal.models.decoder_parts import ACTIVATIONS
 from polyhal.nn import KVCache, Module, RotaryEmbedding
 from polyhal.nn import functional as F
 from polyhal.parallel import ColumnParallelLinear, Group, RowParallelLinear, joined, shares, spread, sub_group
 
 if TYPE_CHECKING:
     from polyhal.models.bert import BertLayer, BertSelfAttention
+    from polyhal.models.decoder_layers import Attention, DecoderCall, DecoderFeedForward
     from polyhal.models.gpt import CausalSelfAttention, FeedForward
-    from polyhal.models.llama import LlamaAttention, SwiGLU
 
 Weights = Sequence[float] | None
 """Proportions of heads and units per device; None for equal numbers."""
@@ -67,68 +69,77 @@ class ParallelFeedForward(Module):
         return result
 
 
-class ParallelLlamaAttention(Module):
-    """The attention of a Llama: each device has some of the heads of keys and values, with the queries that share them."""
+class ParallelAttention(Module):
+    """The attention of a decoder: each device has some of the heads of keys and values, with the queries that share them."""
 
-    def __init__(self, attention: LlamaAttention, group: Group, weights: Weights = None) -> None:
+    def __init__(self, attention: Attention, group: Group, weights: Weights = None) -> None:
         super().__init__()
         self.group = sub_group(group, attention.kv_heads)
         self.kv_heads = shares(attention.kv_heads, self.group, weights)
         sharing = attention.heads // attention.kv_heads
         self.heads = tuple(h * sharing for h in self.kv_heads)
-        width = attention.o_proj.in_features // attention.heads
-        wide, narrow = [h * width for h in self.heads], [h * width for h in self.kv_heads]
+        wide, narrow = ([h * attention.width for h in heads] for heads in (self.heads, self.kv_heads))
         self.q_proj = ColumnParallelLinear.of(attention.q_proj, self.group, wide)
         self.k_proj = ColumnParallelLinear.of(attention.k_proj, self.group, narrow)
         self.v_proj = ColumnParallelLinear.of(attention.v_proj, self.group, narrow)
         self.o_proj = RowParallelLinear.of(attention.o_proj, self.group, wide)
+        self.layer, self.scores, self.near = attention.layer, attention.scores, attention.near
+        self.rotates = attention.rotates
 
-    def forward(
-        self,
-        x: Tensor,
-        rotary: RotaryEmbedding,
-        angles: tuple[Tensor, Tensor],
-        cache: KVCache | None = None,
-        layer: int = 0,
-        mask: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, rotary: RotaryEmbedding | None, call: DecoderCall) -> Tensor:
         xs = spread(x, self.group)
-        turns = list(zip(*(spread(a, self.group) for a in angles), strict=True))
-        projected = []
-        for i, (q, k, v) in enumerate(zip(self.q_proj(xs), self.k_proj(xs), self.v_proj(xs), strict=True)):
-            rotated = rotary.rotate(F.split_heads(q, self.heads[i]), turns[i])
-            projected.append(
-                (
-                    rotated,
-                    rotary.rotate(F.split_heads(k, self.kv_heads[i]), turns[i]),
-                    F.split_heads(v, self.kv_heads[i]),
-                )
+        angles = call.angles.get(self.near) if self.rotates else None
+        turns: Sequence[Any] = [None] * self.group.size
+        if angles is not None:
+            turns = list(zip(*(spread(a, self.group) for a in angles), strict=True))
+
+        def split(projected: Sequence[Tensor], heads: Sequence[int]) -> list[Tensor]:
+            return [F.split_heads(p, h) for p, h in zip(projected, heads, strict=True)]
+
+        qs, ks, vs = (
+            split(project(xs), heads)
+            for project, heads in (
+                (self.q_proj, self.heads),
+                (self.k_proj, self.kv_heads),
+                (self.v_proj, self.kv_heads),
             )
-        if cache is not None:
-            out: Any = _attend_cached(projected, self.group, cache, layer, mask)
+        )
+        if rotary is not None:
+            qs, ks = (
+                [y if t is None else rotary.rotate(y, t) for y, t in zip(ys, turns, strict=True)] for ys in (qs, ks)
+            )
+        mask = call.masks.get(self.scores.window)
+        if call.cache is not None:  # which the first device has, with all heads
+            q, k, v = (joined(parts, self.group, axis=1) for parts in (qs, ks, vs))
+            out: Any = F.merge_heads(attend(q, k, v, mask, self.scores, call.cache, self.layer))
         else:
-            out = [
-                F.merge_heads(F.scaled_dot_product_attention(q, k, v, part, is_causal=part is None, enable_gqa=True))
-                for (q, k, v), part in zip(projected, _masks_of_heads(mask, self.group, self.heads), strict=True)
-            ]
+            masks = _masks_of_heads(mask, self.group, self.heads)
+            parts = zip(qs, ks, vs, masks, strict=True)
+            out = [F.merge_heads(attend(q, k, v, m, self.scores)) for q, k, v, m in parts]
         result: Tensor = self.o_proj(out)
         return result
 
 
-class ParallelSwiGLU(Module):
-    """The feed-forward network of a Llama: each device has some of the hidden units."""
+class ParallelGatedFeedForward(Module):
+    """The feed-forward network of a decoder: each device has some of the hidden units."""
 
-    def __init__(self, network: SwiGLU, group: Group, weights: Weights = None) -> None:
+    def __init__(self, network: DecoderFeedForward, group: Group, weights: Weights = None) -> None:
         super().__init__()
         self.group = group
-        sizes = shares(network.gate_proj.out_features, group, weights)
-        self.gate_proj = ColumnParallelLinear.of(network.gate_proj, group, sizes)
+        sizes = shares(network.up_proj.out_features, group, weights)
+        gate = network.gate_proj
+        self.gate_proj = None if gate is None else ColumnParallelLinear.of(gate, group, sizes)
         self.up_proj = ColumnParallelLinear.of(network.up_proj, group, sizes)
         self.down_proj = RowParallelLinear.of(network.down_proj, group, sizes)
+        self.activation = network.activation
 
     def forward(self, x: Tensor) -> Tensor:
         xs = spread(x, self.group)
-        hidden = [F.silu(g) * u for g, u in zip(self.gate_proj(xs), self.up_proj(xs), strict=True)]
+        function = ACTIVATIONS[self.activation]
+        if self.gate_proj is None:
+            hidden = [function(u) for u in self.up_proj(xs)]
+        else:
+            hidden = [function(g) * u for g, u in zip(self.gate_proj(xs), self.up_proj(xs), strict=True)]
         out: Tensor = self.down_proj(hidden)
         return out
 

@@ -121,7 +121,9 @@ class RotaryEmbedding(Module):
         return self.cos[positions], self.sin[positions]
 
     def rotate(self, input: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-        """Rotate `input` (..., L, dim) by `angles`; the result has its dtype."""
+        """Rotate `input` (..., L, dim) by `angles`; the result has its dtype. Features after the first `dim` are kept."""
+        if input.shape[-1] > self.dim:
+            return ops.concat([self.rotate(input[..., : self.dim], angles), input[..., self.dim :]], -1)
         cos, sin = (table.to(input.dtype) for table in angles)
         half = self.dim // 2
         a, b = (input[..., 0::2], input[..., 1::2]) if self.interleaved else (input[..., :half], input[..., half:])

@@ -31,7 +31,7 @@ def tensor_parallel(
 ) -> Group:
     """Divide the layers of a model among devices, in place; return their group.
 
-    Heads and hidden units of GPTs, Llamas, BERTs and `nn.Transformer` layers, and tables of tokens and logits, are divided
+    Heads and hidden units of GPTs, decoders, BERTs and `nn.Transformer` layers, and tables of tokens and logits, are divided
     evenly, or in proportion to `shares`, a positive number per device; everything else moves to the first device. If a layer
     has fewer heads than there are devices, some devices have none. State dicts keep the names and shapes of the undivided
     model. Its weights may be larger than a device's memory: create the model on the host, and optimizers after this call.
@@ -51,7 +51,7 @@ def tensor_parallel(
                 setattr(module, name, replacement.train(child.training))
             divided += replacement is not None
     if not divided:
-        expected = "layers of a GPT, Llama, BERT or nn.Transformer, or with a method tensor_parallel"
+        expected = "layers of a GPT, Decoder, BERT or nn.Transformer, or with a method tensor_parallel"
         fix = "use ColumnParallelLinear and RowParallelLinear in its layers"
         raise ValueError(message("tensor_parallel", f"a {type(model).__name__} has none", expected=expected, fix=fix))
     for module in list(model.modules()):

@@ -9,7 +9,7 @@ import numpy as np
 
 import polyhal as ph
 from polyhal.adapters import load_adapter
-from polyhal.models import Llama, LlamaConfig
+from polyhal.models import Decoder, DecoderConfig
 from polyhal.nn import functional as F
 
 FOLDER = Path(__file__).parent / "peft_run"
@@ -17,7 +17,7 @@ TOKENS, RATE = 32, 1e-2
 
 
 def test_training_an_adapter_of_peft_gives_its_losses() -> None:
-    model = Llama(LlamaConfig.from_json(json.loads((FOLDER / "config.json").read_text())), device="numpy")
+    model = Decoder(DecoderConfig.from_json(json.loads((FOLDER / "config.json").read_text())), device="numpy")
     model.load_state_dict(ph.serialize.load(FOLDER / "model.safetensors", device="numpy"))
     load_adapter(model, FOLDER / "adapter")
     optimizer = ph.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=RATE)

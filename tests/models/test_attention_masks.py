@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polyhal as ph
-from polyhal.models import GPT, GPTConfig, Llama, LlamaConfig, generate, generate_batch
+from polyhal.models import GPT, Decoder, DecoderConfig, GPTConfig, generate, generate_batch
 
 LENGTHS = (5, 9, 2)
 RNG = np.random.default_rng(0)
@@ -21,7 +21,7 @@ def model(request: pytest.FixtureRequest, device: ph.Device) -> Any:
     if request.param == "gpt":
         made: Any = GPT(GPTConfig(vocab_size=40, block_size=24, n_layer=2, n_head=4, n_embd=16), device)
     else:
-        made = Llama(LlamaConfig(40, 16, 24, 2, 4, 2, 24, initializer_range=0.3), device)
+        made = Decoder(DecoderConfig(40, 16, 24, 2, 4, 2, 24, initializer_range=0.3), device)
     for p in made.parameters():
         ph.nn.init.normal_(p, 0.0, 0.3) if p.ndim > 1 else None
     return made.eval()

@@ -18,9 +18,9 @@ from polyhal.models import (
     GPT,
     Bert,
     BertConfig,
+    Decoder,
+    DecoderConfig,
     GPTConfig,
-    Llama,
-    LlamaConfig,
     resnet18,
 )
 from polyhal.nn import functional as F
@@ -48,8 +48,8 @@ def gpt() -> tuple[nn.Module, Any, Any, Any]:
 
 
 def llama() -> tuple[nn.Module, Any, Any, Any]:
-    config = LlamaConfig(20, 8, 16, 3, 2, 1, 16)
-    return Llama(config, device="numpy"), words(4, 8), words(4, 8, seed=1), cross_entropy
+    config = DecoderConfig(20, 8, 16, 3, 2, 1, 16)
+    return Decoder(config, device="numpy"), words(4, 8), words(4, 8, seed=1), cross_entropy
 
 
 def bert() -> tuple[nn.Module, Any, Any, Any]:

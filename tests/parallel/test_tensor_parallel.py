@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import polyhal
 from polyhal import Tensor, nn, optim
 from polyhal.hal.errors import ShapeError
-from polyhal.models import GPT, BertClassifier, BertConfig, GPTConfig, Llama, LlamaConfig
+from polyhal.models import GPT, BertClassifier, BertConfig, Decoder, DecoderConfig, GPTConfig
 from polyhal.nn import functional as F
 from polyhal.nn.state import StateDictError
 from polyhal.parallel import (
@@ -158,7 +158,7 @@ def gpt() -> tuple[nn.Module, Any]:
 
 def llama() -> tuple[nn.Module, Any]:
     """Two heads of keys, so that the third device has none."""
-    return Llama(LlamaConfig(21, 16, 22, 2, 4, 2, 8), device="numpy"), (words(3, 6),)
+    return Decoder(DecoderConfig(21, 16, 22, 2, 4, 2, 8), device="numpy"), (words(3, 6),)
 
 
 def bert() -> tuple[nn.Module, Any]:

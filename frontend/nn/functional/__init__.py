@@ -29,7 +29,7 @@ from polyhal.nn.functional.adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from polyhal.nn.functional.attention import scaled_dot_product_attention
+from polyhal.nn.functional.attention import capped_attention, scaled_dot_product_attention
 from polyhal.nn.functional.classification import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,

@@ -23,6 +23,7 @@ from polyhal.nn.functional.adaptive_pooling import adaptive_avg_pool3d as adapti
 from polyhal.nn.functional.adaptive_pooling import adaptive_max_pool1d as adaptive_max_pool1d
 from polyhal.nn.functional.adaptive_pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from polyhal.nn.functional.adaptive_pooling import adaptive_max_pool3d as adaptive_max_pool3d
+from polyhal.nn.functional.attention import capped_attention as capped_attention
 from polyhal.nn.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from polyhal.nn.functional.classification import binary_cross_entropy as binary_cross_entropy
 from polyhal.nn.functional.classification import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits

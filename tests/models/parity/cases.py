@@ -16,9 +16,9 @@ from polyhal.models import (
     Bert,
     BertConfig,
     Bottleneck,
+    Decoder,
+    DecoderConfig,
     GPTConfig,
-    Llama,
-    LlamaConfig,
     ResNet,
     UNet,
 )
@@ -40,7 +40,7 @@ class Case:
 
 
 _BERT = BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-_LLAMA = LlamaConfig(
+_LLAMA = DecoderConfig(
     vocab_size=32000,
     hidden_size=768,
     intermediate_size=2048,
@@ -86,7 +86,7 @@ CASES = {
         lambda device: GPT(GPTConfig(), device), lambda: TorchGPT(GPTConfig()), _tokens(50257, 2, 24)
     ),
     "Llama, 134 million, 2 x 24 tokens": Case(
-        lambda device: Llama(_LLAMA, device), lambda: TorchLlama(_LLAMA), _tokens(32000, 2, 24)
+        lambda device: Decoder(_LLAMA, device), lambda: TorchLlama(_LLAMA), _tokens(32000, 2, 24)
     ),
     "U-Net of DDPM, 2 images of 32 x 32": Case(
         lambda device: UNet(3, None, _WIDTHS, _ATTENTION, device=device),

@@ -6,13 +6,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhal.models import LlamaConfig
+from polyhal.models import DecoderConfig
 
 
 class Layer(nn.Module):
     """Attention and a gated feed-forward network, normalised before."""
 
-    def __init__(self, c: LlamaConfig) -> None:
+    def __init__(self, c: DecoderConfig) -> None:
         super().__init__()
         width, head = c.hidden_size, c.head_width
         self.heads, self.kv_heads, self.theta = c.num_attention_heads, c.kv_heads, c.rope_theta
@@ -22,8 +22,8 @@ class Layer(nn.Module):
         sizes = {"gate_proj": (width, c.intermediate_size), "up_proj": (width, c.intermediate_size)}
         sizes |= {"down_proj": (c.intermediate_size, width)}
         self.mlp = nn.ModuleDict({name: nn.Linear(*size, bias=False) for name, size in sizes.items()})
-        self.input_layernorm = nn.RMSNorm(width, c.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(width, c.rms_norm_eps)
+        self.input_layernorm = nn.RMSNorm(width, c.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(width, c.norm_eps)
 
     def rotated(self, x: torch.Tensor) -> torch.Tensor:
         """Feature i is the real and feature i + width/2 the imaginary part."""
@@ -48,15 +48,15 @@ class Layer(nn.Module):
 
 
 class TorchLlama(nn.Module):
-    """`polyhal.models.Llama` in PyTorch."""
+    """`polyhal.models.Decoder` in PyTorch."""
 
-    def __init__(self, c: LlamaConfig) -> None:
+    def __init__(self, c: DecoderConfig) -> None:
         super().__init__()
         self.model = nn.ModuleDict(
             {
                 "embed_tokens": nn.Embedding(c.vocab_size, c.hidden_size),
                 "layers": nn.ModuleList(Layer(c) for _ in range(c.num_hidden_layers)),
-                "norm": nn.RMSNorm(c.hidden_size, c.rms_norm_eps),
+                "norm": nn.RMSNorm(c.hidden_size, c.norm_eps),
             }
         )
         self.lm_head = nn.Linear(c.hidden_size, c.vocab_size, bias=False)
