@@ -12,7 +12,7 @@ from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.polyhal_every_case]
 
 KERNELS = [name for name in SourceFolder("polyhal.shaders.opencl").names() if name.endswith(".cl")]
 _DOUBLE = re.compile(r"(?<![\w.])\d+\.\d*(?:[eE][-+]?\d+)?(?![fF\w.])")
