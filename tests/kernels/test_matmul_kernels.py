@@ -102,6 +102,17 @@ def test_the_bias_gradient_is_fused(device: Any, rng: Any, rows: int, outer: int
     check(device, "linear_weight_grad", [_draw(rng, rows, outer), _draw(rng, rows, inner)], ulps=_ulps(rows))
 
 
+@pytest.mark.only_on("opencl")
+@pytest.mark.kernels_of("fused_matmul")
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 300, 70), (5, 64, 50), (130, 700, 92)])
+def test_a_residual_in_float32(device: Any, rng: Any, rows: int, inner: int, columns: int, dtype: dtypes.DType) -> None:
+    operands = [_draw(rng, rows, inner), _draw(rng, inner, columns), _draw(rng, columns)]
+    steps = (("add", (0, 1), ()), ("add", (2, 3), ()))
+    residual = _draw(rng, rows, columns).astype(np.float32)
+    check(device, "fused_matmul", [*operands, residual], dtype, _ulps(inner), steps=steps, out_dtype=dtypes.float32)
+
+
 # One case per kernel: row and column vectors, small products, register tiles in one pass and in several.
 @pytest.mark.kernels_of("fused_linear")
 @pytest.mark.parametrize(

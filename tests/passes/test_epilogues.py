@@ -40,13 +40,44 @@ def test_two_products_that_end_in_one_node_share_it_once() -> None:
         on it
         %2 = multiply(%0, 2): float32[3, 4]
         %3 = matmul(%2, %1, out_dtype=None): float32[3, 4]
-        %4 = fused_matmul(%0, %1, %3, steps=(('add', (0, 1), ()),), numbers=()): float32[3, 4]
+        %4 = fused_matmul(%0, %1, %3, steps=(('add', (0, 1), ()),), numbers=(), out_dtype=None): float32[3, 4]
         return %4
         """,
     )
 
 
+def test_a_residual_in_float32_is_added_to_a_product_in_half_precision() -> None:
+    """The chain goes on in float32 until the dtype would change again; the sum is never rounded to bfloat16."""
+    params = "steps=(('add', (0, 1), ()), ('add', (2, 3), ())), numbers=(), out_dtype=polyhal.float32"
+    check(
+        fuse_epilogues,
+        """
+        %0: bfloat16[3, 4]
+        %1: bfloat16[5, 4]
+        %2: bfloat16[5]
+        %3: float32[3, 5]
+        on it
+        %4 = linear(%0, %1, %2): bfloat16[3, 5]
+        %5 = add(%3, %4): float32[3, 5]
+        %6 = cast(%5, dtype=polyhal.bfloat16): bfloat16[3, 5]
+        return %6
+        """,
+        f"""
+        %0: bfloat16[3, 4]
+        %1: bfloat16[5, 4]
+        %2: bfloat16[5]
+        %3: float32[3, 5]
+        on it
+        %4 = permute(%1, axes=(1, 0)): bfloat16[4, 5] strides [1, 4]
+        %5 = fused_matmul(%0, %4, %2, %3, {params}): float32[3, 5]
+        %6 = cast(%5, dtype=polyhal.bfloat16): bfloat16[3, 5]
+        return %6
+        """,
+    )
+
+
 def test_the_second_product_keeps_the_part_of_its_chain_that_is_its_own() -> None:
+    params = "steps=(('tanh', (0,), ()), ('multiply', (2, 1), ())), numbers=(), out_dtype=None"
     check(
         fuse_epilogues,
         """
@@ -60,12 +91,12 @@ def test_the_second_product_keeps_the_part_of_its_chain_that_is_its_own() -> Non
         %6 = multiply(%4, %5): float32[3, 4]
         return %6
         """,
-        """
+        f"""
         %0: float32[3, 4]
         %1: float32[4, 4]
         on it
-        %2 = fused_matmul(%0, %1, steps=(('relu', (0,), ()),), numbers=()): float32[3, 4]
-        %3 = fused_matmul(%0, %1, %2, steps=(('tanh', (0,), ()), ('multiply', (2, 1), ())), numbers=()): float32[3, 4]
+        %2 = fused_matmul(%0, %1, steps=(('relu', (0,), ()),), numbers=(), out_dtype=None): float32[3, 4]
+        %3 = fused_matmul(%0, %1, %2, {params}): float32[3, 4]
         return %3
         """,
     )
@@ -91,9 +122,9 @@ def test_the_factor_of_a_residual_is_part_of_the_epilogue() -> None:
         %0: float32[4, 4]
         %1: float32[4, 4]
         on it
-        %2 = fused_matmul(%0, %1, %0, steps=(('multiply', (1, 2), ()), ('multiply', (0, 3), ()), ('add', (5, 4), ())), numbers=(0.5, 2.0)): float32[4, 4]
+        %2 = fused_matmul(%0, %1, %0, steps=(('multiply', (1, 2), ()), ('multiply', (0, 3), ()), ('add', (5, 4), ())), numbers=(0.5, 2.0), out_dtype=None): float32[4, 4]
         %3 = permute(%1, axes=(1, 0)): float32[4, 4] strides [1, 4]
-        %4 = fused_matmul(%2, %3, %2, steps=(('multiply', (1, 2), ()), ('add', (0, 3), ())), numbers=(0.25,)): float32[4, 4]
+        %4 = fused_matmul(%2, %3, %2, steps=(('multiply', (1, 2), ()), ('add', (0, 3), ())), numbers=(0.25,), out_dtype=None): float32[4, 4]
         return %4
         """,  # noqa: E501
     )
@@ -102,11 +133,11 @@ def test_the_factor_of_a_residual_is_part_of_the_epilogue() -> None:
         %1: float32[4, 4]
         on it
         %2 = multiply(%0, 0.5): float32[4, 4]
-        %3 = fused_matmul(%0, %1, %2, steps=(('add', (0, 1), ()),), numbers=()): float32[4, 4]
+        %3 = fused_matmul(%0, %1, %2, steps=(('add', (0, 1), ()),), numbers=(), out_dtype=None): float32[4, 4]
         return %2, %3
         """
     plain = "matmul(%0, %1, out_dtype=None): float32[4, 4]\n        %4 = add(%3, %2)"
-    before = kept.replace("fused_matmul(%0, %1, %2, steps=(('add', (0, 1), ()),), numbers=())", plain)
+    before = kept.replace("fused_matmul(%0, %1, %2, steps=(('add', (0, 1), ()),), numbers=(), out_dtype=None)", plain)
     check(fuse_epilogues, before.replace("return %2, %3", "return %2, %4"), kept)
 
 

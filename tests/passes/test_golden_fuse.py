@@ -163,7 +163,7 @@ def test_a_product_finishes_its_results() -> None:
         on it
         %4 = permute(%1, axes=(1, 0)): float32[4, 5] strides [1, 4]
         %5 = reshape(%3, shape=(6, 5)): float32[6, 5]
-        %6 = fused_matmul(%0, %4, %2, %5, steps=(('add', (0, 1), ()), ('relu', (3,), ()), ('add', (4, 2), ())), numbers=()): float32[6, 5]
+        %6 = fused_matmul(%0, %4, %2, %5, steps=(('add', (0, 1), ()), ('relu', (3,), ()), ('add', (4, 2), ())), numbers=(), out_dtype=None): float32[6, 5]
         %7 = reshape(%6, shape=(2, 3, 5)): float32[2, 3, 5]
         return %7
         """,  # noqa: E501

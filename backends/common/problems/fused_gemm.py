@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
 
-def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]]) -> dict[str, LoweringFunction]:
+def lowerings(
+    build: ProductBuilder, excluded: Callable[[Any], Collection[str]], *, wide: bool = False
+) -> dict[str, LoweringFunction]:
     """Return the lowering function of `fused_matmul` on a builder that supports epilogues.
 
-    `excluded(runtime)` returns the names of ops that are faster in a separate launch.
+    `excluded(runtime)` returns the names of ops that are faster in a separate launch. `wide` means that the builder supports
+    results, and operands of the epilogue, in another dtype than the factors'.
     """
 
     def fused_matmul(
@@ -30,7 +33,9 @@ def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]])
         (out,) = outputs
         if not isinstance(x, Spec) or not isinstance(y, Spec) or any(not isinstance(s, Spec) for s in others):
             return Declined("an operand is a number")
-        if any(s.dtype is not out.dtype for s in (x, y, *others) if s is not None):
+        if x.dtype is not y.dtype or any(
+            s.dtype not in ((x.dtype, out.dtype) if wide else (x.dtype,)) for s in (out, *others) if s is not None
+        ):
             return Declined("the operands have different dtypes")
         slow = {step[0] for step in params["steps"]}.intersection(excluded(runtime))
         if slow:

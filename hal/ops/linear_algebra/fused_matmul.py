@@ -1,7 +1,8 @@
 """`fused_matmul`: a matrix product with an epilogue of pointwise ops, applied before the product is stored.
 
 Graph passes make it. Steps are encoded as in `fused_elementwise`. Value 0 is the product; the further operands follow, then the
-numbers, then the results of the steps; the last is the op's. Every step has the product's shape and dtype.
+numbers, then the results of the steps; the last is the op's. Every step has the product's shape and dtype. The product has the
+dtype of its factors, or `out_dtype`, which may be wider: a residual in float32 is added to sums that were never rounded.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def epilogue_inputs(product: Spec, specs: Specs, params: Params) -> tuple[Any, .
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    ((dtype, shape),) = infer(op_matmul.op, specs[:2], {"out_dtype": None})
+    ((dtype, shape),) = infer(op_matmul.op, specs[:2], {"out_dtype": params["out_dtype"]})
     product = contiguous(dtype, shape)
     start = epilogue_inputs(product, specs, params)
     values = values_of(start, params["steps"])
@@ -59,16 +60,19 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtype, shape)]
 
 
-def _fused_matmul(*xs: Any, steps: Any = (), numbers: Sequence[float] | tuple[int, ...] = ()) -> Any:
+def _fused_matmul(
+    *xs: Any, steps: Any = (), numbers: Sequence[float] | tuple[int, ...] = (), out_dtype: Any = None
+) -> Any:
     """The last of the pointwise `steps` that are applied to the product of the first two of `xs`."""
-    return reference_steps([np.matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+    product = op_matmul.op.reference(xs[0], xs[1], out_dtype=out_dtype)
+    return reference_steps([product, *xs[2:], *numbers], steps)[-1]
 
 
-def _decomposed(*xs: Any, steps: Any, numbers: Any) -> Any:
+def _decomposed(*xs: Any, steps: Any, numbers: Any, out_dtype: Any) -> Any:
     """Apply all steps by one op; of half precision in float32, so that results are rounded once, as by a kernel."""
-    dtype, operands = xs[0].dtype, xs[2:]
-    wide = dtypes.float32 if dtype.itemsize == 2 else dtype
-    if wide is not dtype:
+    dtype, operands = out_dtype or xs[0].dtype, xs[2:]
+    wide = dtypes.float32 if xs[0].dtype.itemsize == 2 else dtype
+    if wide is not xs[0].dtype:
         steps = _widened(len(operands), len(numbers), steps, dtype)
     product = op_matmul(xs[0], xs[1], wide)
     last = len(operands) + len(numbers) + len(steps)
@@ -144,9 +148,9 @@ def _batched(call: BatchedCall) -> Any:
     return pointwise(call) if any(call.batched[:2]) else NotImplemented
 
 
-def _opened(*xs: TensorLike, steps: Any, numbers: Any) -> Any:
+def _opened(*xs: TensorLike, steps: Any, numbers: Any, out_dtype: Any) -> Any:
     """The product with its steps, which further ops of a chain follow."""
-    return call_steps([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+    return call_steps([op_matmul(xs[0], xs[1], out_dtype), *xs[2:], *numbers], steps)[-1]
 
 
 fused_matmul = declare(

@@ -115,6 +115,6 @@ def _unfused_activations(runtime: Runtime) -> Collection[str]:
 
 LOWERINGS = {
     **gemm.lowerings(build, wide=True, epilogues=True),
-    **fused_gemm.lowerings(build, _unfused_activations),
+    **fused_gemm.lowerings(build, _unfused_activations, wide=True),
     "linear_weight_grad": gemm.weight_grad(_with_row_sums),
 }

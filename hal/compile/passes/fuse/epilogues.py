@@ -2,7 +2,8 @@
 
 The table is in `hal.ops`: an op that declares an `EpiloguePattern` takes over a root op and the chain after it. A chain goes
 through reshapes and through pointwise ops that are the only user: bias, scale, activation, residual, gradient of an activation.
-An op that scales the residual, as `beta` of `addmm` does, joins from the side.
+An op that scales the residual, as `beta` of `addmm` does, joins from the side. A chain of half precision may go on in float32,
+in which kernels sum: a product in bfloat16 takes over the addition of a residual in float32.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.compile.ir.trace import trace
 from polyhal.hal.compile.passes.fuse.elementwise import numbered_steps
 from polyhal.hal.compile.passes.fuse.replacement import Match, Replacements
+from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.opdef import OPS, OpDef
@@ -153,7 +155,8 @@ class _Search:
         if Trait.POINTWISE not in node.op.traits:
             return False
         (step,), result = graph.output_specs(node), graph.output_specs(graph.nodes[root])[0]
-        if step.dtype is not result.dtype or step.size != result.size:
+        before = graph.output_specs(graph.nodes[steps[-2]])[0] if len(steps) > 1 else result
+        if step.dtype not in (before.dtype, accumulator(result.dtype)) or step.size != result.size:
             return False
         others = {v for k in steps for v in graph.nodes[k].reads} - own
         if len(others) > epilogue.max_operands:
@@ -163,7 +166,7 @@ class _Search:
     def _lies_beside(self, v: int, step: Spec, result: Spec) -> bool:
         """Return whether an operand has one element, one for each element of the step's result, or one for each column."""
         spec = self._graph.specs[v]
-        if not isinstance(spec, Spec) or spec.dtype is not result.dtype:
+        if not isinstance(spec, Spec) or spec.dtype not in (result.dtype, step.dtype):
             return False
         if spec.shape == step.shape:
             return spec.is_contiguous
@@ -206,7 +209,10 @@ class _Search:
         numbers = {key: i for i, key in enumerate([stored, *map(operand_key, (*tensors, *literals))])}
         result = self._graph.output_specs(root)[0]
         operands += [self._beside(rewriter, rewriter.operand(x), result, root) for x in tensors]
+        stored_dtype = self._graph.output_specs(self._graph.nodes[chain.last])[0].dtype
         params = {**root_params, "steps": numbered_steps(nodes, numbers), "numbers": tuple(literals)}
+        if stored_dtype is not result.dtype:
+            params["out_dtype"] = stored_dtype
         return operands, tuple(params[name] for name in op.schema.params)
 
     def _opened(self, rewriter: GraphRewriter, epilogue: EpiloguePattern, root: Node) -> _Root:
