@@ -56,6 +56,15 @@ def test_row_norms(device: Any, rng: Any, shape: tuple[int, ...], axes: int, dty
     _check_row_norms(device, rng, shape, axes, dtype, affine)
 
 
+@pytest.mark.only_on("opencl")
+@pytest.mark.parametrize("shape", [(130, 65), (300, 384)], ids=str)
+def test_rows_that_are_cast(device: Any, rng: Any, shape: tuple[int, int]) -> None:
+    x, (weight, bias) = rng.uniform(-2, 2, shape) + 3, _weights(rng, shape[1:], True)
+    for out_dtype in (dtypes.bfloat16, dtypes.float16):
+        check(device, "layer_norm", [x, weight, bias], ulps=16, axes=1, eps=1e-5, out_dtype=out_dtype)
+        check(device, "rms_norm", [x, weight], ulps=16, axes=1, eps=1e-6, out_dtype=out_dtype)
+
+
 @pytest.mark.parametrize("shape", [(2, 8192), (1, 40_000)], ids=str)
 def test_long_rows(device: Any, rng: Any, shape: tuple[int, ...]) -> None:
     _check_row_norms(device, rng, shape, 1, dtypes.float32, True)

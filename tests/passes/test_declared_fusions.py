@@ -172,7 +172,7 @@ RMS_NORM = """
     %0: float32[2, 3]
     %1: float32[3]
     on it
-    %2, %3 = rms_norm(%0, %1, axes=1, eps=1e-05): float32[2, 3], float32[2]
+    %2, %3 = rms_norm(%0, %1, axes=1, eps=1e-05, out_dtype=None): float32[2, 3], float32[2]
     %4 = tanh(%2): float32[2, 3]
     return %4{also}
     """

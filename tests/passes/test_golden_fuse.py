@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from polyhal.hal.compile.passes.decompose import decompose
+from polyhal.hal.compile.passes.fuse.cast_results import cast_results
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
-from polyhal.hal.compile.passes.fuse.wide_results import widen_results
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.device import Device
 
@@ -111,7 +111,7 @@ def test_layer_norm_written_out() -> None:
         %1: float32[4]
         %2: float32[4]
         on it
-        %3, %4, %5 = layer_norm(%0, %1, %2, axes=1, eps=1e-05): float32[2, 4], float32[2], float32[2]
+        %3, %4, %5 = layer_norm(%0, %1, %2, axes=1, eps=1e-05, out_dtype=None): float32[2, 4], float32[2], float32[2]
         return %3
         """,
     )
@@ -264,9 +264,28 @@ def test_products_write_the_dtype_of_their_cast() -> None:
         %3 = reshape(%2, shape=(4, 6, 1)): float32[4, 6, 1]
         return %3
         """
-    check(widen_results, text.format(more=""), wide)
+    check(cast_results, text.format(more=""), wide)
     read = text.format(more=", %2")
-    check(widen_results, read, read)
+    check(cast_results, read, read)
+
+
+def test_norms_round_their_result_for_the_only_cast_that_reads_it() -> None:
+    text = """
+        %0: float32[4, 3]
+        on it
+        %1, %2 = rms_norm(%0, None, axes=1, eps=1e-05, out_dtype=None): float32[4, 3], float32[4]
+        %3 = cast(%1, dtype=polyhal.bfloat16): bfloat16[4, 3]
+        return %3, %2{more}
+        """
+    rounded = """
+        %0: float32[4, 3]
+        on it
+        %1, %2 = rms_norm(%0, None, axes=1, eps=1e-05, out_dtype=polyhal.bfloat16): bfloat16[4, 3], float32[4]
+        return %1, %2
+        """
+    check(cast_results, text.format(more=""), rounded)
+    read = text.format(more=", %1")
+    check(cast_results, read, read)
 
 
 def test_relu_in_place_joins_batch_norm_in_mixed_precision() -> None:

@@ -28,10 +28,15 @@ class NormGradient:
     """Stride of the rows of x, in elements."""
 
 
-def forward(inputs: Inputs, outputs: tuple[Spec, ...], axes: int) -> tuple[Spec, Spec] | Declined:
-    """Return x and output with the last `axes` axes merged; `inputs` are x, weight and, for layer norm, bias."""
+def forward(
+    inputs: Inputs, outputs: tuple[Spec, ...], axes: int, *, casts: bool = False
+) -> tuple[Spec, Spec] | Declined:
+    """Return x and output with the last `axes` axes merged; `inputs` are x, weight and, for layer norm, bias.
+
+    `casts` means that the kernel stores other dtypes than that of x, too.
+    """
     x = inputs[0]
-    if not isinstance(x, Spec) or outputs[0].dtype is not x.dtype:
+    if not isinstance(x, Spec) or (outputs[0].dtype is not x.dtype and not casts):
         return Declined("the operands have different dtypes")
     refusal = parameter_refusal(*inputs[1:])
     flat, out = _flatten(x, axes), _flatten(outputs[0], axes)

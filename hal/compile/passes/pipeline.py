@@ -10,12 +10,12 @@ import time
 from polyhal.hal.compile.ir.graph import Graph
 from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.batch_products import batch_products
+from polyhal.hal.compile.passes.fuse.cast_results import cast_results
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
-from polyhal.hal.compile.passes.fuse.wide_results import widen_results
 from polyhal.hal.compile.passes.layout.channels_last import channels_last
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
@@ -49,7 +49,7 @@ PASSES = (
     *_TIDYING,
     channels_last,
     simplify_views,
-    widen_results,
+    cast_results,
     batch_products,
     simplify_views,
     read_strided,

@@ -31,6 +31,7 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.spread import variance as variance_of
 from polyhal.hal.ops.reductions.sums import mean, sum_
@@ -95,11 +96,17 @@ _SHAPES: list[tuple[tuple[int, ...], int]] = [
 
 
 def _layer_norm(
-    x: Array, weight: Array | None = None, bias: Array | None = None, *, axes: int = 1, eps: float = 1e-5
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    *,
+    axes: int = 1,
+    eps: float = 1e-5,
+    out_dtype: Any = None,
 ) -> Any:
     """Zero mean and unit variance over the last `axes` axes, then scale and shift. Source: Ba et al., arXiv:1607.06450.
 
-    Returns the result and, for the gradient, mean and 1/standard deviation.
+    Returns the result and, for the gradient, mean and 1/standard deviation. Passes set `out_dtype` where the result is cast.
     """
     over = _trailing(axes)
     mu = np.mean(x, axis=over)
@@ -115,11 +122,15 @@ def _infer_layer_norm(specs: Specs, params: Params) -> list[Output]:
     check_shape("weight", specs[1], tail)
     check_shape("bias", specs[2], tail)
     wide = accumulator(spec.dtype)
-    return [(spec.dtype, spec.shape), (wide, lead), (wide, lead)]
+    return [(params["out_dtype"] or spec.dtype, spec.shape), (wide, lead), (wide, lead)]
+
+
+def _as_dtype(out: TensorLike, out_dtype: Any) -> Any:
+    return out if out_dtype is None else cast(out, dtype=out_dtype)
 
 
 def _layer_norm_decomposed(
-    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float, out_dtype: Any
 ) -> Any:
     over = _trailing(axes)
     mu = mean(x, over)
@@ -127,7 +138,7 @@ def _layer_norm_decomposed(
     r = rsqrt(mean(centred * centred, over) + eps)
     out = centred * _unsqueezed(r, axes)
     out = out if weight is None else out * weight
-    return out if bias is None else out + bias, mu, r
+    return _as_dtype(out if bias is None else out + bias, out_dtype), mu, r
 
 
 def _normalized(
@@ -138,12 +149,14 @@ def _normalized(
     return out if bias is None else out + bias
 
 
-def _by_variance(x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float) -> Any:
+def _by_variance(
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float, out_dtype: None
+) -> Any:
     return _normalized(x, weight, bias, axes=axes, eps=eps, variance=variance_of(x, _trailing(axes), True))
 
 
 def _by_variance_of_centred(
-    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float
+    x: TensorLike, weight: TensorLike | None, bias: TensorLike | None, *, axes: int, eps: float, out_dtype: None
 ) -> Any:
     over = _trailing(axes)
     return _normalized(x, weight, bias, axes=axes, eps=eps, variance=variance_of(x - mean(x, over, True), over, True))
@@ -154,7 +167,7 @@ def _layer_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
     for axes in range(1, x.ndim + 1):
         tail = contiguous(x.dtype, x.shape[x.ndim - axes :])
         for weight, bias in itertools.product((tail, None), repeat=2):
-            yield (x, weight, bias), {"axes": axes, "eps": ANY_NUMBER}
+            yield (x, weight, bias), {"axes": axes, "eps": ANY_NUMBER, "out_dtype": None}
 
 
 def _layer_norm_grad(
@@ -278,10 +291,10 @@ layer_norm = declare(
 # --- root-mean-square norm ------------------------------------------------------------------------------------------
 
 
-def _rms_norm(x: Array, weight: Array | None = None, *, axes: int = 1, eps: float = 1e-6) -> Any:
+def _rms_norm(x: Array, weight: Array | None = None, *, axes: int = 1, eps: float = 1e-6, out_dtype: Any = None) -> Any:
     """Unit root mean square over the last `axes` axes, then scale. Source: Zhang and Sennrich, arXiv:1910.07467.
 
-    Returns the result and, for the gradient, 1/root mean square.
+    Returns the result and, for the gradient, 1/root mean square. Passes set `out_dtype` where the result is cast.
     """
     over = _trailing(axes)
     r = 1 / np.sqrt(np.mean(np.square(x), axis=over) + eps)
@@ -293,13 +306,13 @@ def _infer_rms_norm(specs: Specs, params: Params) -> list[Output]:
     spec = float_input(specs)
     lead, tail = _split(spec, params)
     check_shape("weight", specs[1], tail)
-    return [(spec.dtype, spec.shape), (accumulator(spec.dtype), lead)]
+    return [(params["out_dtype"] or spec.dtype, spec.shape), (accumulator(spec.dtype), lead)]
 
 
-def _rms_norm_decomposed(x: TensorLike, weight: TensorLike | None, *, axes: int, eps: float) -> Any:
+def _rms_norm_decomposed(x: TensorLike, weight: TensorLike | None, *, axes: int, eps: float, out_dtype: Any) -> Any:
     r = rsqrt(mean(x * x, _trailing(axes)) + eps)
     out = x * _unsqueezed(r, axes)
-    return out if weight is None else out * weight, r
+    return _as_dtype(out if weight is None else out * weight, out_dtype), r
 
 
 def _rms_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:

@@ -15,7 +15,7 @@
 //                                   selects one of several independent sums
 //   FOR_TAIL body                   for each element i after the last whole vector
 //   ROW_VALUE(x, at)                vector i of x; SET_ROW_VALUE(x, v) replaces it if rows are in registers
-//   WRITE(out, v, at, i)            stores a vector
+//   WRITE(out, v, at, i)            stores a vector; WRITE_AS(D, out, v, at, i) as elements of dtype D
 //   PREFETCH_NEXT_ROW(x, at)        on CPUs, prefetches vector i of the next row; once per operand and row
 //   PREFETCH_NEXT_RESULT(out, at)   the same for a row to be written
 //   DECLARE_ACCUMULATORS(s, v)      the sums s[ACCUMULATORS], all v; SUM_ACCUMULATORS(s) and MAX_ACCUMULATORS(s) reduce them to a REAL
@@ -85,16 +85,17 @@ typedef VEC(REAL) V;
 #if WIDTH == 1
 #define WHOLE length
 #define READ(name, at, i) LOAD(DTYPE, name, (at) + (long)(i) * name##_step)
-#define WRITE(name, value, at, i) STORE(DTYPE, value, name, (at) + (long)(i) * name##_step)
+#define WRITE_AS(D, name, value, at, i) STORE(D, value, name, (at) + (long)(i) * name##_step)
 #define READ_SMALL(D, name, i) LOAD(D, name, name##_offset + (i))
 #define TAIL_BEGIN length
 #else
 #define WHOLE (length / WIDTH)
 #define READ(name, at, i) LOADV(DTYPE, name + (at) + (i) * WIDTH)
-#define WRITE(name, value, at, i) STOREV(DTYPE, value, name + (at) + (i) * WIDTH)
+#define WRITE_AS(D, name, value, at, i) STOREV(D, value, name + (at) + (i) * WIDTH)
 #define READ_SMALL(D, name, i) LOADV(D, name + name##_offset + (i) * WIDTH)
 #define TAIL_BEGIN (length / WIDTH * WIDTH)
 #endif
+#define WRITE(name, value, at, i) WRITE_AS(DTYPE, name, value, at, i)
 
 #if ROW_VECTORS
 #define REQUIRED_GROUP_SIZE __attribute__((reqd_work_group_size(GROUP, 1, 1)))

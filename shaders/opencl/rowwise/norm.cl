@@ -22,6 +22,9 @@
 #ifndef CHANNELS
 #define CHANNELS 0
 #endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
 #include "lib/rows.h"
 
 #if WEIGHT
@@ -52,7 +55,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
 #if BIAS
                                                __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
 #endif
-                                               RESULT(out),
+                                               __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #if CENTRED
                                                __global REAL *means, const ulong means_offset,
 #endif
@@ -99,17 +102,17 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
             const uint channel = row % groups * (length / inner) + c;
             FACTOR_AND_SHIFT(channel)
             for (uint i = LANE_ID; i < inner / WIDTH; i += LANES) {
-                WRITE(out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
+                WRITE_AS(OUT_DTYPE, out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
             }
             for (uint i = inner / WIDTH * WIDTH + LANE_ID; i < inner; i += LANES) {
-                STORE(DTYPE, (LOAD(DTYPE, x, plane_at + i) - mean) * factor + shift, out, result_at + i);
+                STORE(OUT_DTYPE, (LOAD(DTYPE, x, plane_at + i) - mean) * factor + shift, out, result_at + i);
             }
         }
 #elif CHANNELS
         FOR_VECTORS {
             const uint channel = row % groups * (length / inner) + i * WIDTH / inner;
             FACTOR_AND_SHIFT(channel)
-            WRITE(out, (ROW_VALUE(x, x_at) - mean) * factor + shift, out_at, i);
+            WRITE_AS(OUT_DTYPE, out, (ROW_VALUE(x, x_at) - mean) * factor + shift, out_at, i);
         }
 #else
         FOR_VECTORS {
@@ -121,7 +124,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
 #if BIAS
             value += READ_SMALL(BIAS_DTYPE, bias, i);
 #endif
-            WRITE(out, value, out_at, i);
+            WRITE_AS(OUT_DTYPE, out, value, out_at, i);
         }
         FOR_TAIL {
             REAL value = (LOAD(DTYPE, x, x_at + i) - mean) * scale;
@@ -131,7 +134,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
 #if BIAS
             value += LOAD(BIAS_DTYPE, bias, bias_offset + i);
 #endif
-            STORE(DTYPE, value, out, out_at + i);
+            STORE(OUT_DTYPE, value, out, out_at + i);
         }
 #endif
         if (LANE_ID == 0) {

@@ -36,14 +36,15 @@ _RMS_NORM_GRADIENT = ("g", "x", "weight", "scales", "dx", "dweight")
 
 def _forward(centred: bool) -> LoweringFunction:
     def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
-        flat = norm.forward(inputs, outputs, params["axes"])
+        flat = norm.forward(inputs, outputs, params["axes"], casts=True)
         if isinstance(flat, Declined):
             return flat
         weight, bias = inputs[1], inputs[2] if centred else None
         kernel = row_kernel(runtime, flat, flat[0].ndim - 1, cached=1, parameters=(weight, bias))
         if isinstance(kernel, Declined):
             return kernel
-        definitions = kernel.definitions | {"CENTRED": centred} | optional("WEIGHT", weight) | optional("BIAS", bias)
+        definitions = kernel.definitions | {"CENTRED": centred, "OUT_DTYPE": outputs[0].dtype.name}
+        definitions |= optional("WEIGHT", weight) | optional("BIAS", bias)
         names = ("x", "weight", "bias", "out", "means", "scales") if centred else ("x", "weight", "out", "scales")
         args = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
         args |= {"eps": params["eps"], **kernel.args("x", "out")}
