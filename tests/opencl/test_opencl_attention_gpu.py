@@ -156,6 +156,7 @@ def test_wgmma_tiles(device: Any, rng: Any, terms: int, dtype: Any, masked: str)
     [
         ((PingPongTile(1, 64), FusedTile(128)), (70, 150, 24, 40), dtypes.float16, True, ""),
         ((PingPongTile(2, 96, 3), FusedTile(64)), (130, 140, 80, 72), dtypes.bfloat16, False, "bool"),
+        ((PingPongTile(1, 64), FusedTile(64, 1, wide=True)), (70, 150, 136, 24), dtypes.bfloat16, True, ""),
     ],
     ids=str,
 )
