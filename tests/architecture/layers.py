@@ -40,6 +40,7 @@ HAL = (
             "peer_memory",
             "printable",
             "protocol",
+            "quantization",
         ),
     ),
     Layer(
