@@ -129,6 +129,7 @@ from polyhal.nn.pooling import (
     MaxPool3d,
 )
 from polyhal.nn.position import PositionalEncoding, RotaryEmbedding
+from polyhal.nn.quantized import QuantizedEmbedding, QuantizedLinear
 from polyhal.nn.recurrent import GRU, LSTM, RNN
 from polyhal.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell
 from polyhal.nn.resizing import (
@@ -278,6 +279,8 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "PositionalEncoding",
+    "QuantizedEmbedding",
+    "QuantizedLinear",
     "RMSNorm",
     "RNNCell",
     "RReLU",

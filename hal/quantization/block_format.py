@@ -79,13 +79,13 @@ class BlockFormat:
         return self.block_bytes * 8 / self.block
 
     def row_bytes(self, weights: int) -> int:
-        """Bytes of a row of so many weights. Raises ValueError unless they fill blocks."""
+        """Bytes of a row with this number of weights. Raises ValueError unless they fill blocks."""
         if weights % self.block:
             raise ValueError(f"a row of {weights} weights in {self.name}; expected a multiple of {self.block}")
         return weights // self.block * self.block_bytes
 
     def row_weights(self, size: int) -> int:
-        """Weights in a row of so many bytes. Raises ValueError unless they are whole blocks."""
+        """Weights in a row with this number of bytes. Raises ValueError unless they are whole blocks."""
         if size % self.block_bytes:
             raise ValueError(f"a row of {size} bytes in {self.name}; expected a multiple of {self.block_bytes}")
         return size // self.block_bytes * self.block

@@ -18,7 +18,7 @@ def _lead(x: Any) -> tuple[int, ...]:
 
 
 def _columns(a: BlockArithmetic, x: Any) -> Any:
-    """One number per part, beside the weights of the part."""
+    """One number per part, with an axis for the weights of the part."""
     return a.reshape(x, (*x.shape, 1))
 
 

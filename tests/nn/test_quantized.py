@@ -1,0 +1,38 @@
+"""Layers over quantised weights, eagerly, captured and with gradients, against their dequantised weights."""
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal.hal.quantization.formats import dequantize, quantize
+
+
+@pytest.fixture
+def blocks():
+    return quantize(np.random.default_rng(0).standard_normal((20, 64)), "q5_1")
+
+
+def test_linear_multiplies_by_its_dequantised_weight(blocks, device):
+    rng = np.random.default_rng(1)
+    weight, bias = dequantize(blocks, "q5_1").astype(np.float64), rng.standard_normal(20).astype(np.float32)
+    layer = polyhal.nn.QuantizedLinear.from_blocks(blocks, "q5_1", 64, bias=bias, device=device)
+    x = rng.standard_normal((2, 3, 64)).astype(np.float32)
+    given = polyhal.tensor(x, device=device, requires_grad=True)
+    out = polyhal.jit(layer)(given)
+    np.testing.assert_allclose(out.numpy(), x @ weight.T + bias, atol=1e-4)
+    layer(given).sum().backward()
+    np.testing.assert_allclose(given.grad.numpy(), np.broadcast_to(weight.sum(0), x.shape), atol=1e-4)
+    np.testing.assert_array_equal(layer.file_blocks(), blocks)
+    assert layer.blocks.shape == (32, 48)
+    assert list(layer.state_dict()) == ["bias", "blocks"]
+
+
+def test_embedding_looks_up_rows(blocks, device):
+    table = polyhal.nn.QuantizedEmbedding.from_blocks(blocks, "q5_1", 64, device=device)
+    rows = table(polyhal.tensor([[3, 19], [0, 16]], device=device))
+    np.testing.assert_allclose(rows.numpy(), dequantize(blocks, "q5_1")[[[3, 19], [0, 16]]], rtol=1e-6)
+
+
+def test_blocks_of_another_width_are_refused(blocks):
+    with pytest.raises(polyhal.hal.errors.ShapeError, match="for rows of 96 weights in q5_1"):
+        polyhal.nn.QuantizedLinear.from_blocks(blocks, "q5_1", 96)
