@@ -73,14 +73,16 @@ def _batched(call: BatchedCall) -> Any:
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    def sample(name: str, lead: tuple[int, ...], blocks: int, rows: int, in_tiles: bool, transposed: bool) -> Sample:
+    def sample(
+        name: str, lead: tuple[int, ...], blocks: int, rows: int, in_tiles: bool, transposed: bool, note: str = ""
+    ) -> Sample:
         width = blocks * formats.FORMATS[name].block
         x = rng.uniform(-1, 1, (*lead, rows if transposed else width))
         params = {"format": name, "in_tiles": in_tiles, "transposed": transposed}
-        return Sample((x, sample_blocks(rng, name, rows, width, in_tiles)), params)
+        return Sample((x, sample_blocks(rng, name, rows, width, in_tiles)), params, note=note)
 
     return [
-        *(sample(name, (3,), 2, 32, True, False) for name in formats.FORMATS),
+        *(sample(name, (3,), 2, 32, True, False, f"{name} in tiles") for name in formats.FORMATS),
         sample("q4_0", (), 3, 5, False, False),
         sample("q4_0", (), 5, 48, True, False),
         sample("q8_0", (2, 17), 2, 16, True, False),

@@ -1,0 +1,1 @@
+"""Quantised weights in OpenCL; kernels in shaders/opencl/quantized."""

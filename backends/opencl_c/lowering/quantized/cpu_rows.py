@@ -1,0 +1,30 @@
+"""Products of few rows with quantised weights on processors."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.opencl_c.lowering.quantized.problem import QuantizedProduct
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.protocol import Launch
+from polyhal.hal.quantization.tiles import TILE
+
+_TILES = 16
+"""Maximum tiles of a work-item: its numbers of x are prepared once for all of them."""
+_ITEMS = 8
+"""Work-items per compute unit, for load balance."""
+_ROWS = 4
+"""Maximum rows of x per work-item, whose sums are in registers."""
+
+
+def build(runtime: Runtime, p: QuantizedProduct) -> Launch:
+    """Build the launch. Raises KernelBuildError."""
+    rows = min(_ROWS, 1 << (p.m - 1).bit_length())
+    tiles = p.n // TILE
+    each = max(1, min(_TILES, tiles // (_ITEMS * runtime.features.compute_units)))
+    return runtime.launch(
+        "quantized/cpu_rows",
+        {"FORMAT": p.form.name, "DTYPE": p.dtype.name, "ROWS": rows},
+        {**p.args(), "tiles_each": each},
+        (ceil_div(tiles, each), ceil_div(p.m, rows)),
+        (1, 1),
+    )

@@ -1,0 +1,38 @@
+"""Choice of the kernel of a product with quantised weights.
+
+- Few rows on processors: `cpu_rows`.
+- Other products decline: their weights become floats first (the op's decomposition).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polyhal.backends.opencl_c.lowering.quantized import cpu_rows
+from polyhal.backends.opencl_c.lowering.quantized.problem import product
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
+_CPU_ROWS = 16
+"""Maximum rows for which decoding the weights for every 4 rows is faster than writing them as floats."""
+
+
+def quantized_matmul(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    """Lower the op `quantized_matmul`."""
+    p = product(inputs, outputs, params)
+    if isinstance(p, Declined):
+        return p
+    if runtime.features.cpu:
+        return (
+            cpu_rows.build(runtime, p) if p.m <= _CPU_ROWS else Declined("many rows: the weights become floats first")
+        )
+    return Declined("no kernel for this device")
+
+
+LOWERINGS = {"quantized_matmul": quantized_matmul}

@@ -1,0 +1,62 @@
+"""Products of rows of x with quantised weights, in the form that kernels take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
+from polyhal.hal import dtypes, layout
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec
+from polyhal.hal.quantization.block_format import BlockFormat
+from polyhal.hal.quantization.formats import FORMATS
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedProduct:
+    """`m` rows of x, of `k` numbers each, with `n` rows of weights in tiles."""
+
+    form: BlockFormat
+    dtype: DType
+    m: int
+    n: int
+    k: int
+    x_row: int
+    """Stride from one row of x to the next. Numbers of a row are contiguous."""
+
+    def args(self) -> Arguments:
+        """Return the arguments that all kernels have."""
+        return {
+            "x": Strided(Tensor(0), {"row": self.x_row}),
+            "blocks": Tensor(1),
+            "out": Tensor(2),
+            "rows": self.m,
+            "n": self.n,
+            "k": self.k,
+        }
+
+
+def product(
+    inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
+) -> QuantizedProduct | Declined:
+    """Return the product that an op computes."""
+    x, blocks, (out,) = inputs[0], inputs[1], outputs
+    if not isinstance(x, Spec) or not isinstance(blocks, Spec):
+        return Declined("an operand is a number")
+    if params["transposed"] or not params["in_tiles"]:
+        return Declined("the kernels multiply by rows of weights in tiles")
+    if x.dtype is dtypes.float64:
+        return Declined("the kernels add in float32")
+    if not layout.is_contiguous(blocks.shape, blocks.strides):
+        return Declined("the blocks are not contiguous")
+    m, k = math.prod(x.shape[:-1]), x.shape[-1]
+    rows = layout.reshape(x, (m, k))
+    if not m or rows is None or (k > 1 and rows.strides[1] != 1):
+        return Declined("the rows of x have no common stride")
+    return QuantizedProduct(FORMATS[params["format"]], x.dtype, m, out.shape[-1], k, rows.strides[0])
