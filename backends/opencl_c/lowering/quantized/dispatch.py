@@ -1,6 +1,6 @@
 """Choice of the kernel of a product with quantised weights.
 
-- Few rows on processors: `cpu_rows`.
+- Few rows on processors: `cpu_rows`; on GPUs: `mma_rows`.
 - Other products decline: their weights become floats first (the op's decomposition).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyhal.backends.opencl_c.lowering.quantized import cpu_rows
+from polyhal.backends.opencl_c.lowering.quantized import cpu_rows, mma_rows
 from polyhal.backends.opencl_c.lowering.quantized.problem import product
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
@@ -32,7 +32,11 @@ def quantized_matmul(
         return (
             cpu_rows.build(runtime, p) if p.m <= _CPU_ROWS else Declined("many rows: the weights become floats first")
         )
-    return Declined("no kernel for this device")
+    if p.m > mma_rows.MAX_ROWS:
+        return Declined("many rows: the weights become floats first")
+    if not mma_rows.suits(runtime.features):
+        return Declined("the device has too small groups or too little local memory")
+    return mma_rows.build(runtime, p, mma_rows.choose(runtime, p))
 
 
 LOWERINGS = {"quantized_matmul": quantized_matmul}
