@@ -114,6 +114,8 @@ _GEMMA: dict[str, Any] = {
     "hidden_activation": None,
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
+    "sliding_window_size": None,
+    "cache_implementation": None,
     "use_bidirectional_attention": None,
 }
 _GEMMA2: dict[str, Any] = {
@@ -139,7 +141,6 @@ _GEMMA3: dict[str, Any] = {
     "rope_theta": 1e6,
     "rope_local_base_freq": 10000.0,
     "sliding_window_pattern": 6,
-    "cache_implementation": None,
 }
 _DEEPSEEK: dict[str, Any] = {
     **_LLAMA,
@@ -266,10 +267,15 @@ ARCHITECTURES: Mapping[str, DecoderArchitecture] = {
         title="Phi 3, 3.5, 4, 4 mini",
         defaults={
             **_LLAMA, **_WINDOW, "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "resid_pdrop": 0.0,
-            "embd_pdrop": 0.0, "max_position_embeddings": 4096, "original_max_position_embeddings": None,
+            "embd_pdrop": 0.0, "lm_head_bias": False, "mlp_bias": False, "full_attn_mod": 1, "interpolate_factor": 1,
+            "max_position_embeddings": 4096, "original_max_position_embeddings": None,
             "rms_norm_eps": 1e-5, "partial_rotary_factor": 1.0,
         },
-        only={"attention_bias": (False,), "resid_pdrop": (0,), "embd_pdrop": (0,)},
+        only={
+            **dict.fromkeys(("attention_bias", "lm_head_bias", "mlp_bias"), (False,)),
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop"), (0,)),
+            **dict.fromkeys(("full_attn_mod", "interpolate_factor"), (1,)),
+        },
         windows="all",
         fused={"q_proj k_proj v_proj": ("qkv_proj", "after"), "gate_proj up_proj": ("gate_up_proj", "after")},
     ),
@@ -278,7 +284,8 @@ ARCHITECTURES: Mapping[str, DecoderArchitecture] = {
         defaults={
             **_LLAMA, **_WINDOW, "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36,
             "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32768,
-            "use_sliding_window": False, "no_rope_layers": None, "no_rope_layer_interval": 4, "mlp_bias": False,
+            "use_sliding_window": False, "max_window_layers": None, "no_rope_layers": None, "no_rope_layer_interval": 4,
+            "mlp_bias": False,
             "tie_word_embeddings": True, "rope_theta": 2e6,
         },
         windows="all",
@@ -333,13 +340,14 @@ ARCHITECTURES: Mapping[str, DecoderArchitecture] = {
         defaults={
             **_ROTARY, "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
             "intermediate_size": 24576, "hidden_act": "gelu", "rotary_pct": 0.25, "rotary_emb_base": 10000.0,
-            "attention_dropout": 0.0, "hidden_dropout": 0.0, "classifier_dropout": 0.1, "max_position_embeddings": 2048,
+            "attention_dropout": 0.0, "hidden_dropout": 0.0, "attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0,
+            "classifier_dropout": 0.1, "max_position_embeddings": 2048,
             "initializer_range": 0.02, "layer_norm_eps": 1e-5, "tie_word_embeddings": False,
             "use_parallel_residual": True, "attention_bias": True, "partial_rotary_factor": None,
         },
         parts=_PLAIN,
         reads={"use_parallel_residual": ("parallel_residual",)},
-        only={"hidden_dropout": (0,)},
+        only=dict.fromkeys(("hidden_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob"), (0,)),
         names={
             "model.layers.": "gpt_neox.layers.",
             "model.embed_tokens.": "gpt_neox.embed_in.",

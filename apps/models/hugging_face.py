@@ -9,7 +9,7 @@ from polyhal.hal.errors import message
 
 WITHOUT_EFFECT = frozenset(
     {
-        "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path", "architectures",
+        "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path", "architectures", "auto_map",
         "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward",
         "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
         "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
@@ -20,7 +20,7 @@ WITHOUT_EFFECT = frozenset(
         "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
         "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k",
         "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p", "unk_token_id", "use_bfloat16",
-        "use_cache",
+        "use_cache", "is_llama_config", "transformers.js_config", "unsloth_fixed",
     }
 )  # fmt: skip
 """Settings without effect on the numbers that a model computes: of tokens, generation, training and files."""

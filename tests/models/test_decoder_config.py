@@ -80,6 +80,33 @@ def test_settings_without_an_effect_are_accepted() -> None:
     ) == DecoderConfig.from_json(BASE)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {
+            "model_type": "phi3",
+            "auto_map": {"AutoConfig": "x"},
+            "lm_head_bias": False,
+            "full_attn_mod": 1,
+            "mlp_bias": False,
+        },
+        {"model_type": "gemma2", "sliding_window_size": 32, "cache_implementation": "hybrid"},
+        {"model_type": "gpt_neox", "attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0},
+        {"model_type": "smollm3", "max_window_layers": 28, "transformers.js_config": {"dtype": "q4"}},
+        {
+            "model_type": "deepseek_v3",
+            "moe_layer_freq": 1,
+            "ep_size": 1,
+            "num_nextn_predict_layers": 1,
+            "seq_aux": True,
+        },
+    ],
+    ids=lambda data: data["model_type"],
+)
+def test_settings_that_published_models_have_in_addition_are_accepted(data: dict[str, Any]) -> None:
+    assert DecoderConfig.from_json(data) == DecoderConfig.from_json({"model_type": data["model_type"]})
+
+
 def test_a_model_with_scaled_rotation_is_saved_and_loaded(tmp_path: Path, numpy_device: ph.Device) -> None:
     model = Decoder(DecoderConfig.from_json({**BASE, "rope_scaling": LLAMA3}))
     loaded = ph.load(ph.save(model, tmp_path / "model.safetensors"), "numpy")
