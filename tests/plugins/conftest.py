@@ -70,3 +70,9 @@ def cupy_plugin(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 @pytest.fixture(scope="module")
 def ops_package(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install("ops", tmp_path_factory.mktemp("ops"))
+
+
+@pytest.fixture
+def kit_sample(pytestconfig: pytest.Config) -> list[str]:
+    """Return the options of this run that select a sample, for runs of the kit on a distribution."""
+    return [f"--polyhal-{name}={pytestconfig.getoption(f'polyhal_{name}')}" for name in ("sample", "seed")]
