@@ -7,6 +7,7 @@ from polyhal.training.metrics import Metrics, MetricsRow
 from polyhal.training.options import OptionError, TrainOptions
 from polyhal.training.preparation import resume, start
 from polyhal.training.ranks import Ranks
+from polyhal.training.schedule import share_of_peak
 from polyhal.training.session import RunObserver, Session
 from polyhal.training.trainer import Trainer
 
@@ -26,5 +27,6 @@ __all__ = [
     "Trainer",
     "load_model",
     "resume",
+    "share_of_peak",
     "start",
 ]

@@ -1,0 +1,8 @@
+"""Fine-tuning of language models with low-rank adapters: records, rows of tokens, and training steps."""
+
+from polyhal.finetune.options import TuneOptions
+from polyhal.finetune.records import Example, RecordError, encode_record, read_records
+from polyhal.finetune.rows import Rows, arrange
+from polyhal.finetune.tuner import Tuner
+
+__all__ = ["Example", "RecordError", "Rows", "TuneOptions", "Tuner", "arrange", "encode_record", "read_records"]
