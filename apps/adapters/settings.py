@@ -102,11 +102,13 @@ class LoraSettings:
 
     def rank(self, path: str) -> int:
         """Return the rank of the adapter of a layer."""
-        return _matching(self.rank_pattern, path, self.r)
+        rank: int = _matching(self.rank_pattern, path, self.r)
+        return rank
 
     def scale(self, path: str) -> float:
         """Return the factor of the adapter's product."""
-        alpha, rank = _matching(self.alpha_pattern, path, self.lora_alpha), self.rank(path)
+        alpha: float = _matching(self.alpha_pattern, path, self.lora_alpha)
+        rank = self.rank(path)
         return alpha / (math.sqrt(rank) if self.use_rslora else rank)
 
     def to_json(self) -> dict[str, Any]:
@@ -129,7 +131,7 @@ class LoraSettings:
         if unknown and any(data[name] for name in unknown):
             problem = f"unknown settings {', '.join(sorted(name for name in unknown if data[name]))}"
             raise IncompatibleFileError(message("LoraSettings", problem, expected=f"settings among {sorted(own)}"))
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in own}
+        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in own}
         try:
             return cls(**given)
         except (TypeError, ValueError) as error:

@@ -15,7 +15,14 @@ LIBRARY = (
     ),
 )  # fmt: skip
 """Modules whose public names are listed in `__all__`."""
-APPLICATIONS = ("polyhal.adapters", "polyhal.calibration", "polyhal.finetune", "polyhal.models", "polyhal.text", "polyhal.training")
+APPLICATIONS = (
+    "polyhal.adapters",
+    "polyhal.calibration",
+    "polyhal.finetune",
+    "polyhal.models",
+    "polyhal.text",
+    "polyhal.training",
+)
 """Applications with names for programs; the others have commands only."""
 CONTRACT = tuple(
     f"polyhal.hal.{name}"
