@@ -2,7 +2,7 @@
 
 from polyhal.finetune.options import TuneOptions
 from polyhal.finetune.records import Example, RecordError, encode_record, read_records
-from polyhal.finetune.rows import Rows, arrange
+from polyhal.finetune.rows import TokenRows, arrange
 from polyhal.finetune.tuner import Tuner
 
-__all__ = ["Example", "RecordError", "Rows", "TuneOptions", "Tuner", "arrange", "encode_record", "read_records"]
+__all__ = ["Example", "RecordError", "TokenRows", "TuneOptions", "Tuner", "arrange", "encode_record", "read_records"]

@@ -15,7 +15,7 @@ IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TokenRows:
     """Token ids, targets and numbers of examples, each (rows, context) of int32; numbers are 0 at padding."""
 
     ids: np.ndarray
@@ -30,7 +30,7 @@ class Rows:
         return len(self.ids)
 
 
-def arrange(examples: Sequence[Example], context: int, *, packing: bool = True, split: bool = False) -> Rows:
+def arrange(examples: Sequence[Example], context: int, *, packing: bool = True, split: bool = False) -> TokenRows:
     """Arrange examples in rows of `context` tokens, several in a row with `packing` (first fit, longest first).
 
     With `split`, a long example continues in further rows; otherwise its beginning is used.
@@ -49,7 +49,7 @@ def arrange(examples: Sequence[Example], context: int, *, packing: bool = True, 
             following = np.where(piece.learned[1:], piece.ids[1:], IGNORED)
             targets[row, start : stop - 1] = following
             start = stop
-    return Rows(ids, targets, numbers, any(len(members) > 1 for members in places), cut)
+    return TokenRows(ids, targets, numbers, any(len(members) > 1 for members in places), cut)
 
 
 def _pieces(examples: Iterable[Example], context: int, split: bool) -> tuple[list[Example], int]:

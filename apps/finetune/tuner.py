@@ -13,7 +13,7 @@ import numpy as np
 from polyhal import Device, Tensor, jit, manual_seed, no_grad, tensor, zeros
 from polyhal.adapters import LoraSettings, adapters, save_adapter
 from polyhal.finetune.options import TuneOptions
-from polyhal.finetune.rows import IGNORED, Rows
+from polyhal.finetune.rows import IGNORED, TokenRows
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.nn import Module
@@ -34,7 +34,7 @@ class Tuner:
     """
 
     def __init__(
-        self, model: Module, settings: LoraSettings, options: TuneOptions, rows: Rows, *, eager: bool = False
+        self, model: Module, settings: LoraSettings, options: TuneOptions, rows: TokenRows, *, eager: bool = False
     ) -> None:
         if not len(rows):
             raise ValueError(

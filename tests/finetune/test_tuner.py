@@ -11,7 +11,7 @@ import pytest
 
 import polyhal as ph
 from polyhal.adapters import LoraSettings, adapters, add_lora, load_adapter
-from polyhal.finetune import Example, Rows, TuneOptions, Tuner, arrange
+from polyhal.finetune import Example, TokenRows, TuneOptions, Tuner, arrange
 from polyhal.hal.errors import IncompatibleFileError
 from polyhal.models import Llama, LlamaConfig
 
@@ -31,7 +31,7 @@ def examples(count: int = 12) -> list[Example]:
     return [Example([int(i) for i in rng.integers(1, TOKENS, n)], [False] * 2 + [True] * (n - 2)) for n in lengths]
 
 
-def tuner(rows: Rows, **options: Any) -> Tuner:
+def tuner(rows: TokenRows, **options: Any) -> Tuner:
     tuned = model()
     settings = LoraSettings(r=2, lora_alpha=8)
     ph.manual_seed(5)
@@ -48,7 +48,7 @@ def test_losses_are_those_of_peft() -> None:
     settings = load_adapter(tuned, PEFT / "adapter")
     batches = [np.random.default_rng(i).integers(0, TOKENS, (4, 13)) for i in range(4)]
     ids = np.concatenate(batches).astype(np.int32)
-    rows = Rows(ids[:, :-1], ids[:, 1:], np.ones_like(ids[:, 1:]), packed=False, cut=0)
+    rows = TokenRows(ids[:, :-1], ids[:, 1:], np.ones_like(ids[:, 1:]), packed=False, cut=0)
     options = TuneOptions(steps=20, batch_size=4, lr=1e-2, schedule="constant", weight_decay=0.01, clip=0)
     run = Tuner(tuned, settings, options, rows)
     run._order = lambda start, count: iter(i % 16 for i in range(start, start + count))  # type: ignore[method-assign]
