@@ -22,7 +22,7 @@ class TokenRows:
     targets: np.ndarray
     examples: np.ndarray
     packed: bool
-    """Whether a row holds several examples, so that attention needs a mask."""
+    """True if a row holds several examples, so that attention needs a mask."""
     cut: int
     """Number of examples of which only the beginning fits."""
 
