@@ -78,7 +78,7 @@ def adapters(model: Module) -> Iterator[tuple[str, LoraLinear]]:
 
 
 def add_lora(model: Module, settings: LoraSettings) -> list[str]:
-    """Freeze a model, add adapters to linear layers, and return the paths of these layers.
+    """Freeze a model, add adapters to linear layers, and return their paths.
 
     Afterwards `model.parameters()` that require gradients are the adapters'. Raises ValueError if no layer matches, or if the
     model has adapters.

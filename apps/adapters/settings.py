@@ -55,7 +55,7 @@ _WITHOUT_EFFECT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LoraSettings:
-    """Which linear layers get adapters, and of which rank. The fields are named as in PEFT's `LoraConfig`.
+    """The linear layers that get adapters, and their ranks. The fields are named as in PEFT's `LoraConfig`.
 
     Source: Hu et al., arXiv:2106.09685; `use_rslora`: Kalajdzievski, arXiv:2312.03732. Raises ValueError.
     """

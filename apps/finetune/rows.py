@@ -24,7 +24,7 @@ class TokenRows:
     packed: bool
     """True if a row holds several examples, so that attention needs a mask."""
     cut: int
-    """Number of examples of which only the beginning fits."""
+    """Number of examples that were cut to fit."""
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -1,4 +1,4 @@
-"""Records become tokens, of which the right ones are learned, and rows."""
+"""Records become tokens and rows, with the right tokens as targets."""
 
 from __future__ import annotations
 
