@@ -30,7 +30,7 @@ class Tuner:
     """Trains the adapters of a language model on rows of tokens.
 
     `model(ids, attention_mask=mask)` returns logits (B, T, V) of ids (B, T). A step does not wait for the device, and is
-    captured unless `eager`. The loss is the mean cross entropy of all learned tokens of a step.
+    captured unless `eager`. The loss is the mean cross entropy of all learned tokens of a step. Raises ValueError without rows.
     """
 
     def __init__(

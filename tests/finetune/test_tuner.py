@@ -13,14 +13,14 @@ import polyhal as ph
 from polyhal.adapters import LoraSettings, adapters, add_lora, load_adapter
 from polyhal.finetune import Example, TokenRows, TuneOptions, Tuner, arrange
 from polyhal.hal.errors import IncompatibleFileError
-from polyhal.models import Llama, LlamaConfig
+from polyhal.models import Decoder, DecoderConfig
 
 PEFT = Path(__file__).parents[1] / "adapters" / "peft_run"
 TOKENS = 32
 
 
-def model() -> Llama:
-    made = Llama(LlamaConfig.from_json(json.loads((PEFT / "config.json").read_text())), device="numpy")
+def model() -> Decoder:
+    made = Decoder(DecoderConfig.from_json(json.loads((PEFT / "config.json").read_text())), device="numpy")
     made.load_state_dict(ph.serialize.load(PEFT / "model.safetensors", device="numpy"))
     return made
 
