@@ -13,7 +13,7 @@ from polyhal import optim
 from polyhal.data import DataLoader, TokenWindows
 from polyhal.hal.errors import ShapeError
 from polyhal.models import GPT, GPTConfig, Sampling, from_gpt2_state, generate, stream
-from polyhal.models.generation import Decoder
+from polyhal.models.generation import CapturedDecoder
 from polyhal.nn import KVCache
 from polyhal.random import Generator
 
@@ -209,7 +209,7 @@ def test_captured_decoding_is_decoding(device: ph.Device) -> None:
     for captured in (False, True):
         cache = gpt.make_cache()
         cache.granularity = 4
-        decoder = Decoder(gpt, cache)
+        decoder = CapturedDecoder(gpt, cache)
         found = []
         with ph.no_grad():
             gpt(ph.tensor([prompt], device=device), cache)
