@@ -31,6 +31,7 @@ _LAUNCHES = {
     "batch_norm": 2,
     "batch_norm_relu": 2,
     "batch_norm_add_relu": 2,
+    "conv2d_batch_norm": 3,
     "batch_norm_grad": 3,
     "batch_norm_relu_grad": 3,
     "layer_norm_grad": 2,

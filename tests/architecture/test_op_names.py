@@ -21,6 +21,7 @@ MEANT = {
     "hal/compile/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",
     "hal/compile/passes/layout/propagate_layouts.py": "undoes permutations and reshapes, each in its own way",
     "hal/compile/passes/layout/sink_reshapes.py": "moves reshapes",
+    "hal/compile/passes/fuse/batch_statistics.py": "joins convolutions, and products that equal them, to kinds of batch norm",
     "hal/compile/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
     "hal/compile/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
     "hal/compile/passes/fuse/levels.py": "looks for the products that declarations of epilogues name",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import Harness, as_gpu
+from native_ops import upload
 from test_opencl_conv_wgmma import DEFAULTS, _channels_last, _draw
 
 from polyhal.backends.opencl import discovery
@@ -82,3 +83,52 @@ def test_geometries_edges_and_layouts_of_weights(
         want = OPS[op].reference(*wide, **params, **own)
         # Sums are accurate in float32 and rounded once, to eight bits.
         np.testing.assert_allclose(got, want, rtol=2**-8, atol=2**-8 * np.abs(want).max(), err_msg=op)
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "more", "added"),
+    [
+        ((4, 64, 8, 8), (136, 64, 3, 3), {"padding": (1, 1)}, True),
+        ((2, 64, 16, 8), (72, 64, 1, 1), {"stride": (2, 1)}, False),
+        ((5, 40, 8, 8), (72, 40, 1, 1), {}, True),
+    ],
+    ids=["3x3", "strided", "product"],
+)
+def test_statistics_of_batch_norm(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, x: Any, weight: Any, more: Any, added: bool
+) -> None:
+    """Statistics are of the convolution as it is stored. Means that are much larger than deviations do not cancel."""
+    monkeypatch.setattr(boxes, "TILES", (SHARED,))
+    half = dtypes.bfloat16.numpy
+    params = {key: v for key, v in (DEFAULTS | more).items() if key != "groups"} | {"eps": 1e-5, "relu": added}
+
+    def last(array: Any) -> Any:
+        return np.ascontiguousarray(array.transpose(0, 2, 3, 1)).astype(half).transpose(0, 3, 1, 2)
+
+    image, kernel, slope = _draw(rng, x, weight, DEFAULTS | more)
+    image, kernel, slope = last(image + 1), last(kernel + 1), last(slope)
+    scale = rng.uniform(0.5, 1.5, weight[0]).astype(np.float32)
+    inputs = [
+        upload(device, a) if a is not None else None for a in (image, kernel, slope if added else None, scale, None)
+    ]
+    specs = tuple(a and a.spec for a in inputs)
+    stored = [device.empty(dtypes.bfloat16, last(slope).transpose(0, 2, 3, 1).shape) for _ in range(2)]
+    images = [device.view(a, slope.shape, tuple(a.strides[axis] for axis in (0, 3, 1, 2))) for a in stored]
+    statistics = [device.empty(dtypes.float32, weight[:1]) for _ in range(2)]
+    outputs = [images[0], *statistics, images[1]]
+    launch = device.accepted(
+        device.backend.lower(
+            "conv2d_batch_norm", specs, tuple(a.spec for a in outputs), {**params, "precision": "highest"}
+        )
+    )
+    launch(*inputs, *outputs, *[device.backend.allocate(n) for n in launch.workspace])
+    out, product = (device.download(a).astype(np.float64).transpose(0, 3, 1, 2) for a in stored)
+    exact = OPS["conv2d"].reference(image.astype(np.float64), kernel.astype(np.float64), **DEFAULTS | more)
+    np.testing.assert_allclose(product, exact, rtol=2**-8, atol=2**-8 * np.abs(exact).max())
+    mean, var = (device.download(a).astype(np.float64) for a in statistics)
+    # Sums of rounded elements and of their squares, in float32.
+    np.testing.assert_allclose(mean, product.mean((0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(var, product.var((0, 2, 3)), rtol=1e-4)
+    want = OPS["batch_norm"].reference(product, scale.astype(np.float64), None, eps=params["eps"])[0]
+    want = np.maximum(want + slope.astype(np.float64), 0) if added else want
+    np.testing.assert_allclose(out, want, rtol=2**-8, atol=2**-8)

@@ -9,6 +9,7 @@ import numpy as np
 import polyhal as ph
 from polyhal import Device, Tensor, jit
 from polyhal.hal import dtypes, layout
+from polyhal.hal.compile.passes.fuse.batch_statistics import join_batch_norm
 from polyhal.hal.compile.passes.layout.channels_last import channels_last
 from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
 from polyhal.hal.compile.passes.simplify.views import simplify_views
@@ -94,6 +95,55 @@ def test_images_that_a_program_stores_with_channels_last_are_not_copied() -> Non
         return %5
         """  # noqa: E501
     check(lambda graph: simplify_views(remove_dead_code(channels_last(graph))), before, after, _preferring())
+
+
+def test_convolutions_compute_the_statistics_of_their_batch_norm() -> None:
+    """A product of matrices is a convolution of images of one pixel; an addend may be computed after the convolution."""
+    conv = "stride=(1, 1), padding=({0}, {0}), dilation=(1, 1), groups=1"
+    before = f"""
+        %0: float32[2, 4, 6, 4]
+        %1: float32[8, 4, 3, 3]
+        %2: float32[12, 8, 1, 1]
+        %3: float32[12]
+        %4: float32[4, 12, 1, 1]
+        on it
+        %5 = conv2d(%0, %1, None, {conv.format(1)}): float32[2, 8, 6, 4]
+        %6, %7, %8 = batch_norm_relu(%5, None, None, eps=0.1): float32[2, 8, 6, 4], float32[8], float32[8]
+        %9 = conv2d(%6, %2, None, {conv.format(0)}): float32[2, 12, 6, 4]
+        %10 = conv2d(%5, %2, None, {conv.format(0)}): float32[2, 12, 6, 4]
+        %11, %12, %13 = batch_norm_add_relu(%9, %10, %3, None, eps=0.1): float32[2, 12, 6, 4], float32[12], float32[12]
+        %14 = conv2d(%11, %4, None, {conv.format(0)}): float32[2, 4, 6, 4]
+        return %7, %12, %14
+        """
+    after = """
+        %0: float32[2, 4, 6, 4]
+        %1: float32[8, 4, 3, 3]
+        %2: float32[12, 8, 1, 1]
+        %3: float32[12]
+        %4: float32[4, 12, 1, 1]
+        on it
+        %5, %6, %7, %8 = conv2d_batch_norm(%0, %1, None, None, None, stride=(1, 1), padding=(1, 1), dilation=(1, 1), eps=0.1, relu=True): float32[2, 8, 6, 4] strides [192, 1, 32, 8], float32[8], float32[8], float32[2, 8, 6, 4] strides [192, 1, 32, 8]
+        %9 = permute(%8, axes=(0, 2, 3, 1)): float32[2, 6, 4, 8]
+        %10 = permute(%5, axes=(0, 2, 3, 1)): float32[2, 6, 4, 8]
+        %11 = reshape(%9, shape=(48, 8)): float32[48, 8]
+        %12 = reshape(%2, shape=(12, 8)): float32[12, 8]
+        %13 = linear(%11, %12, None): float32[48, 12]
+        %14 = reshape(%13, shape=(48, 1, 1, 12)): float32[48, 1, 1, 12]
+        %15 = permute(%14, axes=(0, 3, 1, 2)): float32[48, 12, 1, 1] strides [12, 1, 12, 12]
+        %16 = reshape(%10, shape=(48, 8, 1, 1)): float32[48, 8, 1, 1]
+        %17, %18, %19, %20 = conv2d_batch_norm(%16, %2, %15, %3, None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), eps=0.1, relu=True): float32[48, 12, 1, 1] strides [12, 1, 12, 12], float32[12], float32[12], float32[48, 12, 1, 1] strides [12, 1, 12, 12]
+        %21 = permute(%17, axes=(0, 2, 3, 1)): float32[48, 1, 1, 12]
+        %22 = reshape(%21, shape=(2, 6, 4, 12)): float32[2, 6, 4, 12]
+        %23 = permute(%22, axes=(0, 3, 1, 2)): float32[2, 12, 6, 4] strides [288, 1, 48, 12]
+        %24 = conv2d(%23, %4, None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1): float32[2, 4, 6, 4]
+        return %6, %18, %24
+        """  # noqa: E501
+    check(
+        lambda graph: simplify_views(join_batch_norm(simplify_views(channels_last(graph)))),
+        before,
+        after,
+        _preferring(),
+    )
 
 
 class _Net(Module):

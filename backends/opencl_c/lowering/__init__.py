@@ -43,6 +43,7 @@ from polyhal.backends.common.launching.core_methods import Builders
 from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl_c.lowering.attention import dispatch as attention
 from polyhal.backends.opencl_c.lowering.conv import banded_matmul, banded_planes, pooling
+from polyhal.backends.opencl_c.lowering.conv import batch_norm as conv_batch_norm
 from polyhal.backends.opencl_c.lowering.conv import dispatch as conv
 from polyhal.backends.opencl_c.lowering.fft import dispatch as fft
 from polyhal.backends.opencl_c.lowering.gather import dispatch as gather
@@ -71,7 +72,7 @@ from polyhal.backends.opencl_c.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
-    random, conv, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent, fft,
+    random, conv, conv_batch_norm, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent, fft,
     quantized, dequantize, cholesky, jacobi, lu, qr, row_order, solve, triangular_solve, unit_lower,
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import time
 from polyhal.hal.compile.ir.graph import Graph
 from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.batch_products import batch_products
+from polyhal.hal.compile.passes.fuse.batch_statistics import join_batch_norm
 from polyhal.hal.compile.passes.fuse.cast_results import cast_results
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
@@ -48,6 +49,8 @@ PASSES = (
     decompose,
     *_TIDYING,
     channels_last,
+    simplify_views,
+    join_batch_norm,
     simplify_views,
     cast_results,
     batch_products,

@@ -3,7 +3,7 @@
 // whose k is (tap, channel of x); see conv/wgmma_boxes.h. The copy engine writes zeros for taps outside an image.
 //
 // Weights are (filter, y, x, channel): their channels are the terms of a convolution, and the columns of its input gradient
-// (RIGHT_K_MAJOR 0).
+// (RIGHT_K_MAJOR 0). With MOMENTS 1 the moments of channels in boxes are stored, too (lib/column_moments.h).
 
 #ifndef RIGHT_K_MAJOR
 #define RIGHT_K_MAJOR 1
@@ -59,7 +59,7 @@
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_boxes(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *weight,
     const ulong weight_offset, const long weight_first, EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const long out_first,
-    __global ulong *maps, const uint channels, const uint work_tiles, const long out_image, const long out_down,
+    MOMENTS_PARAMETERS __global ulong *maps, const uint channels, const uint work_tiles, const long out_image, const long out_down,
     const long out_across, const ConvGeometry geometry) {
     UNPACK_EPILOGUE
     const uint m = geometry.n, n = geometry.m, i0 = 0, i1 = 0, i2 = 0;

@@ -44,6 +44,7 @@
 #include "lib/bulk_copy.h"
 #define ITEMS (WARPGROUP * (WARPGROUPS + 1))
 #include "lib/fragment_store.h"
+#include "lib/column_moments.h"
 #include "conv/geometry.h"
 
 #define BOX_IMAGES (64 / BOX_WIDTH / BOX_HEIGHT)
@@ -134,6 +135,7 @@
 #define RUN_TILES                                                                                                  \
     __local uint k_tiles[STAGES * WORDS] __attribute__((aligned(1024)));                                           \
     __local ulong barriers[2 * STAGES];                                                                            \
+    DECLARE_MOMENTS                                                                                                \
     const uint warpgroup = get_local_id(0) / WARPGROUP, rank = cluster_rank();                                     \
     const uint first = get_group_id(0) / CLUSTER, clusters = get_num_groups(0) / CLUSTER;                          \
     uint stage = 0, parity = 0;                                                                                    \
@@ -163,6 +165,7 @@
             if (warpgroup < WARPGROUPS) {                                                                          \
                 STORE_TILE                                                                                         \
             }                                                                                                      \
+            STORE_MOMENTS(first_box + warpgroup, first_column)                                                     \
         }                                                                                                          \
     } else {                                                                                                       \
         COPY_ALL_TILES                                                                                             \

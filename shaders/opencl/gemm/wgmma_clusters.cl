@@ -4,6 +4,8 @@
 // of DEPTH terms in turn, and continues with the terms of the group's next tile while the others store results. Every group of
 // a cluster copies its own rows of a, and a part of the columns of b for all groups.
 //
+// With MOMENTS 1 the moments of columns are stored, too (lib/column_moments.h).
+//
 // With SPLIT_K clusters divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which
 // gemm/split_k_reduce.cl reduces in a fixed order.
 
@@ -41,6 +43,7 @@
 #define TILE_COLUMNS WIDE
 #include "gemm/persistent_tiles.h"
 #include "lib/fragment_store.h"
+#include "lib/column_moments.h"
 
 #define LEFT_WORDS (ROWS * LINE_WORDS)
 #define RIGHT_WORDS (WIDE * LINE_WORDS)
@@ -89,11 +92,12 @@
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma_clusters(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global TARGET *out, const ulong out_offset, __global ulong *maps, const uint split_terms, const uint work_tiles,
-    const GemmGeometry geometry) {
+    __global TARGET *out, const ulong out_offset, MOMENTS_PARAMETERS __global ulong *maps, const uint split_terms,
+    const uint work_tiles, const GemmGeometry geometry) {
     UNPACK_GEOMETRY
     __local uint k_tiles[STAGES * WORDS] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES];
+    DECLARE_MOMENTS
     const uint warpgroup = get_local_id(0) / WARPGROUP, rank = cluster_rank();
     const uint first = get_group_id(0) / CLUSTER, clusters = get_num_groups(0) / CLUSTER;
     DECLARE_TILE_SCHEDULER
@@ -184,19 +188,20 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             WGMMA_READ(sums);
 #if TENSOR_CORES
             if (previous < STAGES && WARPGROUP_LANE < CLUSTER) barrier_arrive(EMPTY(previous), WARPGROUP_LANE);
-#else
-            if (warpgroup == WARPGROUPS) continue;
 #endif
             const uint i0 = w.i0, i1 = w.i1, i2 = w.i2;
             const uint first_column = column + SUM_COLUMN(0);
 #define FIRST(j) sums[4 * (j) + 2 * r]
 #define SECOND(j) sums[4 * (j) + 2 * r + 1]
+            if (TENSOR_CORES || warpgroup < WARPGROUPS) {
 #pragma unroll
-            for (uint r = 0; r < 2; r++) {
-                const uint sum_row = row + warpgroup * 64 + SUM_ROW(2 * r);
-                FINISH_ROW(out + ((ulong)w.matrix * m + sum_row) * n + first_column, sum_row, first_column, SUMS / 4,
-                           FIRST, SECOND)
+                for (uint r = 0; r < 2; r++) {
+                    const uint sum_row = row + warpgroup * 64 + SUM_ROW(2 * r);
+                    FINISH_ROW(out + ((ulong)w.matrix * m + sum_row) * n + first_column, sum_row, first_column, SUMS / 4,
+                               FIRST, SECOND)
+                }
             }
+            STORE_MOMENTS(row / 64 + warpgroup, column)
         }
     }
     // Groups stay until no other group of the cluster copies to their memory or arrives at their barriers.

@@ -27,10 +27,14 @@
 #include "rowwise/batch_norm_parameters.h"
 
 #define GROUP 256
+#ifndef ACROSS
 #define ACROSS 8
+#endif
 #define LINES (GROUP / ACROSS)
 // Rows of a work-item that are loaded before they are used.
+#ifndef AHEAD
 #define AHEAD 4
+#endif
 #define CHUNK (AHEAD * LINES)
 #define FIXED_GROUP __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 
@@ -172,6 +176,56 @@ __kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *parti
     if (line || channel >= channels) return;
     means[means_offset + channel] = mean;
     variances[variances_offset + channel] = squares / (REAL)rows;
+}
+
+// Combines moments of `blocks` blocks of 64 rows, computed by a product (lib/column_moments.h), into means and variances, four
+// channels per group. Means of blocks are taken relative to the first one.
+#define BLOCK_ROWS 64
+#define BLOCKS_AHEAD 8
+#define GROUP_SUM(value)                                                                        \
+    {                                                                                           \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                           \
+        sums_of_items[get_local_id(0)] = value;                                                 \
+        for (uint distance = GROUP / 2; distance > 0; distance /= 2) {                          \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                       \
+            if (get_local_id(0) < distance)                                                     \
+                sums_of_items[get_local_id(0)] += sums_of_items[get_local_id(0) + distance];    \
+        }                                                                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                           \
+        value = sums_of_items[0];                                                               \
+    }
+__kernel FIXED_GROUP void batch_row_reduce_blocks(__global const float *moments, __global REAL *means,
+                                                  const ulong means_offset, __global REAL *variances,
+                                                  const ulong variances_offset, const uint blocks, const uint channels) {
+    __local float4 sums_of_items[GROUP];
+    const uint vectors = channels / 4;
+    __global const float4 *block_means = (__global const float4 *)moments + get_group_id(0);
+    __global const float4 *block_squares = block_means + (ulong)blocks * vectors;
+    const float4 around = block_means[0];
+    float4 sum = (float4)(0), squares = (float4)(0);
+    for (uint from = get_local_id(0); from < blocks; from += BLOCKS_AHEAD * GROUP) {
+        float4 distances[BLOCKS_AHEAD], within[BLOCKS_AHEAD];
+#pragma unroll
+        for (uint i = 0; i < BLOCKS_AHEAD; i++) {
+            const uint block = from + i * GROUP;
+            distances[i] = block < blocks ? block_means[block * vectors] - around : (float4)(0);
+            within[i] = block < blocks ? block_squares[block * vectors] : (float4)(0);
+        }
+#pragma unroll
+        for (uint i = 0; i < BLOCKS_AHEAD; i++) {
+            sum += distances[i];
+            squares += within[i] + distances[i] * distances[i] * BLOCK_ROWS;
+        }
+    }
+    GROUP_SUM(sum)
+    GROUP_SUM(squares)
+    if (get_local_id(0)) return;
+    const float4 shift = sum / blocks, mean = around + shift;
+    const float4 variance = fmax((squares / BLOCK_ROWS - sum * shift) / blocks, (float4)(0));
+    for (uint e = 0; e < 4; e++) {
+        means[means_offset + get_group_id(0) * 4 + e] = ((__private const float *)&mean)[e];
+        variances[variances_offset + get_group_id(0) * 4 + e] = ((__private const float *)&variance)[e];
+    }
 }
 
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Strided, Tensor, Workspace, after_zeros
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor, Workspace, after_zeros
 from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.common.problems import conv
 from polyhal.backends.common.problems.conv import Convolution, Correlation, Pair
@@ -16,6 +16,7 @@ from polyhal.backends.opencl_c.lowering.conv.arguments import Args, geometry_arg
 from polyhal.backends.opencl_c.lowering.conv.split_k import add_up_weight_grad
 from polyhal.backends.opencl_c.lowering.conv.wgmma_pack import Matrices, pack
 from polyhal.backends.opencl_c.lowering.pointwise import copy
+from polyhal.backends.opencl_c.lowering.support.column_moments import column_moments
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER, Target
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -30,6 +31,7 @@ _VECTOR = 8
 """Elements that divide the strides of a copied tensor."""
 _MAX_STEP = 4
 """Maximum distance of pixels in a box; the copy engine's boxes have up to 256 pixels along an axis."""
+_NO_MOMENTS: Arguments = {}
 _MAPS = 2
 _MAP_BYTES = 128
 _OTHER_MEMORY = 1 << 10
@@ -124,14 +126,25 @@ def _is_copied(x: Spec) -> bool:
     return x.aligned and channel == 1 and not any(n % _VECTOR or n < 1 for n in (image, down, across))
 
 
-def forward(runtime: Runtime, c: Convolution) -> Launch | None:
-    """Build the launches of the convolution, with its bias; None if another kernel has to run."""
+def forward(runtime: Runtime, c: Convolution, *, moments: bool = False) -> Launch | None:
+    """Build the launches of the convolution, with its bias; None if another kernel has to run.
+
+    If `moments` is set, the last workspace receives moments of channels (lib/column_moments.h), of boxes that cover all pixels
+    exactly.
+    """
     if not suits(runtime, c) or not _is_copied(c.first) or c.out.strides[1] != 1:
         return None
     steps, memory, workspace, weight = _weights(runtime, c)
-    p = conv.forward(c.geometry, c.first, weight, c.out)
-    launch, nbytes = _multiply(runtime, c, p, memory, c.target + 1 + len(workspace))
-    return LaunchSequence([*steps, launch], (*workspace, nbytes))
+    p, place = conv.forward(c.geometry, c.first, weight, c.out), c.target + 1 + len(workspace)
+    args, nbytes = column_moments(p.n, p.m, place + 1) if moments else ({}, ())
+    launch, map_bytes = _multiply(runtime, c, p, memory, place, args)
+    return LaunchSequence([*steps, launch], (*workspace, map_bytes, *nbytes))
+
+
+def covers_exactly(c: Convolution) -> bool:
+    """Return whether boxes cover the pixels of the result and no others."""
+    g = c.geometry
+    return _boxes(g.images, *g.result)[1] * _PIXELS == g.images * g.pixels
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
@@ -188,7 +201,12 @@ def _choose(
 
 
 def _multiply(
-    runtime: Runtime, c: Convolution, p: Correlation, weight: Tensor | Workspace, place: int
+    runtime: Runtime,
+    c: Convolution,
+    p: Correlation,
+    weight: Tensor | Workspace,
+    place: int,
+    moments: Arguments = _NO_MOMENTS,
 ) -> tuple[Launch, int]:
     """Return the launch of one product, and the bytes of its workspace `place`."""
     height, width = p.column_lengths
@@ -207,6 +225,7 @@ def _multiply(
         **more,
         "out": Tensor(c.target),
         "out_first": p.out_offset,
+        **moments,
         "maps": Workspace(place),
         "channels": p.k // taps,
         "work_tiles": work_tiles,
@@ -226,6 +245,7 @@ def _multiply(
             "PAIRS": vectors,
             "SHORT_RESULTS": halves,
             "OCTETS": halves and vectors,
+            "MOMENTS": bool(moments),
         },
         args,
         (groups * tile.items, 1, 1),

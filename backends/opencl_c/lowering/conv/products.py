@@ -14,12 +14,19 @@ _NO_BATCH = (0, 0, 0)
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build images times transposed weight, plus bias; None if operands are not such matrices."""
-    return _times_weight(runtime, c, c.geometry.channels, c.geometry.filters, terms=1)
+    product = forward_product(c)
+    return None if product is None else gemm.build(runtime, product)
+
+
+def forward_product(c: Convolution) -> Product | None:
+    """Return images times transposed weight, plus bias; None if operands are not such matrices."""
+    return _times_weight(c, c.geometry.channels, c.geometry.filters, terms=1)
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the output's gradient times weight; None if operands are not such matrices."""
-    return _times_weight(runtime, c, c.geometry.filters, c.geometry.channels, terms=0)
+    product = _times_weight(c, c.geometry.filters, c.geometry.channels, terms=0)
+    return None if product is None else gemm.build(runtime, product)
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
@@ -29,18 +36,18 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         return None
     left = Matrix(0, 1, g, _NO_BATCH, c.first.aligned)
     right = Matrix(1, x, 1, _NO_BATCH, c.second.aligned)
-    return _build(runtime, c, (c.geometry.filters, c.geometry.channels, _count(c)), left, right)
+    return gemm.build(runtime, _product(c, (c.geometry.filters, c.geometry.channels, _count(c)), left, right))
 
 
-def _times_weight(runtime: Runtime, c: Convolution, depth: int, columns: int, *, terms: int) -> Launch | None:
-    """Build images of `depth` channels times weight, whose axis `terms` has the terms; None if these are not matrices."""
+def _times_weight(c: Convolution, depth: int, columns: int, *, terms: int) -> Product | None:
+    """Return images of `depth` channels times weight, whose axis `terms` has the terms; None if these are not matrices."""
     x, out = _pixels(c, c.first), _pixels(c, c.out)
     if x is None or out != columns:
         return None
     weight = c.second
     left = Matrix(0, x, 1, _NO_BATCH, c.first.aligned)
     right = Matrix(1, weight.strides[terms], weight.strides[1 - terms], _NO_BATCH, weight.aligned)
-    return _build(runtime, c, (_count(c), columns, depth), left, right)
+    return _product(c, (_count(c), columns, depth), left, right)
 
 
 def _count(c: Convolution) -> int:
@@ -61,10 +68,9 @@ def _pixels(c: Convolution, images: Spec) -> int | None:
     return strides[0] if lengths[0] > 1 else channels
 
 
-def _build(runtime: Runtime, c: Convolution, lengths: tuple[int, int, int], left: Matrix, right: Matrix) -> Launch:
+def _product(c: Convolution, lengths: tuple[int, int, int], left: Matrix, right: Matrix) -> Product:
     m, n, k = lengths
     out = Matrix(c.target, n, 1, (m * n, m * n, m * n), c.out.aligned)
-    product = Product(
+    return Product(
         (1, 1, 1), m, n, k, left, right, out, c.first.dtype, c.out.dtype, c.bias, c.target + 1, precision=c.precision
     )
-    return gemm.build(runtime, product)

@@ -10,6 +10,7 @@ from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.opencl_c.lowering.gemm import split_k, staging, tile_configs
 from polyhal.backends.opencl_c.lowering.gemm.arguments import definitions
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES, ClusterTile
+from polyhal.backends.opencl_c.lowering.support.column_moments import column_moments
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER, Target
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -30,6 +31,11 @@ def suits(runtime: Runtime, p: Product) -> bool:
     return _is_tensor(p.left, p.dtype.itemsize) and _is_tensor(p.right, p.dtype.itemsize)
 
 
+def splits(runtime: Runtime, p: Product) -> bool:
+    """Return whether clusters would divide the terms of a product."""
+    return tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tile_configs.CLUSTER_TILES)[1].splits > 1
+
+
 def _is_tensor(matrix: Matrix, size: int) -> bool:
     strides = (matrix.row, matrix.column)
     if 1 not in strides or not matrix.aligned:
@@ -45,10 +51,13 @@ def multiply(
     args: Arguments,
     place: int,
     tiles: Mapping[ClusterTile, float] = tile_configs.CLUSTER_TILES,
+    *,
+    moments: bool = False,
 ) -> tuple[list[Launch], tuple[int, ...]]:
     """Build the launches that multiply the operands in `args`, in the layout of `staged`, with the fastest of `tiles`.
 
-    `place` is the first workspace. Raises KernelBuildError.
+    `place` is the first workspace. If `moments` is set, the last one receives moments (lib/column_moments.h); only products of
+    whole blocks of rows whose terms are not divided (`splits`) have them. Raises KernelBuildError.
     """
     tile, split = tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tiles)
     partial_sums = split.splits > 1
@@ -63,6 +72,7 @@ def multiply(
         WIDTH=2,
         TENSOR_CORES=runtime.features.tensor_cores,
         SPLIT_K=partial_sums,
+        MOMENTS=moments,
         PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned),
         SHORT_RESULTS=halves,
         OCTETS=halves and not partial_sums and p.n % 8 == 0 and p.out.aligned,
@@ -70,6 +80,7 @@ def multiply(
     work_tiles = tile_configs.count(tile, p) * split.splits
     groups = min(work_tiles, runtime.features.compute_units // tile.groups) * tile.groups
     maps, partial = Workspace(place), Workspace(place + 1)
+    moment_args, moment_bytes = column_moments(p.m, p.n, place + 1) if moments else ({}, ())
     launch = runtime.launch(
         "gemm/wgmma_clusters",
         defined,
@@ -77,6 +88,7 @@ def multiply(
             **args,
             **epilogue_args,
             "out": partial if partial_sums else Tensor(p.out.place),
+            **moment_args,
             "maps": maps,
             "split_terms": split.terms,
             "work_tiles": work_tiles,
@@ -88,4 +100,4 @@ def multiply(
         else None,
     )
     launches = [launch, split_k.reduce(runtime, p, split, place + 1)] if partial_sums else [launch]
-    return launches, (_MAPS * _MAP_BYTES * groups, *split_k.workspace(p, split))
+    return launches, (_MAPS * _MAP_BYTES * groups, *split_k.workspace(p, split), *moment_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from polyhal.backends.opencl_c.lowering.support.rows import real_type
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import InputSpec, Launch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -127,18 +128,51 @@ def forward(
                 kernel="batch_row_reduce_statistics",
             )
         )
-    launches.append(
-        runtime.launch(
-            _SOURCE,
-            definitions,
-            memory | row | division.lengths | {"eps": params["eps"]},
-            division.items(division.appliers),
-            (_GROUP, 1),
-            kernel="batch_row_apply",
-        )
-    )
+    launches.append(_apply(runtime, definitions, memory | row | {"eps": params["eps"]}, division))
     nbytes = 2 * division.splits * x.channels * itemsize(real_type(dtype))
     return LaunchSequence(launches, (nbytes,) if split else ())
+
+
+def _apply(runtime: Runtime, definitions: Definitions, args: Args, division: _Division) -> Launch:
+    return runtime.launch(
+        _SOURCE,
+        definitions,
+        args | division.lengths,
+        division.items(division.appliers),
+        (_GROUP, 1),
+        kernel="batch_row_apply",
+    )
+
+
+def from_moments(
+    runtime: Runtime,
+    x: ChannelPlanes,
+    memory: Args,
+    operands: Mapping[str, InputSpec | None],
+    dtype: DType,
+    moments: Args,
+    params: Params,
+) -> list[Launch]:
+    """Build the launches of batch norm of contiguous rows whose moments a product has stored (lib/column_moments.h).
+
+    `memory` holds the operands of batch_norm_rows.cl that are present, `operands` the specs of all; `moments` has the arguments
+    of the reduction of moments.
+    """
+    division = _divide(runtime, dtype, x.steps[:1], x)
+    definitions = _definitions(dtype, division, tuple(operands.values()))
+    definitions |= optional("WEIGHT", operands["weight"]) | optional("BIAS", operands["bias"])
+    definitions |= {"RELU": params["relu"], "ADDEND": "addend" in memory, "SPLIT": False}
+    statistics: Args = {name: memory[name] for name in ("means", "variances")}
+    reduced = runtime.launch(
+        _SOURCE,
+        definitions,
+        {**moments, **statistics, "channels": x.channels},
+        (x.channels // 4 * _GROUP,),
+        (_GROUP,),
+        kernel="batch_row_reduce_blocks",
+    )
+    rows: Args = {f"{name}_row": x.channels for name in ("x", "addend") if name in memory}
+    return [reduced, _apply(runtime, definitions, memory | rows | {"eps": params["eps"]}, division)]
 
 
 def backward(
