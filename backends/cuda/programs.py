@@ -39,8 +39,10 @@ _PTX_INPUT = 1
 _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
 """CU_JIT_ERROR_LOG_BUFFER and its size."""
 _LOG_BYTES = 1 << 14
-_BLOCK, _SHARED, _PRIVATE, _REGISTERS, _MAX_DYNAMIC_SHARED = 0, 1, 3, 4, 8
-"""CU_FUNC_ATTRIBUTE_... numbers."""
+_BLOCK, _SHARED, _PRIVATE, _REGISTERS, _MAX_DYNAMIC_SHARED, _LARGE_CLUSTERS = 0, 1, 3, 4, 8, 14
+"""CU_FUNC_ATTRIBUTE_... numbers; the last one is NON_PORTABLE_CLUSTER_SIZE_ALLOWED."""
+_PORTABLE_CLUSTER = 8
+"""Maximum groups of a cluster without that attribute."""
 _SHARED_WITH_OPT_IN = 97
 """CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN."""
 
@@ -50,8 +52,8 @@ class CudaKernel:
 
     __slots__ = ("_program", "folded", "function", "largest_group", "name", "shared")
 
-    def __init__(self, program: CudaProgram, name: str) -> None:
-        """Look up the function `name`. The context must be current. Raises CudaError."""
+    def __init__(self, program: CudaProgram, name: str, cluster: int = 1) -> None:
+        """Look up the function `name`, whose clusters have `cluster` groups. The context must be current. Raises CudaError."""
         driver = program.context.driver
         self._program = program
         self.name = name
@@ -63,6 +65,8 @@ class CudaKernel:
         """Bytes of dynamic shared memory."""
         if self.shared:
             driver.call("cuFuncSetAttribute", self.function, _MAX_DYNAMIC_SHARED, self.shared)
+        if cluster > _PORTABLE_CLUSTER:
+            driver.call("cuFuncSetAttribute", self.function, _LARGE_CLUSTERS, 1)
 
     def attribute(self, attribute: int) -> int:
         """Return an attribute of the function. The context must be current. Raises CudaError."""
@@ -95,14 +99,17 @@ class CudaProgram:
         """Bytes of dynamic shared memory by kernel."""
         self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(code), 0, NULL, NULL)
 
-    def kernel(self, name: str) -> CudaKernel:
-        """Return a kernel of the program. Raises BackendError if it declares more local memory than the device has."""
+    def kernel(self, name: str, cluster: int = 1) -> CudaKernel:
+        """Return a kernel of the program, whose clusters have `cluster` groups.
+
+        Raises BackendError if it declares more local memory than the device has.
+        """
         driver, declared = self.context.driver, self.shared.get(name, 0)
         try:
             if declared and declared > (limit := driver.attribute(_SHARED_WITH_OPT_IN, self.context.device)):
                 raise self.errors.local_memory(name, declared, limit)
             with self.context:
-                return CudaKernel(self, name)
+                return CudaKernel(self, name, cluster)
         except CudaError as error:
             raise self.errors.translate(error, f"loading the kernel {name}") from error
 
@@ -170,7 +177,7 @@ class CudaPrograms(ProgramTexts):
             kernel = self._kernels.get(key)
             if kernel is None:
                 program = self.build(source, self.text(source, definitions, name), options, target, folded=folded)
-                kernel = self._kernels[key] = program.kernel(name)
+                kernel = self._kernels[key] = program.kernel(name, target.cluster if target else 1)
         return kernel
 
     def statistics(self, name: str) -> list[dict[str, Any]]:

@@ -12,10 +12,11 @@ import pytest
 from native_harness import Harness
 from native_ops import check, check_placed
 
-from polyhal.backends.opencl_c.lowering.attention import decode, fused_grad, mma, ping_pong
+from polyhal.backends.opencl_c.lowering.attention import decode, few_queries, fused_grad, mma, ping_pong
 from polyhal.backends.opencl_c.lowering.attention import tiles as local_tiles
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, backward_call, forward_call
 from polyhal.backends.opencl_c.lowering.attention.decode import DecodeTile
+from polyhal.backends.opencl_c.lowering.attention.few_queries import FewQueriesTile, KeyDivision
 from polyhal.backends.opencl_c.lowering.attention.fused_grad import FusedTile
 from polyhal.backends.opencl_c.lowering.attention.mma import MmaTile, MmaTiles
 from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
@@ -191,9 +192,11 @@ def test_broadcast_gradients_are_copied(device: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize(("causal", "masked"), [(True, ""), (False, "bool"), (False, "float")], ids=str)
-def test_keys_split_among_groups_on_units(device: Any, rng: Any, causal: bool, masked: str) -> None:
-    tile = MmaTile(1, 1, 16, 2, True, split_to=8, min_keys=16)
-    _compare(device, rng, (partial(mma.forward, tile=tile), None), (5, 130, 24, 20), dtypes.bfloat16, causal, masked)
+def test_few_queries_that_share_keys(device: Any, rng: Any, causal: bool, masked: str) -> None:
+    """Keys are divided among warps, and among groups if `causal`."""
+    division = KeyDivision(FewQueriesTile(3, 16, 2, rows_in_registers=causal), 1, *((3, 48) if causal else (1, 144)))
+    build = partial(few_queries.forward, division=division)
+    _compare(device, rng, (build, None), (21, 130, 24, 20), dtypes.bfloat16, causal, masked)
 
 
 @pytest.mark.parametrize(

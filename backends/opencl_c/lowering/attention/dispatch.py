@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.opencl_c.lowering.attention import cpu, decode, fused_grad, mma, ping_pong, tiles
+from polyhal.backends.opencl_c.lowering.attention import cpu, decode, few_queries, fused_grad, mma, ping_pong, tiles
 from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, Inputs, backward_call, forward_call
 from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -29,9 +29,9 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
     if isinstance(call, Declined):
         return call
     call = call.with_shared_keys_as_rows()
-    few = mma.for_few_queries(runtime, call)
-    if few is not None:
-        return mma.forward(runtime, call, few)
+    division = few_queries.choose(runtime, call)
+    if division is not None:
+        return few_queries.forward(runtime, call, division)
     if not decode.refusal(runtime, call):
         return decode.forward(runtime, call)
     if runtime.features.cpu:

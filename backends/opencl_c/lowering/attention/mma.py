@@ -173,22 +173,6 @@ MMA_BF16X3_TILES = {
 """Tiles for float32 as three bfloat16 terms on Ampere and later."""
 
 
-_few = partial(MmaTile, warps=1, row_tiles=1, columns=32, stages=3, split_to=2, min_keys=128)
-FEW_QUERIES = {128: _few(rows_in_registers=True), 256: _few(rows_in_registers=False)}
-"""Tiles for 16-bit elements and few queries, by the largest head size: bound by the memory traffic of keys and values."""
-_MAX_FEW = 32
-"""Maximum number of queries for these tiles."""
-
-
-def for_few_queries(runtime: Runtime, call: AttentionCall) -> MmaTile | None:
-    """Return the tile for a few queries that share keys; None if the call has another number, or other operands."""
-    if not (
-        runtime.features.tensor_cores and call.dtype in _HALVES and 1 < call.shape.t <= _MAX_FEW and call.scale > 0
-    ):
-        return None
-    return next((tile for limit, tile in FEW_QUERIES.items() if call.head_size <= limit), None)
-
-
 def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
     """Return the tiles for a call, or the reason why the matrix units do not support it."""
     float32 = call.dtype is dtypes.float32
