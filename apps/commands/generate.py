@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +16,11 @@ from polyhal.cli.reporting import reported
 def generate(
     checkpoint: Annotated[
         Path,
-        typer.Argument(help="The folder of a run, or [bold]best[/] or [bold]last[/] inside it.", show_default=False),
+        typer.Argument(
+            help="The folder of a run, or [bold]best[/] or [bold]last[/] inside it; or a language model: a GGUF file, or a "
+            "folder of Hugging Face's form.",
+            show_default=False,
+        ),
     ],
     prompt: Annotated[
         str, typer.Option(help="The text to continue. Default: a line break.", show_default=False)
@@ -32,15 +37,18 @@ def generate(
     seed: Annotated[
         int | None, typer.Option(help="Random seed; equal seeds generate equal text. Default: random.")
     ] = None,
+    context: Annotated[
+        int | None, typer.Option(help="Of a language model: the largest number of tokens of prompt and text.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Of a language model: the dtype of weights that are not quantised.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,
 ) -> None:
     """Continue a prompt with a trained model, streaming the text."""
-    from polyhal import Device
-    from polyhal.models import Sampling, stream
-    from polyhal.text import decode_stream, without_text
-    from polyhal.training import load_model
+    from polyhal.models import Sampling
 
     try:
         Sampling(temperature, top_k, top_p)
@@ -52,17 +60,51 @@ def generate(
         raise typer.BadParameter(f"--seed is {seed}; expected 0 to 2**63 - 1")
     if not prompt:
         raise typer.BadParameter("the prompt is empty; expected at least one character", param_hint="--prompt")
-    path = _find_checkpoint(checkpoint)
-    loaded = load_model(path, Device(device))
-    ids = loaded.tokenizer.encode(prompt)
-    sys.stdout.write(prompt)
-    stop = [loaded.tokenizer.pad_id]
-    excluded = [i for i in without_text(loaded.tokenizer) if i not in stop]
-    tokens = stream(loaded.model, ids, max_tokens, temperature, top_k, top_p, seed, stop, excluded_ids=excluded)
-    for text in decode_stream(loaded.tokenizer, tokens):
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    texts = (
+        _texts_of_language_model(checkpoint, prompt, max_tokens, device, dtype, context, options)
+        if _is_language_model(checkpoint)
+        else _texts_of_run(_find_checkpoint(checkpoint), prompt, max_tokens, device, options)
+    )
+    for text in texts:
         sys.stdout.write(text)
         sys.stdout.flush()
     sys.stdout.write("\n")
+
+
+def _is_language_model(path: Path) -> bool:
+    if path.is_file():
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    return not (path / "state.json").exists() and ((path / "config.json").exists() or any(path.glob("*.gguf")))
+
+
+def _texts_of_language_model(
+    path: Path, prompt: str, max_tokens: int, device: str | None, dtype: str | None, context: int | None, options: Any
+) -> Iterator[str]:
+    """Yield the prompt, and the text that a model of others writes after it."""
+    from polyhal.llm import load
+
+    loaded = load(path, device, dtype, context)
+    texts = loaded.stream(prompt, max_tokens, **options)
+    yield prompt
+    yield from texts
+
+
+def _texts_of_run(path: Path, prompt: str, max_tokens: int, device: str | None, options: Any) -> Iterator[str]:
+    """Yield the prompt, and the text that a model of `polyhal train` writes after it."""
+    from polyhal import Device
+    from polyhal.models import stream
+    from polyhal.text import decode_stream, without_text
+    from polyhal.training import load_model
+
+    loaded = load_model(path, Device(device))
+    ids = loaded.tokenizer.encode(prompt)
+    yield prompt
+    stop = [loaded.tokenizer.pad_id]
+    excluded = [i for i in without_text(loaded.tokenizer) if i not in stop]
+    tokens = stream(loaded.model, ids, max_tokens, **options, stop_ids=stop, excluded_ids=excluded)
+    yield from decode_stream(loaded.tokenizer, tokens)
 
 
 def _find_checkpoint(path: Path) -> Path:

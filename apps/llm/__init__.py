@@ -1,6 +1,25 @@
 """Language models of others: their files, tokenizers and chat templates, on any device."""
 
 from polyhal.llm.chat_template import ChatTemplate
+from polyhal.llm.conversation import ChatSettings, Conversation
+from polyhal.llm.files import ModelFiles, StoredWeight, open_model
+from polyhal.llm.language_model import LanguageModel, estimate, load
+from polyhal.llm.memory import ModelDoesNotFitError
+from polyhal.llm.quantize import quantize
 from polyhal.llm.template_errors import ChatTemplateError, TemplateLimitError
 
-__all__ = ["ChatTemplate", "ChatTemplateError", "TemplateLimitError"]
+__all__ = [
+    "ChatSettings",
+    "ChatTemplate",
+    "ChatTemplateError",
+    "Conversation",
+    "LanguageModel",
+    "ModelDoesNotFitError",
+    "ModelFiles",
+    "StoredWeight",
+    "TemplateLimitError",
+    "estimate",
+    "load",
+    "open_model",
+    "quantize",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -78,23 +78,23 @@ def spend(iterations: int = 0, characters: int = 0) -> None:
         current.spend(iterations, characters)
 
 
-def counted(items: Iterable[Any]) -> Iterator[Any]:
+def counted(items: Iterable[object]) -> Iterator[object]:
     """Yield the items of a loop, each counted."""
     for item in items:
         spend(iterations=1)
         yield item
 
 
-def written(value: Any) -> Any:
+def written(value: object) -> object:
     """Count the characters of an output."""
     check_weight(value)
     spend(characters=len(value) if isinstance(value, str) else len(str(value)))
     return value
 
 
-def check_weight(*values: Any) -> None:
+def check_weight(*values: object) -> None:
     """Raise TemplateLimitError for values with too many parts or characters, for example a list that repeats a long text."""
-    parts, characters, pending = 0, 0, list(values)
+    parts, characters, pending = 0, 0, [*values]
     while pending:
         value = pending.pop()
         parts += 1
@@ -108,7 +108,7 @@ def check_weight(*values: Any) -> None:
             raise _exceeded(f"makes a value of more than {_MOST_PARTS} parts or {LONGEST} characters")
 
 
-def joined(*parts: Any) -> str:
+def joined(*parts: object) -> str:
     """Concatenate values as text: the operator `~`."""
     check_weight(*parts)
     texts = [str(part) for part in parts]
@@ -122,11 +122,11 @@ def _check_length(length: int) -> None:
         raise _exceeded(f"makes a value of {length} characters or items")
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     return len(value) if isinstance(value, (str, bytes, list, tuple, dict)) else 1
 
 
-def check_operator(operator: str, left: Any, right: Any) -> None:
+def check_operator(operator: str, left: object, right: Any) -> None:
     """Raise TemplateLimitError for an operator whose result is too large."""
     numbers = [v for v in (left, right) if isinstance(v, int)]
     if operator == "%" and isinstance(left, str):
@@ -148,7 +148,7 @@ def check_format(text: str) -> None:
         raise _exceeded(f"formats with a width in {text[:40]!r}")
 
 
-def check_call(receiver: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+def check_call(receiver: object, args: Iterable[object], kwargs: Mapping[str, object]) -> None:
     """Raise TemplateLimitError for arguments that could make a very large result of a text or list."""
     spend()
     values = [*args, *kwargs.values()]

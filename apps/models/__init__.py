@@ -3,7 +3,7 @@
 from polyhal.models.architectures import ARCHITECTURES
 from polyhal.models.batch_generation import generate_batch
 from polyhal.models.bert import Bert, BertClassifier, BertConfig, from_bert_state
-from polyhal.models.checkpoint_names import Stored, checkpoint_names, from_checkpoint
+from polyhal.models.checkpoint_names import Stored, checkpoint_names, find_name, from_checkpoint
 from polyhal.models.cnn import CNN
 from polyhal.models.decoder import Decoder
 from polyhal.models.decoder_config import DecoderConfig, ExpertConfig, LatentConfig
@@ -41,6 +41,7 @@ __all__ = [
     "Stored",
     "UNet",
     "checkpoint_names",
+    "find_name",
     "from_bert_state",
     "from_checkpoint",
     "from_diffusers_state",

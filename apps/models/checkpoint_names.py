@@ -70,13 +70,14 @@ def find_name(name: str, names: Mapping[str, Any]) -> str | None:
         if prefix + name in names:
             return prefix + name
     candidates = (f"model.language_model.{short}", short) if not name.startswith("lm_head.") else ()
-    return next((n for n in candidates if n in names), None)
+    found = next((n for n in candidates if n in names), None)
+    if found is None and "embed_out." in name:  # the output layer of GPT-NeoX in transformers 5
+        return find_name(name.replace("embed_out.", "lm_head."), names)
+    return found
 
 
 def _find(name: str, state: Mapping[str, Any]) -> np.ndarray:
     found = find_name(name, state)
-    if found is None and "embed_out." in name:  # the output layer of GPT-NeoX in transformers 5
-        found = find_name(name.replace("embed_out.", "lm_head."), state)
     if found is None:
         raise ValueError(message("from_checkpoint", f"the state has no {name}"))
     value = state[found]

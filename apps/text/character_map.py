@@ -15,7 +15,7 @@ _LEAF = np.uint32(1 << 31)
 
 
 def problem_of(encoded: object) -> str:
-    """Describe what is wrong with a map in base64; empty if nothing is."""
+    """Return the defect of a map in base64; empty if there is none."""
     if not isinstance(encoded, str):
         return f"the character map is a {type(encoded).__name__}"
     try:

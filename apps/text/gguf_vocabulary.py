@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.text.pre_tokenizers import PRE_TOKENIZERS
 from polyhal.text.pretrained import PretrainedTokenizer
@@ -74,9 +76,14 @@ class _Vocabulary:
         values = self._metadata.get(f"{_PREFIX}{name}")
         if values is None:
             return []
-        values = values if isinstance(values, list) else list(values)
-        if not all(isinstance(v, kind) for v in values[:1]):
-            problem = f"{_PREFIX}{name} is a list of {type(values[0]).__name__}"
+        values = values.tolist() if isinstance(values, np.ndarray) else values
+        if not isinstance(values, list):
+            raise CorruptFileError(
+                message("tokenizer_from_gguf", f"{_PREFIX}{name} is {values!r:.40}", expected="a list")
+            )
+        other = next((v for v in values if not isinstance(v, kind)), None)
+        if other is not None:
+            problem = f"{_PREFIX}{name} is a list with {other!r:.40}"
             raise CorruptFileError(message("tokenizer_from_gguf", problem))
         return values
 

@@ -14,7 +14,7 @@ _LONGEST_WAIT = 32
 def decode_stream(tokenizer: Tokenizer, tokens: Iterable[int], before: Iterable[int] = ()) -> Iterator[str]:
     """Yield the text of each token as far as it is decided, and the rest at the end.
 
-    The parts together equal `decode` of all tokens, for valid UTF-8. A character may span several tokens: bytes without their
+    The parts, joined, equal `decode` of all tokens, for valid UTF-8. A character may span several tokens: bytes without their
     last one are held back. Tokens `before` the stream are context: after them SentencePiece's first space is not removed.
     """
     window = list(before)[-_LONGEST_WAIT:]

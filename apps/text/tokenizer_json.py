@@ -21,7 +21,7 @@ _LONGEST_TEXT = 1 << 12
 _TYPE = "type"
 
 
-def problem(data: Any) -> str:
+def problem(data: object) -> str:
     """Describe why the library must not read a `tokenizer.json`; empty if it may."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model"), Mapping):
         return "the model is missing"
@@ -93,7 +93,7 @@ def _added(data: Mapping[str, Any], count: int) -> str:
     return _range(min(ids), max(ids), count + len(added))
 
 
-def _steps(name: str, step: Any) -> str:
+def _steps(name: str, step: object) -> str:
     """Check the steps of a normalizer, pre-tokenizer or decoder: their number, and how far they lengthen a text."""
     growth = 1
     for number, one in enumerate(_flat(step)):
@@ -125,7 +125,7 @@ def _growth(step: Mapping[str, Any]) -> int:
     return 1 + len(content)  # a regular expression may match the empty text
 
 
-def _flat(step: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+def _flat(step: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """Yield the steps of nested sequences; the library limits their depth."""
     if not isinstance(step, Mapping) or depth > _MOST_STEPS:
         return

@@ -1,6 +1,6 @@
 """Training of language models: settings, data, the loop, and the folder of a run."""
 
-from polyhal.training.checkpoint import LanguageModel, load_model
+from polyhal.training.checkpoint import TrainedModel, load_model
 from polyhal.training.corpus import Corpus, CorpusError
 from polyhal.training.folder import RunFolder, RunFolderError
 from polyhal.training.metrics import Metrics, MetricsRow
@@ -14,7 +14,6 @@ from polyhal.training.trainer import Trainer
 __all__ = [
     "Corpus",
     "CorpusError",
-    "LanguageModel",
     "Metrics",
     "MetricsRow",
     "OptionError",
@@ -24,6 +23,7 @@ __all__ = [
     "RunObserver",
     "Session",
     "TrainOptions",
+    "TrainedModel",
     "Trainer",
     "load_model",
     "resume",

@@ -47,7 +47,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageModel:
+class TrainedModel:
     """A model with its tokenizer."""
 
     model: GPT
@@ -141,7 +141,7 @@ def _description(path: Path, state: Any) -> Description:
         raise CorruptFileError(message(None, f"the description in {path} is damaged: {error!r}")) from error
 
 
-def load_model(path: Path, device: Device) -> LanguageModel:
+def load_model(path: Path, device: Device) -> TrainedModel:
     """Load the model at `path` to `device`, with its tokenizer. Raises as `describe` does, also for altered weights."""
     state = load(path, Device("numpy"), lazy=True)
     description = _description(path, state)
@@ -149,7 +149,7 @@ def load_model(path: Path, device: Device) -> LanguageModel:
     model = GPT(description.config, device=device)
     load_checkpoint(path, model, restore_random=False)
     model.eval()
-    return LanguageModel(model, description.tokenizer, description)
+    return TrainedModel(model, description.tokenizer, description)
 
 
 def _check_sizes(path: Path, weights: Any, config: GPTConfig) -> None:

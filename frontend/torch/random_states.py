@@ -23,7 +23,7 @@ _MARK = torch.tensor(list(b"polyhal:random:1"), dtype=torch.uint8)
 """Bytes between both states."""
 _BYTES = _MARK.numel() + packed(random.default_generator).numel()
 _current: Any = WeakIdKeyDictionary()
-"""States of this process, which restore the CPU's numbers alone, as on other devices."""
+"""States of this process, which restore only the CPU's numbers, as on other devices."""
 
 
 def install() -> None:

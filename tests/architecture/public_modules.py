@@ -19,6 +19,7 @@ APPLICATIONS = (
     "polyhal.adapters",
     "polyhal.calibration",
     "polyhal.finetune",
+    "polyhal.llm",
     "polyhal.models",
     "polyhal.text",
     "polyhal.training",
@@ -37,6 +38,7 @@ CONTRACT = tuple(
         "ops",
         "peer_memory",
         "protocol",
+        "quantization.formats",
         "testing",
     )
 )

@@ -1,0 +1,112 @@
+"""Folders of Hugging Face's form: config.json, generation_config.json, tokenizer and safetensors, also in shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyhal import load
+from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.llm.files.model_files import ModelFiles, StoredWeight
+from polyhal.models import Stored, checkpoint_names, find_name
+from polyhal.serialize import LazyState
+from polyhal.text import PretrainedTokenizer
+from polyhal.utils.files import parse_json
+
+_FORMATS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+_MORE_TEMPLATES = "additional_chat_templates"
+
+
+def open_folder(folder: Path) -> ModelFiles:
+    """Open a folder. Raises CorruptFileError, with the name of a missing file or tensor, and ValueError for its settings."""
+    config = read_object(folder / "config.json")
+    if "quantization_config" in config:
+        method = (config["quantization_config"] or {}).get("quant_method")
+        problem = f"{folder} has weights quantised by {method}"
+        raise IncompatibleFileError(message("open_model", problem, expected="floats, or a GGUF file"))
+    try:
+        state = load(folder, "numpy", lazy=True)
+    except FileNotFoundError:
+        expected = "model.safetensors, or an index of shards"
+        raise CorruptFileError(message("open_model", f"{folder} has no weights", expected=expected)) from None
+    kind = _format_of(config, state)
+    weights = {name: _weight(name, s, state, folder, kind) for name, s in checkpoint_names(config).items()}
+    generation = folder / "generation_config.json"
+    return ModelFiles(
+        folder,
+        config,
+        weights,
+        partial(PretrainedTokenizer.from_folder, folder),
+        _templates(folder),
+        read_object(generation) if generation.is_file() else {},
+        str(config.get("_name_or_path") or folder.resolve().name),
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises CorruptFileError."""
+    found = parse_json(path.read_bytes(), path)
+    if not isinstance(found, dict):
+        raise CorruptFileError(message("open_model", f"{path} has a {type(found).__name__}", expected="an object"))
+    return found
+
+
+def _weight(name: str, stored: Stored, state: LazyState, folder: Path, kind: str) -> StoredWeight:
+    sources = []
+    for theirs in stored.names:
+        found = find_name(theirs, state)
+        if found is None:
+            raise CorruptFileError(message("open_model", f"{folder} has no tensor {theirs}", expected=f"{name}"))
+        sources.append(found)
+    shape = state.shape_of(sources[0]) or ()
+    if stored.transposed:
+        shape = shape[::-1]
+    if stored.size is not None:
+        shape = (stored.size * (shape[0] // stored.period if stored.period else 1), *shape[1:])
+    if len(sources) > 1:
+        shape = (len(sources), *shape)
+    by_their_name = dict(zip(stored.names, sources, strict=True))
+
+    def read() -> np.ndarray:
+        return stored.read(lambda theirs: np.asarray(state[by_their_name[theirs]].numpy()))
+
+    return StoredWeight(shape, kind, prod(shape) * {"f32": 4, "f64": 8}.get(kind, 2), read)
+
+
+def _format_of(config: Mapping[str, Any], state: LazyState) -> str:
+    """Return the format of the weights as the settings state it, or else the format of the smallest tensor."""
+    stated = config.get("dtype") or config.get("torch_dtype")
+    if stated in _FORMATS:
+        return _FORMATS[stated]
+    smallest = min(state, key=lambda name: prod(state.shape_of(name) or (1 << 62,)), default=None)
+    dtype = None if smallest is None else state[smallest].dtype
+    return _FORMATS.get(str(dtype), "f32")
+
+
+def _templates(folder: Path) -> dict[str, str]:
+    """Return the chat templates of a folder by name."""
+    found: dict[str, str] = {}
+    settings = folder / "tokenizer_config.json"
+    if settings.is_file():
+        found |= named_templates(read_object(settings).get("chat_template"))
+    for path in (folder / "chat_template.jinja", *sorted((folder / _MORE_TEMPLATES).glob("*.jinja"))):
+        if path.is_file():
+            found["default" if path.parent == folder else path.stem] = path.read_text(encoding="utf-8")
+    return found
+
+
+def named_templates(template: object) -> dict[str, str]:
+    """Return the templates of a setting: one text, or a list of texts with names."""
+    if isinstance(template, str):
+        return {"default": template}
+    rows = template if isinstance(template, list) else []
+    return {
+        str(row["name"]): row["template"]
+        for row in rows
+        if isinstance(row, Mapping) and isinstance(row.get("template"), str) and "name" in row
+    }

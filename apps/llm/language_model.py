@@ -1,0 +1,286 @@
+"""A language model with its tokenizer: text in, text out."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from polyhal import Device, Tensor, no_grad
+from polyhal.hal import dtypes
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import PolyhalError, ShapeError, message
+from polyhal.llm.chat_template import ChatTemplate
+from polyhal.llm.files import ModelFiles, open_model
+from polyhal.llm.loading import LoadedParts
+from polyhal.llm.memory import check_fits, memory_need, usable_memory
+from polyhal.llm.template_errors import ChatTemplateError
+from polyhal.models import Decoder, DecoderConfig, Sampling, stream
+from polyhal.nn import KVCache
+from polyhal.text import PretrainedTokenizer, decode_stream
+
+Messages = Sequence[Mapping[str, Any]]
+_ENDS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<EOT>",
+)
+"""Names of special tokens that end an answer, whatever a file says."""
+_DTYPES = {"f32": dtypes.float32, "f16": dtypes.float16, "bf16": dtypes.bfloat16}
+_DEFAULT_CONTEXT = 8192
+
+
+class LimitedModel:
+    """A decoder with a shorter context, for which its caches are made."""
+
+    def __init__(self, model: Decoder, context: int) -> None:
+        self.model, self.context_length = model, context
+        self.training = model.training
+
+    @property
+    def device(self) -> Device:
+        """Device of the weights."""
+        return self.model.device
+
+    def __call__(
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        last_only: bool = False,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return the logits of the model."""
+        logits: Tensor = self.model(ids, cache, last_only, attention_mask)
+        return logits
+
+    def make_cache(self, batch: int = 1) -> KVCache:
+        """Make an empty cache."""
+        return self.model.make_cache(batch, self.context_length)
+
+    def train(self, mode: bool = True) -> Any:
+        """Set training mode, or evaluation mode."""
+        self.training = mode
+        self.model.train(mode)
+        return self
+
+
+class LanguageModel:
+    """A decoder on a device, with the tokenizer and the chat template of its files."""
+
+    def __init__(self, files: ModelFiles, model: Decoder, tokenizer: PretrainedTokenizer | None, context: int) -> None:
+        self.files, self.model, self.context = files, model, context
+        self._tokenizer = tokenizer
+        self._limited = LimitedModel(model, context)
+
+    @property
+    def tokenizer(self) -> PretrainedTokenizer:
+        """The tokenizer. Raises an error with the reason if the files have none."""
+        return self._tokenizer if self._tokenizer is not None else self.files.load_tokenizer()
+
+    @property
+    def stop_ids(self) -> list[int]:
+        """Tokens that end an answer."""
+        stated = self.files.generation.get("eos_token_id", self.files.config.get("eos_token_id"))
+        found = set(stated if isinstance(stated, list) else [stated])
+        if self._tokenizer is not None:
+            found |= {self._tokenizer.eos_id}
+            ids = {self._tokenizer.id_of(name) for name in _ENDS}
+            found |= ids & self._tokenizer.special_ids
+        return sorted(i for i in found if type(i) is int)
+
+    def template(self, with_tools: bool = False) -> ChatTemplate:
+        """Return the chat template. Raises ChatTemplateError if the files have none."""
+        templates = self.files.chat_templates
+        name = "tool_use" if with_tools and "tool_use" in templates else "default"
+        if name not in templates:
+            problem = f"{self.files.name} has no chat template"
+            raise ChatTemplateError(message("chat", problem, fix="use `polyhal generate`, which continues a text"))
+        return ChatTemplate(templates[name])
+
+    def chat_ids(self, messages: Messages, tools: Messages | None = None, **variables: Any) -> list[int]:
+        """Return the tokens of a conversation with the beginning of the answer.
+
+        Names of special tokens in the messages are ordinary text; only the template can add marks.
+        """
+        tokenizer = self.tokenizer
+        names = [n for n in (tokenizer.token(i) for i in tokenizer.special_ids) if n]
+        guard = _Guard(names)
+        roles = {
+            f"{r}_token": tokenizer.token(i) or ""
+            for r in ("bos", "eos")
+            if (i := getattr(tokenizer, f"{r}_id")) is not None
+        }
+        text = self.template(tools is not None).render(guard.hidden(messages), tools=tools, **{**roles, **variables})
+        ids: list[int] = []
+        for piece, is_plain in guard.pieces(text):
+            ids += tokenizer.encode(piece, recognise_special=not is_plain)
+        return ids
+
+    def ids(self, prompt: str | Messages | Sequence[int]) -> list[int]:
+        """Return the tokens of a text, of a conversation, or of token ids."""
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt, add_bos=True)
+        if all(isinstance(x, (int, np.integer)) for x in prompt):
+            return [int(x) for x in cast(Sequence[int], prompt)]
+        return self.chat_ids(cast(Messages, prompt))
+
+    def stream_ids(
+        self,
+        prompt: str | Messages | Sequence[int],
+        max_tokens: int | None = None,
+        *,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Iterator[int]:
+        """Yield the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
+
+        Settings that are None are those of the model's files. Raises ShapeError for a prompt that fills the context.
+        """
+        ids = self.ids(prompt)
+        room = self.context - len(ids)
+        if room < 1:
+            problem = f"a prompt of {len(ids)} tokens"
+            raise ShapeError(message("stream", problem, expected=f"less than the context of {self.context}"))
+        count = room if max_tokens is None else min(max_tokens, room)
+        sampling = self.sampling(temperature, top_k, top_p)
+        yield from stream(
+            self._limited, ids, count, sampling.temperature, sampling.top_k, sampling.top_p, seed, self.stop_ids
+        )
+
+    def sampling(
+        self, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None
+    ) -> Sampling:
+        """Return the settings of sampling, with defaults of the model's files."""
+        stated = self.files.generation
+        if temperature is None:
+            temperature = 0.0 if stated.get("do_sample") is False else float(stated.get("temperature") or 0.7)
+        top_k = top_k if top_k is not None else stated.get("top_k")
+        top_p = top_p if top_p is not None else stated.get("top_p")
+        return Sampling(temperature, top_k or None, top_p or None)
+
+    def stream(
+        self, prompt: str | Messages | Sequence[int], max_tokens: int | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Yield the text of an answer as it is sampled. The arguments are the arguments of `stream_ids`."""
+        before = self.ids(prompt)
+        continues = isinstance(prompt, str)
+        yield from decode_stream(
+            self.tokenizer, self.stream_ids(before, max_tokens, **options), before if continues else ()
+        )
+
+    def chat(self, messages: Messages, max_tokens: int | None = None, **options: Any) -> str:
+        """Return the answer to a conversation."""
+        return "".join(self.stream(messages, max_tokens, **options))
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return a vector (hidden size,) per text: the mean of its tokens' last hidden states, in float32."""
+        rows: list[np.ndarray] = []
+        found: list[Tensor] = []
+        handle = self.model.model["norm"].register_forward_hook(lambda module, args, out: found.append(out))
+        try:
+            for text in texts:
+                ids = self.tokenizer.encode(text, add_bos=True)[: self.context] or [self.tokenizer.pad_id]
+                with no_grad():
+                    self.model(Tensor(np.array([ids], np.int32), device=self.model.device))
+                rows.append(found.pop().to(dtypes.float32).numpy()[0].mean(0))
+        finally:
+            handle.remove()
+        return np.stack(rows) if rows else np.zeros((0, self.model.config.hidden_size), np.float32)
+
+    def __repr__(self) -> str:
+        return f"LanguageModel({self.files.name}, {self.files.parameters:,} parameters, on {self.model.device})"
+
+
+class _Guard:
+    """Hides names of special tokens in messages behind marks, so that they can be told from names in the template."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = sorted(names, key=len, reverse=True)
+        self._mark = f"\ue000{secrets.token_hex(8)}."
+        self._pattern = re.compile("|".join(map(re.escape, self._names))) if self._names else None
+
+    def hidden(self, value: Any) -> Any:
+        """Return messages with marks in place of names."""
+        if isinstance(value, str) and self._pattern is not None:
+            return self._pattern.sub(lambda m: f"{self._mark}{self._names.index(m[0])}\ue001", value)
+        if isinstance(value, Mapping):
+            return {k: v if k == "role" else self.hidden(v) for k, v in value.items()}
+        return [self.hidden(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Yield the parts of a rendered text, with True for names that were hidden."""
+        parts = re.split(re.escape(self._mark) + "(\\d+)\ue001", text)
+        for i, part in enumerate(parts):
+            if i % 2:
+                yield self._names[int(part)], True
+            elif part:
+                yield part, False
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: Device | str | None = None,
+    dtype: object = None,
+    context: int | None = None,
+) -> LanguageModel:
+    """Load a language model from a folder of Hugging Face's form or a GGUF file.
+
+    Weights in formats of blocks stay in them. All others get `dtype`, by default the dtype of the file if the device supports
+    it. `context` is the maximum number of tokens of prompt and answer, by default 8192 or the model's own if it is shorter.
+    Raises ModelDoesNotFitError before anything is loaded, ShapeError for a context beyond the model's, and the errors of
+    `open_model`.
+    """
+    files = open_model(path)
+    config = DecoderConfig.from_json(files.config)
+    target = device if isinstance(device, Device) else Device(device)
+    length = min(config.max_position_embeddings, _DEFAULT_CONTEXT) if context is None else context
+    if not 1 <= length <= config.max_position_embeddings:
+        problem, expected = f"context {length}", f"1 to {config.max_position_embeddings}"
+        raise ShapeError(message("load", problem, expected=expected))
+    kind = as_dtype(dtype) if dtype is not None else _dtype_for(files, target)
+    check_fits(files, config, length, kind, target)
+    with no_grad():
+        parts = LoadedParts(files.weights, target, kind)
+        model = Decoder(config, target, kind, parts=parts).eval()
+        parts.load_rest(model)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    try:
+        tokenizer = files.load_tokenizer()
+    except (PolyhalError, FileNotFoundError):
+        tokenizer = None
+    return LanguageModel(files, model, tokenizer, length)
+
+
+def estimate(files: ModelFiles, device: Device, context: int) -> tuple[int, int | None, int]:
+    """Return the bytes that a model needs on a device, the bytes that it may take, and the model's own context.
+
+    The need includes a context of `context` tokens, or the model's own if that is shorter.
+    """
+    config = DecoderConfig.from_json(files.config)
+    length = config.max_position_embeddings
+    need = memory_need(files, config, min(context, length), _dtype_for(files, device))
+    return need.total, usable_memory(device), length
+
+
+def _dtype_for(files: ModelFiles, device: Device) -> DType:
+    """Return the dtype for weights that are not in blocks: of the file, or float32 where the device lacks it.
+
+    If most weights are blocks, it is float16 on graphics cards, and float32 on processors, which compute in it.
+    """
+    is_processor = device.info.type is DeviceType.CPU
+    beside_blocks = dtypes.float32 if is_processor or files.format == "f64" else dtypes.float16
+    found = _DTYPES.get(files.format, beside_blocks)
+    return found if found in device.capabilities.compute else dtypes.float32

@@ -1,0 +1,85 @@
+"""`polyhal chat`, `models`, `quantize`, and `generate` with models of others."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gguf", reason="needs gguf: pip install 'polyhal[llm]'")
+pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[llm]'")
+
+from tests.llm.small_models import with_bytes
+
+from .conftest import Command
+
+
+def test_models_are_listed_with_what_fits_and_what_is_damaged(polyhal: Command, tmp_path: Path) -> None:
+    model = with_bytes(tmp_path / "model.gguf")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "cut.gguf").write_bytes(model.read_bytes()[:500])
+    found = json.loads(polyhal("models", ".", "--json", "--device", "numpy").out)
+    assert [row["path"] for row in found] == ["model.gguf", "sub/cut.gguf"]
+    assert found[0] | {"memory": 0} == {
+        "path": "model.gguf",
+        "architecture": "llama",
+        "parameters": 2696,
+        "type": "f32",
+        "bytes": 2696 * 4,
+        "context": 64,
+        "memory": 0,
+        "fits": True,
+    }
+    assert "262 items of tokenizer.ggml.tokens" in found[1]["problem"]
+    table = polyhal("models", ".", "--device", "numpy")
+    assert table.code == 0
+    assert "model.gguf" in table.out
+    assert polyhal("models", "nowhere").code == 2
+
+
+def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Path) -> None:
+    with_bytes(tmp_path / "model.gguf")
+    assert polyhal("quantize", "model.gguf", "half.gguf", "--type", "f16").code == 0
+    options = ["--prompt", "ab", "--max-tokens", 5, "--seed", 1, "--device", "numpy"]
+    written = [polyhal("generate", name, *options) for name in ("model.gguf", "half.gguf")]
+    assert [w.code for w in written] == [0, 0]
+    assert written[0].out.startswith("ab")
+    wrong = polyhal("quantize", "model.gguf", "x.gguf", "--type", "q99")
+    assert wrong.code == 2
+    assert "q4_k_m" in wrong.err
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_bytes(tmp_path / "model.gguf")
+    lines = [
+        "/help",
+        "/temperature 0",
+        "/max-tokens 3",
+        "/seed x",
+        "/temperature -1",
+        "/system Be\u0020good.",
+        "a\\",
+        "b",
+        "/retry",
+        "/save talk.json",
+        "/reset",
+        "/load talk.json",
+        "/load nowhere.json",
+        "/nonsense",
+        "/quit",
+        "not read",
+    ]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    outcome = polyhal("chat", "model.gguf", "--device", "numpy")
+    assert outcome.code == 0, outcome.err
+    for text in ("/max-tokens N", "temperature 0.0", "max_tokens 3", "Be good.", "3 messages"):
+        assert text in outcome.out
+    for text in ("'x'", "temperature is -1", "nowhere.json", "unknown command /nonsense"):
+        assert text in outcome.err
+    talk = json.loads((tmp_path / "talk.json").read_text())
+    assert [m["role"] for m in talk["messages"]] == ["system", "user", "assistant"]
+    assert talk["messages"][1]["content"] == "a\nb"
+    assert polyhal("chat", "nowhere.gguf").code == 2
