@@ -84,6 +84,11 @@ class KernelFeatures:
         return self.compute_capability >= _HOPPER and self.float_atomics == "ptx"
 
     @property
+    def copy_engine(self) -> bool:
+        """Return whether groups can start copies of boxes of tensors (lib/bulk_copy.h), alone or as a cluster."""
+        return self.clusters or self.compute_capability == _HOPPER
+
+    @property
     def inline_ptx(self) -> bool:
         """Return whether kernels may contain PTX assembly."""
         return self.compute_capability > 0

@@ -46,6 +46,7 @@ def draw(rng: Any, dtype: DType, transposed: bool, *shape: int) -> Any:
         (dtypes.bfloat16, (), 200, 136, 72, ClusterTile(1, 128, 3, 2), 1),
         (dtypes.float16, (), 72, 200, 1032, ClusterTile(2, 192, 3, 1), 2),
         (dtypes.float16, (2,), 264, 72, 136, ClusterTile(1, 256, 3, 4), 1),
+        (dtypes.float16, (), 136, 648, 72, ClusterTile(2, 64, 3, blocks=2, turns=1), 1),
     ],
     ids=str,
 )
@@ -76,6 +77,24 @@ def test_edges_layouts_batches_and_splits(
     x, y = x.astype(np.float64), y.astype(np.float64)
     bound = 4 * 2.0**-22 * (np.abs(x) @ np.abs(y)) + 2.0 ** (-8 if dtype is dtypes.bfloat16 else -11) * np.abs(x @ y)
     assert (np.abs(device.download(out).astype(np.float64) - x @ y) <= bound + 1e-7).all()
+
+
+@pytest.mark.parametrize("k", [72, 1032])
+def test_row_sums_of_the_left_operand(device: Any, rng: Any, k: int) -> None:
+    """Also with terms that are split."""
+    x, y = draw(rng, dtypes.bfloat16, True, 200, k), draw(rng, dtypes.bfloat16, False, k, 136)
+    refs, outs = [upload(device, a) for a in (x, y)], [device.empty(dtypes.bfloat16, s) for s in ((200, 136), (200,))]
+    p = gemm.describe(refs[0].spec, refs[1].spec, outs[0].spec, (0, 1, None, 2, 4))
+    assert isinstance(p, Product)
+    p = replace(p, row_sums=3)
+    tile = {ClusterTile(2, 192, 3, 1): 1.0}
+    built, workspace = cluster_tiles.multiply(device.backend.runtime, p, p, geometry(p), p.workspace, tile)
+    assert len(built) == (2 if k > 1000 else 1)
+    LaunchSequence(built, workspace)(*refs, *outs, *[device.backend.allocate(nbytes) for nbytes in workspace])
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    for out, wanted, magnitude in zip(outs, (x @ y, x.sum(1)), (np.abs(x) @ np.abs(y), np.abs(x).sum(1)), strict=True):
+        bound = 4 * 2.0**-22 * magnitude + 2.0**-8 * np.abs(wanted) + 1e-7
+        assert (np.abs(device.download(out).astype(np.float64) - wanted) <= bound).all()
 
 
 def test_a_product_of_one_launch_requests_the_memory_of_its_maps(device: Any, rng: Any) -> None:
@@ -122,11 +141,15 @@ def test_tiles_of_clusters_serve_more_than_32_rows(device: Any, monkeypatch: pyt
 
     h200 = replace(runtime.features, compute_units=132, compute_capability=90, static_local_memory=200 << 10)
     monkeypatch.setattr(runtime, "features", h200)
-    assert chosen(64, 14336, 4096) == (["wgmma", "mma"], ClusterTile(1, 128, 8, 1), 1)
-    assert chosen(64, 4096, 4096) == (["wgmma", "mma"], ClusterTile(1, 128, 8, 1), 4)
-    assert chosen(8192, 8192, 8192) == (["wgmma", "mma"], ClusterTile(2, 256, 4, 2), 1)
+    assert chosen(64, 14336, 4096) == (["wgmma", "mma"], ClusterTile(2, 128, 8, turns=1), 1)
+    assert chosen(64, 4096, 4096) == (["wgmma", "mma"], ClusterTile(1, 128, 8), 4)
+    assert chosen(8192, 8192, 8192) == (["wgmma", "mma"], ClusterTile(2, 256, 4), 1)
+    assert chosen(16384, 1152, 384) == (["wgmma", "mma"], ClusterTile(2, 192, 5, blocks=2, turns=1), 1)
     assert chosen(32, 14336, 4096)[0] == ["mma"]
     monkeypatch.setattr(runtime, "features", replace(h200, clusters=False))
+    # Sums of 2 x 192 columns would need registers of the warpgroup that copies.
+    assert chosen(16384, 1152, 384)[1] == ClusterTile(2, 128, 6, blocks=2, turns=1)
+    monkeypatch.setattr(runtime, "features", replace(h200, clusters=False, compute_capability=80))
     assert chosen(64, 14336, 4096)[0] == ["mma"]
 
 

@@ -1,13 +1,22 @@
 // out = a x b with an epilogue, for float16 and bfloat16 on Hopper's tensor cores by wgmma, with operands copied by the
-// copy engine. A cluster computes a tile of CLUSTER * ROWS x WIDE results, each of its groups ROWS rows of it. A group has
-// WARPGROUPS warpgroups (four warps) that multiply, 64 rows each, and one that only starts copies: it fills STAGES k-tiles
-// of DEPTH terms in turn, and continues with the terms of the group's next tile while the others store results. Every group of
-// a cluster copies its own rows of a, and a part of the columns of b for all groups.
+// copy engine. A group computes a tile of ROWS x WIDE results. It has WARPGROUPS warpgroups (four warps) that multiply, and
+// one that only starts copies: it fills STAGES k-tiles of DEPTH terms in turn, and continues with the terms of the group's
+// next tile while the others store results.
+//
+// A multiplying warpgroup computes 64 * BLOCKS rows: with TURNS 0 of the same tile as the others, with TURNS 1 a tile of its
+// own, so that one of two warpgroups multiplies while the other one stores results (ping-pong). They multiply in turn: a
+// barrier of a stage distinguishes only two phases.
+//
+// A cluster computes a tile of CLUSTER * ROWS x WIDE results, each of its groups ROWS rows of it. Every group copies its own
+// rows of a, and a part of the columns of b for all groups.
 //
 // With MOMENTS 1 the moments of columns are stored, too (lib/column_moments.h).
 //
 // With SPLIT_K clusters divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which
 // gemm/split_k_reduce.cl reduces in a fixed order.
+//
+// With ROW_SUMS the groups of the first columns also add up the rows of a, which is MN-major, while tensor cores multiply; with
+// SPLIT_K to `out` behind the partial sums, as (splits, m).
 
 #ifndef DTYPE
 #define DTYPE float16
@@ -20,6 +29,12 @@
 #endif
 #ifndef STAGES
 #define STAGES 4
+#endif
+#ifndef BLOCKS
+#define BLOCKS 1
+#endif
+#ifndef TURNS
+#define TURNS 0
 #endif
 #ifndef A_K_MAJOR
 #define A_K_MAJOR 1
@@ -34,11 +49,15 @@
 #ifndef SPLIT_K
 #define SPLIT_K 0
 #endif
+// 1: also compute the row sums of a.
+#ifndef ROW_SUMS
+#define ROW_SUMS 0
+#endif
 #define DEPTH 64
 #include "lib/wgmma.h"
 #include "lib/bulk_copy.h"
 #define ITEMS (WARPGROUP * (WARPGROUPS + 1))
-#define ROWS (64 * WARPGROUPS)
+#define ROWS (64 * BLOCKS * (TURNS ? 1 : WARPGROUPS))
 #define TILE_ROWS (CLUSTER * ROWS)
 #define TILE_COLUMNS WIDE
 #include "gemm/persistent_tiles.h"
@@ -81,6 +100,87 @@
             copy_box_to_cluster(RIGHT(stage) + i * LINE_WORDS, map_b, B_K_MAJOR ? from : column + i,                  \
                                 B_K_MAJOR ? column + i : from, b_batch2 ? w.i2 : 0, lines_b, FULL(stage));            \
     }
+#define K_TILES(w) ((w.end - w.start + DEPTH - 1) / DEPTH)
+// A warpgroup waits for its turn, which the other one gives it after the last k-tile of its own tile.
+#if TURNS && TENSOR_CORES
+#define AWAIT_TURN() asm volatile("bar.sync %0, 256;" ::"r"(2 + warpgroup) : "memory")
+#define GIVE_TURN() asm volatile("bar.arrive %0, 256;" ::"r"(3 - warpgroup) : "memory")
+#else
+#define AWAIT_TURN()
+#define GIVE_TURN()
+#endif
+// A work-item of a warpgroup adds up 8 rows of a block in every 16th line of a k-tile; the parts are added up at the end of a
+// tile. Without tensor cores a work-item adds up a whole row.
+#if ROW_SUMS
+#if SPLIT_K
+#define STORE_ROW_SUM(row, value) \
+    out[((k + split_terms - 1) / split_terms * (ulong)n + w.matrix) * m + (row)] = value;
+#else
+#define STORE_ROW_SUM(row, value) STORE(OUT_DTYPE, value, row_sums, row_sums_offset + (row));
+#endif
+#endif
+#if ROW_SUMS && TENSOR_CORES
+#define ROW_PARTS 16
+static inline float2 two_of_word_float16(uint word) {
+    float2 two;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(two.s0), "=f"(two.s1)
+        : "r"(word));
+    return two;
+}
+static inline float2 two_of_word_bfloat16(uint word) {
+    return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
+}
+#define DECLARE_ROW_SUMS                                                  \
+    float2 row_sums_of[BLOCKS][4];                                        \
+    _Pragma("unroll") for (uint h = 0; h < BLOCKS; h++) {                 \
+        _Pragma("unroll") for (uint i = 0; i < 4; i++) row_sums_of[h][i] = 0; \
+    }
+#define ADD_ROWS                                                                                             \
+    if (column == 0) {                                                                                       \
+        _Pragma("unroll") for (uint h = 0; h < BLOCKS; h++) {                                                \
+            _Pragma("unroll") for (uint i = 0; i < DEPTH / ROW_PARTS; i++) {                                 \
+                const uint line = WARPGROUP_LANE / 8 + i * ROW_PARTS, chunk = WARPGROUP_LANE % 8 ^ line % 8; \
+                const uint4 words = *(__local const uint4 *)(LEFT(stage) +                                   \
+                                                             (first_row + 64 * h + line) * LINE_WORDS + chunk * 4); \
+                row_sums_of[h][0] += CONCAT(two_of_word_, DTYPE)(words.s0);                                  \
+                row_sums_of[h][1] += CONCAT(two_of_word_, DTYPE)(words.s1);                                  \
+                row_sums_of[h][2] += CONCAT(two_of_word_, DTYPE)(words.s2);                                  \
+                row_sums_of[h][3] += CONCAT(two_of_word_, DTYPE)(words.s3);                                  \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+#define WARPGROUP_BARRIER() asm volatile("bar.sync %0, 128;" ::"r"(4 + warpgroup) : "memory")
+#define STORE_ROW_SUMS                                                                                             \
+    if (column == 0) {                                                                                             \
+        __local float *const parts = row_parts + warpgroup * ROW_PARTS * 64 * BLOCKS;                              \
+        _Pragma("unroll") for (uint h = 0; h < BLOCKS; h++) {                                                      \
+            _Pragma("unroll") for (uint i = 0; i < 4; i++)                                                         \
+                *(__local float2 *)(parts + (WARPGROUP_LANE / 8 * BLOCKS + h) * 64 + WARPGROUP_LANE % 8 * 8 + 2 * i) = \
+                    row_sums_of[h][i];                                                                             \
+        }                                                                                                          \
+        WARPGROUP_BARRIER();                                                                                       \
+        if (WARPGROUP_LANE < 64 * BLOCKS && row + first_row + WARPGROUP_LANE < m) {                                \
+            float total = 0;                                                                                       \
+            for (uint p = 0; p < ROW_PARTS; p++) total += parts[p * BLOCKS * 64 + WARPGROUP_LANE];                 \
+            STORE_ROW_SUM(row + first_row + WARPGROUP_LANE, total)                                                 \
+        }                                                                                                          \
+        WARPGROUP_BARRIER();                                                                                       \
+    }
+#elif ROW_SUMS
+#define DECLARE_ROW_SUMS float row_sum = 0;
+#define ADD_ROWS                                                                                            \
+    for (uint term = 0; term < DEPTH && WARPGROUP_LANE < 64 * BLOCKS; term++)                               \
+        row_sum += element_at(LEFT(stage) + (first_row + WARPGROUP_LANE / 64 * 64) * LINE_WORDS, A_K_MAJOR, \
+                              WARPGROUP_LANE % 64, term);
+#define STORE_ROW_SUMS                                                                                       \
+    if (column == 0 && WARPGROUP_LANE < 64 * BLOCKS && row + first_row + WARPGROUP_LANE < m)                 \
+        STORE_ROW_SUM(row + first_row + WARPGROUP_LANE, row_sum)
+#else
+#define DECLARE_ROW_SUMS
+#define ADD_ROWS
+#define STORE_ROW_SUMS
+#endif
 // The tensors of the operands as copies see them: elements and lines of a matrix, matrices, bytes between them.
 #define MAP_OF_A                                                                                                     \
     a + a_offset, A_K_MAJOR ? k : m, A_K_MAJOR ? m : k, a_batch2 ? batch2 : 1, 2 * (A_K_MAJOR ? a_row : a_column), \
@@ -92,9 +192,15 @@
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma_clusters(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global TARGET *out, const ulong out_offset, MOMENTS_PARAMETERS __global ulong *maps, const uint split_terms,
-    const uint work_tiles, const GemmGeometry geometry) {
+    __global TARGET *out, const ulong out_offset,
+#if ROW_SUMS && !SPLIT_K
+    __global TARGET *row_sums, const ulong row_sums_offset,
+#endif
+    MOMENTS_PARAMETERS __global ulong *maps, const uint split_terms, const uint work_tiles, const GemmGeometry geometry) {
     UNPACK_GEOMETRY
+#if ROW_SUMS && TENSOR_CORES
+    __local float row_parts[WARPGROUPS * ROW_PARTS * BLOCKS * 64] __attribute__((aligned(8)));
+#endif
     __local uint k_tiles[STAGES * WORDS] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES];
     DECLARE_MOMENTS
@@ -107,7 +213,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     if (get_local_id(0) == 0) {
         for (uint s = 0; s < STAGES; s++) {
             barrier_init(FULL(s), 1);
-            barrier_init(EMPTY(s), CLUSTER * WARPGROUPS);
+            barrier_init(EMPTY(s), CLUSTER * (TURNS ? 1 : WARPGROUPS));
         }
         BARRIERS_SEEN();
     }
@@ -157,13 +263,35 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     {
 #endif
         out += out_offset;
-        for (uint number = first; number < work_tiles; number += clusters) {
+        uint turn = 0;
+        for (uint number = first; number < work_tiles; number += clusters, turn ^= 1) {
             WorkTile w;
             GET_WORK_TILE(w, number)
+            const bool mine = warpgroup < WARPGROUPS && (!TURNS || turn == warpgroup);
+#if TENSOR_CORES
+            if (!mine) {
+                stage += K_TILES(w);
+                parity ^= stage / STAGES & 1;
+                stage %= STAGES;
+                continue;
+            }
+#endif
             const uint row = w.first_row + rank * ROWS, column = w.first_column;
-            float sums[SUMS];
+            float tile_sums[BLOCKS][SUMS];
 #pragma unroll
-            for (uint i = 0; i < SUMS; i++) sums[i] = 0;
+            for (uint h = 0; h < BLOCKS; h++) {
+#pragma unroll
+                for (uint i = 0; i < SUMS; i++) tile_sums[h][i] = 0;
+            }
+            const uint first_row = TURNS ? 0 : warpgroup * 64 * BLOCKS;
+            DECLARE_ROW_SUMS
+            const uint i0 = w.i0, i1 = w.i1, i2 = w.i2;
+#pragma unroll
+            for (uint r = 0; r < 2 * BLOCKS; r++) {
+                const uint sum_row = row + first_row + r / 2 * 64 + SUM_ROW(2 * (r % 2));
+                EPILOGUE_PREFETCH(sum_row, column, (uint)WIDE, i0, i1, i2)
+            }
+            if (number != first) AWAIT_TURN();
             uint previous = STAGES;
             for (uint from = w.start; from < w.end; from += DEPTH) {
 #if TENSOR_CORES
@@ -172,11 +300,15 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                 barrier(CLK_LOCAL_MEM_FENCE);
                 COPY_K_TILE
                 barrier(CLK_LOCAL_MEM_FENCE);
-                if (warpgroup == WARPGROUPS) continue;
+                if (!mine) continue;
 #endif
                 WGMMA_BEGIN();
-                MULTIPLY_WIDE(sums, 1, LEFT(stage) + warpgroup * 64 * LINE_WORDS, A_K_MAJOR, RIGHT(stage), B_K_MAJOR)
+#pragma unroll
+                for (uint h = 0; h < BLOCKS; h++)
+                    MULTIPLY_WIDE(tile_sums[h], 1, LEFT(stage) + (first_row + 64 * h) * LINE_WORDS, A_K_MAJOR, RIGHT(stage),
+                                  B_K_MAJOR)
                 WGMMA_COMMIT();
+                ADD_ROWS
                 WGMMA_WAIT(1);
 #if TENSOR_CORES
                 if (previous < STAGES && WARPGROUP_LANE < CLUSTER) barrier_arrive(EMPTY(previous), WARPGROUP_LANE);
@@ -184,23 +316,30 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                 NEXT_STAGE
 #endif
             }
+            if (number + clusters < work_tiles) GIVE_TURN();
             WGMMA_WAIT(0);
-            WGMMA_READ(sums);
+#pragma unroll
+            for (uint h = 0; h < BLOCKS; h++) WGMMA_READ(tile_sums[h]);
 #if TENSOR_CORES
             if (previous < STAGES && WARPGROUP_LANE < CLUSTER) barrier_arrive(EMPTY(previous), WARPGROUP_LANE);
 #endif
-            const uint i0 = w.i0, i1 = w.i1, i2 = w.i2;
             const uint first_column = column + SUM_COLUMN(0);
-#define FIRST(j) sums[4 * (j) + 2 * r]
-#define SECOND(j) sums[4 * (j) + 2 * r + 1]
-            if (TENSOR_CORES || warpgroup < WARPGROUPS) {
+#define FIRST(j) tile_sums[h][4 * (j) + 2 * r]
+#define SECOND(j) tile_sums[h][4 * (j) + 2 * r + 1]
+            if (mine) {
+                STORE_ROW_SUMS
 #pragma unroll
-                for (uint r = 0; r < 2; r++) {
-                    const uint sum_row = row + warpgroup * 64 + SUM_ROW(2 * r);
-                    FINISH_ROW(out + ((ulong)w.matrix * m + sum_row) * n + first_column, sum_row, first_column, SUMS / 4,
-                               FIRST, SECOND)
+                for (uint h = 0; h < BLOCKS; h++) {
+#pragma unroll
+                    for (uint r = 0; r < 2; r++) {
+                        const uint sum_row = row + first_row + 64 * h + SUM_ROW(2 * r);
+                        FINISH_ROW(out + ((ulong)w.matrix * m + sum_row) * n + first_column, sum_row, first_column,
+                                   SUMS / 4, FIRST, SECOND)
+                    }
                 }
             }
+// With moments, a warpgroup has one block.
+#define sums tile_sums[0]
             STORE_MOMENTS(row / 64 + warpgroup, column)
         }
     }

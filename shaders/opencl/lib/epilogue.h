@@ -7,7 +7,7 @@
 // i2 the matrix of the batch, and `left` the number of lanes that are inside the matrix.
 //
 // EPILOGUE_DECLARE, EPILOGUE_FETCH, EPILOGUE_TRANSPOSE and EPILOGUE_FINISH do the same with loads hoisted far ahead of
-// their use, for kernels that include lib/fragment_store.h.
+// their use, for kernels that include lib/fragment_store.h. EPILOGUE_PREFETCH brings `columns` columns of a row to the cache.
 
 #ifndef POLYHAL_EPILOGUE
 #define POLYHAL_EPILOGUE
@@ -20,6 +20,7 @@
 #define EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)
 #define EPILOGUE_TENSORS 0
 #define EPILOGUE_DECLARE
+#define EPILOGUE_PREFETCH(row, column, columns, i0, i1, i2)
 #define EPILOGUE_FETCH(slot, row, column, i0, i1, i2)
 #define EPILOGUE_TRANSPOSE(slot)
 #define EPILOGUE_FINISH(sum, slot, g)

@@ -58,6 +58,18 @@ static inline float2 load_two_bfloat16(__global const ushort *from) {
     return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
 }
 
+// Brings a part of a row of an epilogue's tensor to the second-level cache, by the four work-items that will load it.
+#define CACHE_LINE 128
+#if TENSOR_CORES
+#define PREFETCH_LINE(D, line, row, column, columns)                                                            \
+    if ((row) < m)                                                                                              \
+        for (uint at = get_local_id(0) % 4 * (uint)(CACHE_LINE / sizeof(STORAGE(D))); at < min(columns, n - (column)); \
+             at += 4 * (uint)(CACHE_LINE / sizeof(STORAGE(D))))                                                 \
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((ulong)(size_t)((line) + (column) + at)));
+#else
+#define PREFETCH_LINE(D, line, row, column, columns)
+#endif
+
 // Tensors of the epilogue are loaded QUADS_AHEAD quads before they are used, so that several loads are in flight.
 // Operand `name` with dtype D has a slot for each such quad. Its neighbours are broadcast (BROADCAST), contiguous
 // (CONTIGUOUS) or strided (STRIDED), or contiguous in aligned pairs (PAIR) or aligned groups (WHOLE).

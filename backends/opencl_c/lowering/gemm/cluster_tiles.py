@@ -26,14 +26,14 @@ _COPY_BYTES = 16
 
 def suits(runtime: Runtime, p: Product) -> bool:
     """Return whether the copy engine can copy both operands."""
-    if not runtime.features.clusters or p.batch[0] * p.batch[1] > 1:
+    if not runtime.features.copy_engine or p.batch[0] * p.batch[1] > 1:
         return False
     return _is_tensor(p.left, p.dtype.itemsize) and _is_tensor(p.right, p.dtype.itemsize)
 
 
 def splits(runtime: Runtime, p: Product) -> bool:
     """Return whether clusters would divide the terms of a product."""
-    return tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tile_configs.CLUSTER_TILES)[1].splits > 1
+    return tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tile_configs.CLUSTER_TILES, turns=False)[1].splits > 1
 
 
 def _is_tensor(matrix: Matrix, size: int) -> bool:
@@ -59,9 +59,13 @@ def multiply(
     `place` is the first workspace. If `moments` is set, the last one receives moments (lib/column_moments.h); only products of
     whole blocks of rows whose terms are not divided (`splits`) have them. Raises KernelBuildError.
     """
-    tile, split = tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tiles)
+    turns = not moments and p.row_sums is None
+    tile, split = tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tiles, turns=turns)
     partial_sums = split.splits > 1
     epilogue_macros, epilogue_args = epilogue(replace(p, bias=None, epilogue=None) if partial_sums else p)
+    rows: Arguments = {}
+    if p.row_sums is not None and not partial_sums:
+        rows = {"row_sums": Tensor(p.row_sums)}
     layouts = staging.definitions(staged, padded=staged.dtype is not p.dtype, ragged=True)
     halves = runtime.features.tensor_cores and p.out_dtype in HALF_DTYPES
     defined = definitions(
@@ -73,6 +77,7 @@ def multiply(
         TENSOR_CORES=runtime.features.tensor_cores,
         SPLIT_K=partial_sums,
         MOMENTS=moments,
+        ROW_SUMS=p.row_sums is not None,
         PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned),
         SHORT_RESULTS=halves,
         OCTETS=halves and not partial_sums and p.n % 8 == 0 and p.out.aligned,
@@ -89,6 +94,7 @@ def multiply(
             **epilogue_args,
             "out": partial if partial_sums else Tensor(p.out.place),
             **moment_args,
+            **rows,
             "maps": maps,
             "split_terms": split.terms,
             "work_tiles": work_tiles,

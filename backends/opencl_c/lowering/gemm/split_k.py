@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
 from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm.arguments import definitions
@@ -23,8 +23,9 @@ def choose(groups: int, tiles: int, k: int, depth: int) -> SplitK:
 
 
 def workspace(p: Product, split: SplitK) -> tuple[int, ...]:
-    """Return the bytes of the workspace for partial results; empty without a split."""
-    return (split.splits * p.count * p.m * p.n * p.sum_dtype.itemsize,) if split.splits > 1 else ()
+    """Return the bytes of the workspace for partial results, and row sums behind them; empty without a split."""
+    size = p.count * p.m * p.n + (0 if p.row_sums is None else p.m)
+    return (split.splits * size * p.sum_dtype.itemsize,) if split.splits > 1 else ()
 
 
 def reduce(runtime: Runtime, p: Product, split: SplitK, place: int) -> Launch:
@@ -32,9 +33,10 @@ def reduce(runtime: Runtime, p: Product, split: SplitK, place: int) -> Launch:
     macros, epilogue_args = epilogue(p)
     size = p.count * p.m * p.n
     width = _PER_ITEM if aligned(p, _PER_ITEM) else 1
+    rows: dict[str, Argument] = {} if p.row_sums is None else {"row_sums": Tensor(p.row_sums)}
     return runtime.launch(
         "gemm/split_k_reduce",
-        definitions(p, macros, WIDTH=width),
+        definitions(p, macros, WIDTH=width, ROW_SUMS=bool(rows)),
         {
             "partial": Workspace(place),
             **epilogue_args,
@@ -45,7 +47,8 @@ def reduce(runtime: Runtime, p: Product, split: SplitK, place: int) -> Launch:
             "m": p.m,
             "batch1": p.batch[1],
             "batch2": p.batch[2],
+            **rows,
         },
-        (size // width,),
+        (size // width + (p.m if rows else 0),),
         (runtime.features.group_size,),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.split_k import SplitK
-from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.common.problems.gemm import Addend, Product
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.lowering.gemm import split_k
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -19,8 +20,8 @@ HALF_DTYPES = (dtypes.float16, dtypes.bfloat16)
 """Dtypes that tensor cores multiply directly."""
 _WGMMA_DEPTH = 64
 """Terms of a k-tile of gemm/wgmma.cl."""
-_CLUSTER_MEMORY = 1 << 10
-"""Maximum bytes of local memory of gemm/wgmma_clusters.cl for anything but k-tiles."""
+_MAX_SUMS, _MAX_SUMS_ALONE = 384, 256
+"""Maximum columns times blocks of a warpgroup whose sums fit into registers: with those of the one that copies, and without."""
 _MAX_ITEMS = 512
 """Maximum work-items per group."""
 _UNIT_REGISTERS = 1 << 16
@@ -57,6 +58,10 @@ class TensorCoreTile(Protocol):
         """Bytes of local memory of a group."""
 
     @property
+    def turns(self) -> int:
+        """1 if a group multiplies a tile while it stores another one."""
+
+    @property
     def macros(self) -> dict[str, int]:
         """Definitions for the kernel."""
 
@@ -75,6 +80,10 @@ class WarpTile:
     warp_columns: int
     depth: int
     stages: int
+
+    @property
+    def turns(self) -> int:
+        return 0
 
     @property
     def groups(self) -> int:
@@ -118,6 +127,10 @@ class WarpgroupTile:
         return 64 * self.warpgroups
 
     @property
+    def turns(self) -> int:
+        return 0
+
+    @property
     def groups(self) -> int:
         return 1
 
@@ -148,14 +161,23 @@ class ClusterTile:
     """A tile of gemm/wgmma_clusters.cl, for a cluster of `groups` groups, one below the other."""
 
     warpgroups: int
-    """Warpgroups of a group that multiply, 64 rows each; one more starts copies."""
+    """Warpgroups of a group that multiply; one more starts copies."""
     columns: int
     stages: int
-    groups: int
+    groups: int = 1
+    blocks: int = 1
+    """Blocks of 64 rows of a warpgroup."""
+    turns: int = 0
+    """1: the warpgroups compute different tiles, and one multiplies while the other one stores results."""
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of a group's tile."""
+        return 64 * self.blocks * (1 if self.turns else self.warpgroups)
 
     @property
     def rows(self) -> int:
-        return 64 * self.warpgroups * self.groups
+        return self.group_rows * self.groups
 
     @property
     def depth(self) -> int:
@@ -167,7 +189,8 @@ class ClusterTile:
 
     @property
     def local_memory(self) -> int:
-        return self.stages * (64 * self.warpgroups + self.columns) * _WGMMA_DEPTH * 2 + _CLUSTER_MEMORY
+        # Barriers, maps and row sums have up to 17 KiB of the 27 that Hopper has beyond `static_local_memory`.
+        return self.stages * (self.group_rows + self.columns) * _WGMMA_DEPTH * 2
 
     @property
     def macros(self) -> dict[str, int]:
@@ -176,6 +199,8 @@ class ClusterTile:
             "WIDE": self.columns,
             "STAGES": self.stages,
             "CLUSTER": self.groups,
+            "BLOCKS": self.blocks,
+            "TURNS": self.turns,
         }
 
 
@@ -195,6 +220,8 @@ def _cluster_tile_fits(features: KernelFeatures, tile: ClusterTile) -> bool:
     return (
         tile.stages >= 3
         and tile.columns % (64 * tile.groups) == 0
+        and tile.blocks * tile.columns <= _MAX_SUMS
+        and tile.turns < tile.warpgroups
         and tile.local_memory <= features.static_local_memory
     )
 
@@ -234,6 +261,8 @@ CLUSTERS = Family[ClusterTile](
         "columns": (64, 128, 192, 256),
         "stages": (3, 4, 5, 6, 8),
         "groups": (1, 2, 4),
+        "blocks": (1, 2),
+        "turns": (0, 1),
     },
     _cluster_tile_fits,
 )
@@ -265,16 +294,18 @@ WGMMA_TILES = {
 }
 """Tiles for wgmma, with their multiply-adds per nanosecond, by the number of 16-bit terms per operand."""
 CLUSTER_TILES = {
-    ClusterTile(2, 256, 4, 2): 2640,
-    ClusterTile(2, 192, 5, 1): 2600,
-    ClusterTile(2, 128, 6, 1): 2600,
-    ClusterTile(1, 128, 8, 2): 2000,
-    ClusterTile(1, 128, 8, 1): 1800,
-    ClusterTile(2, 64, 8, 1): 1800,
+    ClusterTile(2, 256, 4): 3000,
+    ClusterTile(2, 192, 5, blocks=2, turns=1): 2840,
+    ClusterTile(2, 256, 5, turns=1): 2760,
+    ClusterTile(2, 128, 6, blocks=2, turns=1): 2700,
+    ClusterTile(2, 192, 5): 2600,
+    ClusterTile(2, 64, 8, blocks=2, turns=1): 2440,
+    ClusterTile(2, 128, 8, turns=1): 2360,
+    ClusterTile(1, 128, 8): 2340,
 }
 """Tiles for wgmma with copies by the copy engine, with their multiply-adds per nanosecond and compute unit."""
-_STORE_RATE = 14
-"""Results per nanosecond that a compute unit finishes and stores while its tensor cores wait; measured on an H200."""
+_STORE_BANDWIDTH = 36
+"""Bytes of results, and of operands of the epilogue, per nanosecond and compute unit; measured on an H200."""
 _LAUNCH_TIME = 3000
 """Minimum nanoseconds of a split-K's second launch."""
 _BANDWIDTH, _UNIT_BANDWIDTH = 4000, 25
@@ -297,20 +328,46 @@ def resident(runtime: Runtime, tile: TensorCoreTile) -> int:
     return max(1, min(by_memory, _UNIT_REGISTERS // (tile.items * registers)))
 
 
-def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, float]) -> tuple[T, SplitK]:
-    """Choose the tile and the split of the terms with the least modelled time among tiles that fit on the device."""
+def _runs_alone(tile: TensorCoreTile) -> bool:
+    """Return whether a tile needs neither clusters nor registers that move between warpgroups, both of which only CUDA has."""
+    return not isinstance(tile, ClusterTile) or (tile.groups == 1 and tile.blocks * tile.columns <= _MAX_SUMS_ALONE)
+
+
+def _stored_bytes(p: Product) -> int:
+    """Return the bytes that a result moves when it is stored, including the operands of the epilogue for each result."""
+    merged = p.merged_epilogue()
+    addends = [o for o in merged.operands if isinstance(o, Addend) and o.matrix.row] if merged else []
+    return p.out_dtype.itemsize + sum(o.dtype.itemsize for o in addends)
+
+
+def choose(
+    runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, float], *, turns: bool = True
+) -> tuple[T, SplitK]:
+    """Choose the tile and the split of the terms with the least modelled time among tiles that fit on the device.
+
+    With `turns` False it is a tile whose warpgroups compute parts of it at the same time.
+    """
     units = runtime.features.compute_units
     memory = runtime.features.static_local_memory
     slowest = min(tiles.values())
-    fitting = [t for t in tiles if t.local_memory <= memory] or [min(tiles, key=lambda t: t.local_memory)]
+    possible = [t for t in tiles if (runtime.features.clusters or _runs_alone(t)) and (turns or not t.turns)]
+    fitting = [t for t in possible if t.local_memory <= memory] or [min(possible, key=lambda t: t.local_memory)]
+
+    stored = _stored_bytes(p)
 
     def time(tile: T, split: SplitK) -> float:
+        if tile.turns and split.splits > 1:
+            return math.inf  # groups have one tile each, and nothing is multiplied while it is stored
         work_tiles = count(tile, p) * split.splits
         rounds = ceil_div(work_tiles, units // tile.groups)
         size = tile.rows * tile.columns // tile.groups
         multiply = size * split.terms / tiles.get(tile, slowest)
+        store = size * stored / _STORE_BANDWIDTH
+        if split.splits == 1 and tile.turns:
+            # One of two warpgroups stores, at half the rate, while the other one multiplies.
+            return rounds * max(multiply, multiply / 2 + store) + store
         if split.splits == 1:
-            return rounds * (multiply + size / _STORE_RATE)
+            return rounds * (multiply + store)
         nbytes = 4 * size
         partial = rounds * (multiply + nbytes / _UNIT_BANDWIDTH)
         return partial + _LAUNCH_TIME + work_tiles * tile.groups * nbytes / _BANDWIDTH

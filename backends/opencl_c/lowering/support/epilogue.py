@@ -15,6 +15,7 @@ _PARAMETERS = "EPILOGUE_PARAMETERS"
 _STEPS = "EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)"
 _DECLARE = "EPILOGUE_DECLARE"
 _FETCH = "EPILOGUE_FETCH(slot, row, column, i0, i1, i2)"
+_PREFETCH = "EPILOGUE_PREFETCH(row, column, columns, i0, i1, i2)"
 _TRANSPOSE = "EPILOGUE_TRANSPOSE(slot)"
 _FINISH = "EPILOGUE_FINISH(sum, slot, g)"
 _NONE: Definitions = {
@@ -22,7 +23,7 @@ _NONE: Definitions = {
     "EPILOGUE_TENSORS": 0,
     "EPILOGUE_NUMBERS": 0,
     "UNPACK_EPILOGUE": "",
-    **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _FETCH, _TRANSPOSE, _FINISH), ""),
+    **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _PREFETCH, _FETCH, _TRANSPOSE, _FINISH), ""),
 }
 _GROUP_OF_COLUMNS = 8
 """Adjacent 16-bit elements that are loaded at once."""
@@ -34,6 +35,7 @@ class _EpilogueText(StatementText):
 
     declared: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
+    prefetches: list[str] = field(default_factory=list)
     fetches: list[tuple[str, str, str, str]] = field(default_factory=list)
     """For every tensor: access to adjacent elements (see lib/fragment_store.h), dtype, name, and offset of its row."""
 
@@ -66,6 +68,7 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
         _PARAMETERS: " ".join([*text.declared, *(["const EpilogueNumbers epilogue,"] if text.numbers else [])]),
         _STEPS: "\n".join([*text.loads, *text.compute]),
         _DECLARE: " ".join(f"DECLARE_{access}({dtype}, {name})" for access, dtype, name, _ in text.fetches),
+        _PREFETCH: " ".join(text.prefetches),
         _FETCH: "\n".join(
             f"FETCH_{access}({dtype}, {name}, slot, {name}_memory + ({line}), row, column)"
             for access, dtype, name, line in text.fetches
@@ -119,3 +122,5 @@ def _load(text: _EpilogueText, p: Product, name: str, operand: Addend) -> None:
     elif _aligned_vectors(p, operand, 2):
         access = "PAIR"
     text.fetches.append((access, dtype, name, line))
+    if m.column == 1 and m.row:
+        text.prefetches.append(f"PREFETCH_LINE({dtype}, {name}_memory + ({line}), row, column, columns)")
