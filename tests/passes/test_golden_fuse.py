@@ -288,6 +288,23 @@ def test_norms_round_their_result_for_the_only_cast_that_reads_it() -> None:
     check(cast_results, read, read)
 
 
+def test_both_gradients_of_a_layer_are_written_wide_if_both_are_cast() -> None:
+    text = """
+        %0: bfloat16[4, 3]
+        %1: bfloat16[4, 6]
+        on it
+        %2, %3 = linear_weight_grad(%0, %1, out_dtype={dtype}): {name}[3, 6], {name}[3]
+        {casts}
+        """
+    casts = """%4 = cast(%2, dtype=polyhal.float32): float32[3, 6]
+        %5 = cast(%3, dtype=polyhal.float32): float32[3]
+        return %4, %5"""
+    wide = text.format(dtype="polyhal.float32", name="float32", casts="return %2, %3")
+    check(cast_results, text.format(dtype="None", name="bfloat16", casts=casts), wide)
+    one = text.format(dtype="None", name="bfloat16", casts=casts.replace("%4, %5", "%4, %5, %3"))
+    check(cast_results, one, one)
+
+
 def test_relu_in_place_joins_batch_norm_in_mixed_precision() -> None:
     text = """
         %0: bfloat16[4, 3]

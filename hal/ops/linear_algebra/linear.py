@@ -27,8 +27,9 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.views import permute, reshape
-from polyhal.hal.ops.linear_algebra.matmul import as_rows, factors, inner_length, op_matmul
+from polyhal.hal.ops.linear_algebra.matmul import as_rows, factors, inner_length, op_matmul, sum_dtype
 from polyhal.hal.ops.pointwise import activation as activations
+from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
@@ -79,16 +80,27 @@ def _weight_gradient(g: TensorLike, x: TensorLike | None) -> Any:
     return op_matmul(permute(g, (1, 0)), x)
 
 
-def _linear_weight_grad(grad: Array, x: Array) -> Any:
-    """Gradients of the weight (out, in) and the bias (out,) of `linear`, given `grad` (rows, out) and x (rows, in)."""
+def _linear_weight_grad(grad: Array, x: Array, *, out_dtype: Any = None) -> Any:
+    """Gradients of the weight (out, in) and the bias (out,) of `linear`, given `grad` (rows, out) and x (rows, in).
+
+    `out_dtype` makes them wider than the operands, as that of `matmul`.
+    """
+    if out_dtype is not None:
+        grad, x = np.asarray(grad).astype(np.float64), np.asarray(x).astype(np.float64)
     return np.matmul(np.swapaxes(grad, 0, 1), x), np.sum(grad, axis=0)
 
 
-def _infer_linear_weight_grad(specs: Specs, params: Params) -> list[Output]:
+def _infer_linear_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     g, x = factors(specs)
     if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
         raise ValueError(f"grad {g.shape} and x {x.shape}; expected (rows, out) and (rows, in)")
-    return [(dtypes.promote(g.dtype, x.dtype), (g.shape[1], x.shape[1])), (g.dtype, g.shape[1:])]
+    weight, bias = (sum_dtype(d, params) for d in (dtypes.promote(g.dtype, x.dtype), g.dtype))
+    return [(weight, (g.shape[1], x.shape[1])), (bias, g.shape[1:])]
+
+
+def _linear_weight_grad_decomposed(grad: TensorLike, x: TensorLike, *, out_dtype: Any) -> Any:
+    wide = grad if out_dtype is None else cast(grad, dtype=out_dtype)
+    return op_matmul(permute(grad, (1, 0)), x, out_dtype), sum_(wide, 0)
 
 
 def _linear_weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
@@ -103,9 +115,8 @@ linear_weight_grad = declare(
     public=False,
     infer=_infer_linear_weight_grad,
     outputs=("out", "bias"),
-    lowering=Decompose(
-        lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)), widen=False
-    ),  # both accumulate in float32 anyway, and halves may run on matrix units
+    # Both accumulate in float32 anyway, and halves may run on matrix units.
+    lowering=Decompose(_linear_weight_grad_decomposed, widen=False),
     samples=_linear_weight_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, floor=1.0, terms=lambda specs, params: tensor_at(specs, 0).shape[0]),

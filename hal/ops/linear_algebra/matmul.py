@@ -67,12 +67,18 @@ def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
             "matmul", "got bool_", expected="numbers, whose products are summed", fix="cast with .to(dtype)"
         )
         raise UnsupportedDTypeError(problem)
-    if params["out_dtype"] is not None:
-        target = params["out_dtype"] = dtypes.as_dtype(params["out_dtype"])
-        if dtypes.promote(dtype, target) is not target:
-            raise ValueError(f"{target.name} cannot hold sums of {dtype.name}; expected a dtype to which that widens")
-        dtype = target
-    return [(dtype, (*batch, x.shape[-2], y.shape[-1]))]
+    return [(sum_dtype(dtype, params), (*batch, x.shape[-2], y.shape[-1]))]
+
+
+def sum_dtype(dtype: DType, params: dict[str, Any]) -> DType:
+    """The dtype of sums of a dtype: `out_dtype`, if given. Raises ValueError if that is narrower."""
+    if params["out_dtype"] is None:
+        return dtype
+    target: DType = dtypes.as_dtype(params["out_dtype"])
+    params["out_dtype"] = target
+    if dtypes.promote(dtype, target) is not target:
+        raise ValueError(f"{target.name} cannot hold sums of {dtype.name}; expected a dtype to which that widens")
+    return target
 
 
 def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:

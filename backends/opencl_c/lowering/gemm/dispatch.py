@@ -98,6 +98,8 @@ def _with_row_sums(runtime: Runtime, p: Product) -> Launch | Declined:
             return cpu_panels.build(runtime, p)
     elif _prefers_sliced_k(runtime, p):
         return sliced_k.build(runtime, p)
+    elif tensor_cores.supports_row_sums(runtime, p):
+        return tensor_cores.candidates(runtime, p)[0]()
     return Declined("the kernel for this product computes no row sums")
 
 

@@ -22,6 +22,8 @@ _MIN_MULTIPLY_ADDS = 1 << 28
 """Minimum multiply-adds for which wgmma saves more time than splitting float32 into bfloat16 terms costs."""
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
+_MAX_COLUMNS_WITH_ROW_SUMS = 1024
+"""Maximum columns of a product that computes row sums beside it: they cost a third of it, a launch of their own by the rows."""
 _MIN_CLUSTER_SIDE = 33
 """Minimum rows and columns for tiles of 64 of them with copies by the copy engine: with few, the read of one operand counts."""
 
@@ -49,3 +51,15 @@ def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
     if not (hopper and worth_splitting):
         return [by_mma]
     return [partial(wgmma.build, runtime, p, tile_configs.WGMMA_TILES[bf16_terms]), by_mma]
+
+
+def supports_row_sums(runtime: Runtime, p: Product) -> bool:
+    """Return whether the first of the candidates also computes row sums of the left operand."""
+    large = min(p.m, p.n) >= _MIN_CLUSTER_SIDE and p.dtype in tile_configs.HALF_DTYPES
+    return (
+        large
+        and p.n <= _MAX_COLUMNS_WITH_ROW_SUMS
+        and p.left.row == 1
+        and p.count == 1
+        and cluster_tiles.suits(runtime, p)
+    )
