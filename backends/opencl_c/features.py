@@ -85,7 +85,7 @@ class KernelFeatures:
 
     @property
     def copy_engine(self) -> bool:
-        """Return whether groups can start copies of boxes of tensors (lib/bulk_copy.h), alone or as a cluster."""
+        """Return whether groups can start copies of boxes of tensors (lib/bulk_copy.h), with or without clusters."""
         return self.clusters or self.compute_capability == _HOPPER
 
     @property

@@ -23,7 +23,7 @@ _MIN_MULTIPLY_ADDS = 1 << 28
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
 _MAX_COLUMNS_WITH_ROW_SUMS = 1024
-"""Maximum columns of a product that computes row sums beside it: they cost a third of it, a launch of their own by the rows."""
+"""Maximum columns of a product that also computes row sums: these take a third of its time, a separate launch by the rows."""
 _MIN_CLUSTER_SIDE = 33
 """Minimum rows and columns for tiles of 64 of them with copies by the copy engine: with few, the read of one operand counts."""
 

@@ -56,7 +56,7 @@ def cast_results(graph: Graph) -> Graph:
 
 
 def _casts_of(graph: Graph, node: Node) -> dict[int, DType]:
-    """Return the positions and dtypes of the casts that alone read the results of a node; empty if others do.
+    """Return the positions and dtypes of the casts that are the only readers of a node's results; empty without.
 
     A norm may have further results, its statistics, which are not cast.
     """
