@@ -3,13 +3,14 @@
 from polyhal.text.bpe import BPETokenizer
 from polyhal.text.characters import CharTokenizer
 from polyhal.text.gguf_vocabulary import tokenizer_from_gguf
-from polyhal.text.incremental import decode_stream
+from polyhal.text.incremental import IncrementalDecoder, decode_stream
 from polyhal.text.pretrained import PretrainedTokenizer
 from polyhal.text.tokenizer import Tokenizer, load_tokenizer, without_text
 
 __all__ = [
     "BPETokenizer",
     "CharTokenizer",
+    "IncrementalDecoder",
     "PretrainedTokenizer",
     "Tokenizer",
     "decode_stream",

@@ -1,0 +1,135 @@
+"""Answers as text: tokens of the model's thread, decoded and ended by stop strings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from polyhal.server.errors import RequestError
+from polyhal.server.interfaces import ServedModel
+from polyhal.server.metrics import ServerMetrics
+from polyhal.server.options import Options
+from polyhal.server.stop_strings import StopFilter
+from polyhal.server.worker import Job, ModelThread, TokenDelivery
+from polyhal.text import IncrementalDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the text of a choice, and how the choice ended, if it did."""
+
+    index: int
+    text: str
+    finish_reason: str = ""
+
+
+class _Choice:
+    """The text of one choice."""
+
+    def __init__(self, job: Job, decoder: IncrementalDecoder, stops: Sequence[str]) -> None:
+        self.job, self._decoder, self._filter = job, decoder, StopFilter(stops)
+        self.tokens = 0
+        self.finish_reason = ""
+
+    def add(self, delivery: TokenDelivery) -> Piece:
+        """Decode new tokens, up to a stop string."""
+        parts = []
+        for token in delivery.tokens:
+            self.tokens += 1
+            parts.append(self._filter.push(self._decoder.push(token)))
+            if self._filter.stopped:
+                break
+        if delivery.finish_reason and not self._filter.stopped:
+            parts.append(self._filter.push(self._decoder.finish()))
+            parts.append(self._filter.finish())
+        self.finish_reason = "stop" if self._filter.stopped else delivery.finish_reason
+        return Piece(self.job.index, "".join(parts), self.finish_reason)
+
+
+class Answer:
+    """The choices of a request: `n` for each prompt. Pieces of them come in the order in which they are computed."""
+
+    def __init__(
+        self,
+        thread: ModelThread,
+        model: ServedModel,
+        metrics: ServerMetrics,
+        prompts: list[list[int]],
+        options: Options,
+        continues: bool,
+    ) -> None:
+        """Queue the request. Raises RequestError if too many wait. `continues` tells texts from answers to a chat."""
+        self._thread, self._metrics = thread, metrics
+        self._queue: asyncio.Queue[TokenDelivery] = asyncio.Queue()
+        self.prompt_tokens = sum(map(len, prompts))
+        loop = asyncio.get_running_loop()
+        self._choices: list[_Choice] = []
+        seed = options.sampling.seed
+        for i, prompt in enumerate(p for p in prompts for _ in range(options.n)):
+            room = model.context - len(prompt)
+            count = room if options.max_tokens is None else min(options.max_tokens, room)
+            sampling = options.sampling
+            if seed is not None:  # choices of one prompt differ
+                sampling = replace(sampling, seed=(seed + i % options.n) % 2**63)
+            job = Job(i, prompt, count, sampling, self._queue, loop)
+            decoder = IncrementalDecoder(model.tokenizer, prompt if continues else ())
+            self._choices.append(_Choice(job, decoder, options.stops))
+        thread.submit([choice.job for choice in self._choices], max(1, round(metrics.mean_seconds)))
+        metrics.prompt_tokens += self.prompt_tokens
+        self._begin = time.monotonic()
+
+    @property
+    def count(self) -> int:
+        """Number of choices."""
+        return len(self._choices)
+
+    @property
+    def generated_tokens(self) -> int:
+        """Number of tokens that were generated so far."""
+        return sum(choice.tokens for choice in self._choices)
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """Yield the texts of all choices. Raises RequestError if the model fails."""
+        running = len(self._choices)
+        while running:
+            delivery = await self._queue.get()
+            choice = self._choices[delivery.index]
+            if choice.finish_reason:
+                continue
+            if delivery.finish_reason == "error":
+                raise as_request_error(delivery.error or RuntimeError("no reason was reported"))
+            is_first = not choice.tokens
+            piece = choice.add(delivery)
+            self._measure(choice, is_first and bool(delivery.tokens))
+            if piece.finish_reason:
+                running -= 1
+                self._thread.cancel(choice.job)
+            if piece.text or piece.finish_reason:
+                yield piece
+
+    def close(self) -> None:
+        """Cancel the choices that are not finished."""
+        for choice in self._choices:
+            if not choice.finish_reason:
+                choice.finish_reason = "cancelled"
+                self._metrics.cancelled += 1
+                self._thread.cancel(choice.job)
+
+    def _measure(self, choice: _Choice, is_first: bool) -> None:
+        seconds = time.monotonic() - self._begin
+        if is_first:
+            self._metrics.first_tokens += 1
+            self._metrics.first_token_seconds += seconds
+        if choice.finish_reason:
+            self._metrics.finished += 1
+            self._metrics.seconds += seconds
+            self._metrics.generated_tokens += choice.tokens
+
+
+def as_request_error(error: BaseException) -> RequestError:
+    """Return an error of the model as the error of a request."""
+    if isinstance(error, RequestError):
+        return error
+    return RequestError(f"the model failed: {type(error).__name__}: {str(error)[:500]}", status=500, code="model_error")

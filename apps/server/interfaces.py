@@ -1,0 +1,74 @@
+"""Interfaces of the model and the generator that a server runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from polyhal.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How the tokens of a request are sampled; the names are the names of the request's fields."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+
+
+class GeneratedTokens(Protocol):
+    """Tokens of a request as they are computed."""
+
+    tokens: list[int]
+    finish_reason: str
+    """Empty while more tokens may follow, then "stop", "length", "cancelled" or "error"."""
+
+    def cancel(self) -> None:
+        """End the request."""
+
+
+class TextGenerator(Protocol):
+    """Generates tokens of several requests at a time. One thread calls it."""
+
+    slots: int
+    """Number of requests that run at a time."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request waits or runs."""
+
+    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> GeneratedTokens:
+        """Queue a request."""
+
+    def step(self) -> None:
+        """Advance all requests. An error ends all of them."""
+
+
+class ServedModel(Protocol):
+    """A language model as a server needs it."""
+
+    name: str
+    context: int
+    """Maximum number of tokens of a prompt and its answer."""
+    tokenizer: Tokenizer
+    defaults: Mapping[str, float]
+    """Sampling options of requests that do not state them."""
+
+    def ids(self, text: str) -> list[int]:
+        """Return the tokens of a text."""
+
+    def chat_ids(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[int]:
+        """Return the tokens of a conversation with the beginning of the answer."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return a vector per text."""

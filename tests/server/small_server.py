@@ -1,0 +1,104 @@
+"""A server with a model that repeats its prompt: texts of answers are known, and no device computes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.server import SamplingOptions
+
+STOP = 0
+
+
+class Letters:
+    """A tokenizer whose tokens are bytes."""
+
+    pad_id = STOP
+    vocab_size = 256
+
+    def encode(self, text: str, max_len: int | None = None) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Any) -> str:
+        return bytes(i for i in ids if i != STOP).decode(errors="replace")
+
+    def to_json(self) -> str:
+        return "{}"
+
+
+class EchoModel:
+    """A model whose prompts end with the text that its answer repeats."""
+
+    name = "echo"
+    context = 256
+    defaults: Mapping[str, float] = {"temperature": 0.0}
+    tokenizer = Letters()
+
+    def ids(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def chat_ids(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[int]:
+        if messages[-1]["role"] not in ("user", "tool"):
+            raise ValueError("the last message is not a question")
+        names = "".join(tool["function"]["name"] for tool in tools or ())
+        return self.ids(names + "".join(m["content"] or "" for m in messages))
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([[len(text), 0.5] for text in texts], np.float32)
+
+
+class Echo:
+    """The tokens of an answer: the prompt, shuffled by the seed above temperature 0, then the end."""
+
+    def __init__(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> None:
+        self.rest = list(prompt)
+        if sampling.temperature:
+            random.Random(sampling.seed).shuffle(self.rest)
+        self.max_tokens = max_tokens
+        self.tokens: list[int] = []
+        self.finish_reason = "" if max_tokens else "length"
+
+    def cancel(self) -> None:
+        self.finish_reason = self.finish_reason or "cancelled"
+
+    def advance(self) -> None:
+        if not self.rest:
+            self.finish_reason = "stop"
+            return
+        self.tokens.append(self.rest.pop(0))
+        if len(self.tokens) == self.max_tokens:
+            self.finish_reason = "length"
+
+
+class EchoGenerator:
+    """Advances up to `slots` answers by a token per step. It waits while `gate` is closed; a prompt of "!" fails."""
+
+    def __init__(self, slots: int = 4) -> None:
+        self.slots = slots
+        self.gate = threading.Event()
+        self.gate.set()
+        self.streams: list[Echo] = []
+        self.largest_batch = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.streams
+
+    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> Echo:
+        self.streams.append(Echo(prompt, max_tokens, sampling))
+        return self.streams[-1]
+
+    def step(self) -> None:
+        self.gate.wait(5)
+        self.streams = [s for s in self.streams if not s.finish_reason]
+        running = self.streams[: self.slots]
+        self.largest_batch = max(self.largest_batch, len(running))
+        if any(s.rest == [ord("!")] for s in running):
+            self.streams = []
+            raise MemoryError("out of memory")
+        for stream in running:
+            stream.advance()
