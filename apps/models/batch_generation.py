@@ -1,19 +1,16 @@
-"""Generation for a batch of prompts, padded on the left."""
+"""Generation for a batch of prompts of different lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from polyhal import Generator, Tensor
-from polyhal.hal import dtypes
+from polyhal.generation import GeneratingModel, GenerationEngine, GenerationRequest
 from polyhal.hal.errors import ShapeError, message
-from polyhal.models.generation import CausalModel, Sampling, evaluating
+from polyhal.models.generation import WORTH_CAPTURING, Sampling
 
 
 def generate_batch(
-    model: CausalModel,
+    model: GeneratingModel,
     prompts: Sequence[Sequence[int]],
     max_tokens: int,
     temperature: float = 1.0,
@@ -34,23 +31,16 @@ def generate_batch(
         problem = f"{width} tokens and {max_tokens} more"
         raise ShapeError(message("generate_batch", problem, expected=f"at most {model.context_length} in all"))
     sampling = Sampling(temperature, top_k, top_p)
-    generators = [Generator(None if seed is None else seed + i) for i in range(len(prompts))]
-    fresh = np.array([[*[0] * (width - len(p)), *p] for p in prompts], np.int32)
-    mask = np.array([[*[0] * (width - len(p)), *[1] * len(p)] for p in prompts], np.bool_)
-    out: list[list[int]] = [[] for _ in prompts]
-    going = [True] * len(prompts)
-    cache = model.make_cache(len(prompts))
-    for step in range(max_tokens):
-        with evaluating(model):
-            ids, seen = (Tensor(x, device=model.device) for x in (fresh, mask))
-            logits = model(ids, cache, last_only=True, attention_mask=seen).to(dtypes.float32).numpy()[:, -1]
-        tokens = [sampling.draw(row, g) for row, g in zip(logits, generators, strict=True)]
-        for i, token in enumerate(tokens):
-            going[i] = going[i] and token not in stop_ids
-            if going[i]:
-                out[i].append(token)
-        if not any(going) or step + 1 == max_tokens:
-            break
-        fresh = np.array(tokens, np.int32)[:, None]
-        mask = np.pad(mask, ((0, 0), (0, 1)), constant_values=True)
-    return out
+    engine = GenerationEngine(model, len(prompts), captured=max_tokens >= WORTH_CAPTURING)
+    streams = [
+        engine.submit(
+            GenerationRequest(
+                p,
+                max_tokens,
+                sampling.parameters(None if seed is None else seed + i),
+                frozenset(stop_ids),
+            )
+        )
+        for i, p in enumerate(prompts)
+    ]
+    return [list(stream) for stream in streams]

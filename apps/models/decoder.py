@@ -105,8 +105,7 @@ class Decoder(Module):
             raise ShapeError(message("Decoder", f"{before + count} tokens of context", expected=expected))
         c, parts = self.config, self.model
         mask, places = visibility("Decoder", ids, attention_mask, cache)
-        start = 0 if cache is None or places is not None else cache.start(count)
-        call = DecoderCall(self._angles(places, start, count), {None: mask}, cache)
+        call = DecoderCall(self._angles(places, count), {None: mask}, cache)
         if c.sliding_window is not None:
             near = within(mask, c.sliding_window, count, ids.device) if cache is None else mask
             call.masks[c.sliding_window] = near
@@ -114,7 +113,7 @@ class Decoder(Module):
         if c.embedding_scale != 1.0:
             x = x * c.embedding_scale
         if c.positions == "learned":
-            x = x + parts["embed_positions"](_numbers(start, count, ids.device) if places is None else places)
+            x = x + parts["embed_positions"](_numbers(count, ids.device) if places is None else places)
         rotary = parts["rotary_emb"] if c.positions == "rotary" else None
         for layer in parts["layers"]:
             x = layer(x, rotary, call)
@@ -129,7 +128,7 @@ class Decoder(Module):
             logits = ph.tanh(logits / c.logit_softcap) * c.logit_softcap
         return logits
 
-    def _angles(self, places: Tensor | None, start: Any, count: int) -> dict[bool, tuple[Tensor, Tensor]]:
+    def _angles(self, places: Tensor | None, count: int) -> dict[bool, tuple[Tensor, Tensor]]:
         """Return cosines and sines of the tokens, for layers without and with the window's rotary base."""
         tables: dict[bool, str] = {False: "rotary_emb", True: "rotary_emb_near"}
         found: dict[bool, tuple[Tensor, Tensor]] = {}
@@ -138,18 +137,18 @@ class Decoder(Module):
                 continue
             table = self.model[name]
             if "rotary_emb_long" in self.model and not is_near:
-                found[is_near] = self._by_length(places, start, count)
+                found[is_near] = self._by_length(places, count)
             elif places is not None:
                 found[is_near] = table.angles_at(places[:, None])
             else:
-                found[is_near] = table.angles(start, count)
+                found[is_near] = table.angles(0, count)
         return found
 
-    def _by_length(self, places: Tensor | None, start: Any, count: int) -> tuple[Tensor, Tensor]:
+    def _by_length(self, places: Tensor | None, count: int) -> tuple[Tensor, Tensor]:
         """Return the angles for short or long sequences, by the position of the last token (longrope)."""
         short, long = self.model["rotary_emb"], self.model["rotary_emb_long"]
         if places is None:
-            places = _numbers(start, count, self.device)[None]
+            places = _numbers(count, self.device)[None]
         is_long = ph.greater_equal(places[:, -1:], short.max_length)[:, :, None, None]
         near = short.angles_at(ph.clip(places, None, short.max_length - 1)[:, None])
         far = long.angles_at(places[:, None])
@@ -201,7 +200,7 @@ def _rotary(c: DecoderConfig, device: Device | str | None) -> dict[str, Module]:
     return tables
 
 
-def _numbers(start: Any, count: int, device: Device) -> Tensor:
-    """Return the positions of `count` tokens from `start`, which may be a runtime scalar."""
+def _numbers(count: int, device: Device) -> Tensor:
+    """Return the positions of `count` tokens without a cache."""
     numbers: Tensor = ph.arange(0, count, 1, dtypes.int32, device=device)
-    return numbers if type(start) is int and start == 0 else numbers + start
+    return numbers

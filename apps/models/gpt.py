@@ -148,13 +148,9 @@ class GPT(Module):
             raise ShapeError(
                 message("GPT", f"{before + count} tokens of context", expected=f"at most {self.config.block_size}")
             )
-        start = cache.start(count) if cache is not None else 0
         parts = self.transformer
         mask, places = visibility("GPT", ids, attention_mask, cache)
-        if places is not None:
-            positions = parts["wpe"](places)
-        else:
-            positions = parts["wpe"].weight[start : start + count] if cache is None else self._positions(start, count)
+        positions = parts["wpe"].weight[:count] if places is None else parts["wpe"](places)
         x = parts["drop"](parts["wte"](ids) + positions)
         for i, block in enumerate(parts["h"]):
             x = block(x, cache, i, mask)
@@ -163,13 +159,6 @@ class GPT(Module):
         if last_only:
             x = x[:, count - 1 :]
         result: Tensor = self.lm_head(parts["ln_f"](x))
-        return result
-
-    def _positions(self, start: Any, count: int) -> Tensor:
-        """Return position embeddings by lookup: a view per position would add a plan per position to the cache."""
-        weight = self.transformer["wpe"].weight
-        numbers = ph.arange(0, count, 1, ph.int32, device=weight.device) + start
-        result: Tensor = self.transformer["wpe"](numbers)
         return result
 
     def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:

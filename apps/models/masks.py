@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polyhal as ph
 from polyhal import Device, Tensor
@@ -16,9 +16,9 @@ class Visibility(NamedTuple):
     """The keys that the tokens of a call attend to, and the positions of the tokens."""
 
     mask: Tensor | None
-    """Mask for `scaled_dot_product_attention`, causal order included; None if causal order is the only restriction."""
+    """Mask of all keys so far, causal order included; None if causal order is the only restriction."""
     positions: Tensor | None
-    """Position of each token (B, T) in its own sequence, int32; None if it equals the index in the row."""
+    """Position of each token (B, T) in its own sequence, int32; None if it equals the index among the tokens."""
 
 
 def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVCache | None) -> Visibility:
@@ -31,7 +31,7 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
     """
     count = ids.shape[1]
     if attention_mask is None:
-        return Visibility(None if cache is None else cache.mask(count), None)
+        return Visibility(None, None if cache is None else cache.positions(count))
     before = 0
     if cache is not None:
         before = cache.known_length("attention_mask", fix="leave the mask out, or do not capture")
@@ -40,7 +40,7 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
     if mask.shape[-1:] != (keys,) or not (mask.shape == (ids.shape[0], keys) or mask.ndim in (3, 4)):
         expected = f"({ids.shape[0]}, {keys}), or one that broadcasts to ({ids.shape[0]}, heads, {count}, {keys})"
         raise ShapeError(message(name, f"a mask of shape {mask.shape}", expected=expected))
-    positions = None
+    positions = None if cache is None else cache.positions(count)
     if mask.ndim == 2:
         mask = ph.not_equal(mask, 0)
         numbers = ph.cumsum(mask.to(dtypes.int32), -1) - 1
@@ -48,8 +48,7 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
         mask = mask[:, None, None, :]
     else:
         mask = mask if mask.ndim == 4 else mask[:, None]
-    mask = _in_order(mask, before, count)
-    return Visibility(mask if cache is None else _padded(mask, cache.covered(count)), positions)
+    return Visibility(_in_order(mask, before, count), positions)
 
 
 def within(mask: Tensor | None, window: int, count: int, device: Device) -> Tensor | None:
@@ -78,13 +77,3 @@ def _in_order(mask: Tensor, before: int, count: int) -> Tensor:
         result: Tensor = ph.where(seen, mask, -math.inf)
         return result
     return ph.logical_and(mask, seen)
-
-
-def _padded(mask: Tensor, keys: int) -> Tensor:
-    """Return the mask extended to `keys` keys, the new ones invisible."""
-    missing = keys - mask.shape[-1]
-    if not missing:
-        return mask
-    nothing: Any = -math.inf if mask.dtype.is_floating_point else False
-    rest = ph.full((*mask.shape[:-1], missing), nothing, mask.dtype, mask.device)
-    return ph.concat([mask, rest], -1)

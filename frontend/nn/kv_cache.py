@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from polyhal import functions as ops
 from polyhal.creation import zeros
-from polyhal.hal import dtypes, layout
+from polyhal.hal import dtypes
 from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.nn.functional.attention import capped_attention, group_heads, group_mask, restricted, share_heads
+from polyhal.nn.functional.attention import capped_attention, restricted, scaled_dot_product_attention
 from polyhal.tensor import Tensor
 
-_attention = FUNCTIONS["attention"]
-_STORE_ROWS = OPS["store_rows"]
+_cached_attention = FUNCTIONS["cached_attention"]
+_STORE_ROWS, _ADD = OPS["store_rows"], OPS["add"]
 
 
 class KVCache:
     """Keys and values of all positions that a decoder has processed, per layer, in preallocated memory.
 
-    Attention covers the filled part rounded up to `granularity` positions, with a mask for the rest, so that generation needs
-    few different shapes and kernels. In a captured step, where the length is a runtime scalar, it covers the first `reach`
-    positions.
+    The number of positions of each sequence is stored on the device, in `lengths`, so that one captured step serves all
+    lengths, and sequences of a batch may have different ones.
     """
-
-    granularity = 128
 
     def __init__(
         self, layers: int, batch: int, heads: int, capacity: int, width: int, dtype: object, device: Device | str | None
@@ -37,15 +32,27 @@ class KVCache:
         self._keys = [zeros(shape, dtype, device) for _ in range(layers)]
         self._values = [zeros(shape, dtype, device) for _ in range(layers)]
         self.capacity = capacity
+        self.lengths: Tensor = zeros((batch,), dtypes.int32, device)
+        """Positions filled, per sequence (batch,), int32."""
+        self.active: Tensor | None = None
+        """1 for each sequence (batch,), int32, that `advance` advances; None for all."""
         self.length = 0
-        """Positions filled."""
-        self.reach = capacity
-        """How many positions captured steps attend to; a step that would fill more raises ShapeError."""
-        self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=dispatch.target_device(device))
+        """Positions filled in the longest sequence, known on the host."""
+        self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=self.lengths.device)
 
     def reset(self) -> None:
         """Mark all positions as empty."""
         self.length = 0
+        self.lengths.zero_()
+
+    def sequence(self, index: int, length: int) -> KVCache:
+        """Return a cache of one sequence of the batch, in the same memory, with its first `length` positions filled."""
+        one = KVCache.__new__(KVCache)
+        one._keys, one._values = ([x[index : index + 1] for x in all_] for all_ in (self._keys, self._values))
+        one.capacity, one._positions, one.length = self.capacity, self._positions, length
+        one.lengths, one.active = self.lengths[index : index + 1], None
+        one.lengths.fill_(length)
+        return one
 
     def known_length(self, reader: str, fix: str) -> int:
         """Return the number of filled positions for a shape that depends on it.
@@ -56,43 +63,15 @@ class KVCache:
         dispatch.require_execution(reader, problem, fix=fix)
         return self.length
 
-    def start(self, count: int) -> Any:
-        """The first of `count` new positions; in a captured step a runtime scalar. Raises ShapeError if there is no room."""
-        limit = dispatch.static_bound(self.capacity, self.reach)
-        return dispatch.runtime_scalar(partial(self._checked_length, count, limit), "length")
+    def positions(self, count: int) -> Tensor:
+        """Return the positions (batch, count), int32, of `count` new ones.
 
-    def _checked_length(self, count: int, limit: int) -> int:
-        if self.length + count > limit:
-            raise ShapeError(
-                message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {limit} in all")
-            )
-        return self.length
-
-    def span(self, positions: int) -> int:
-        """`positions` rounded up to one of a few values for `reach`, each four times the one before.
-
-        A longer span makes every token read more; another span makes another recorded step, which costs as much as about a
-        hundred tokens.
+        Raises ShapeError if there is no room; a captured step does so at each replay.
         """
-        span = 2 * self.granularity
-        while span < positions:
-            span *= 4
-        return min(span, self.capacity)
-
-    def mask(self, count: int) -> Tensor | None:
-        """Which cached positions each of `count` new ones attends to, (count, span); None if causal order is enough."""
-        start = self.start(count)
-        if dispatch.static_bound(self.length, self.reach) == 0:
-            return None
-        span = self._span(count)
-        if count == 1:
-            return ops.reshape(ops.less_equal(self._positions[:span], start), (1, span))
-        rows = ops.reshape(self._positions[:count] + start, (count, 1))
-        return ops.less_equal(self._positions[:span], rows)
-
-    def covered(self, count: int) -> int:
-        """Return the number of keys that `attend` reads for `count` new positions, if it has a mask."""
-        return self._span(count)
+        dispatch.on_replay(partial(self._require_room, count))
+        # Sequences of a batch that do not advance may be full.
+        places: Tensor = ops.minimum(ops.reshape(self.lengths, (-1, 1)) + self._positions[:count], self.capacity - 1)
+        return places
 
     def attend(
         self,
@@ -100,66 +79,61 @@ class KVCache:
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        mask: Tensor | None,
+        mask: Tensor | None = None,
         *,
         scale: float | None = None,
         window: int | None = None,
         softcap: float | None = None,
     ) -> Tensor:
-        """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`.
+        """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones, in causal order.
 
-        `q` may have a multiple of their heads: neighbours share keys and values. Any other mask must be `covered` keys wide.
-        `scale` of the scores defaults to 1/sqrt(D). With `window` a position attends to itself and the `window` - 1 before
-        it; with `softcap` scores x become `softcap * tanh(x / softcap)`.
+        `q` may have a multiple of their heads: neighbours share keys and values. A `mask` (B, 1 or heads, T, S) takes the
+        place of causal order, and restricts attention to the first S positions. `scale` of the scores defaults to
+        1/sqrt(D). With `window` a position attends to itself and the `window` - 1 before it; with `softcap` scores x become
+        `softcap * tanh(x / softcap)`.
         """
-        count = k.shape[2]
-        start = self.start(count)
-        self._write(self._keys[layer], k, start)
-        self._write(self._values[layer], v, start)
+        keys, values = self._keys[layer], self._values[layer]
+        for store, new in ((keys, k), (values, v)):
+            dispatch.apply_into(_STORE_ROWS, (store, new.to(store.dtype), self.lengths), (), (store,))
+        if mask is None and not self._is_empty():
+            # A captured step reads any number of positions, an eager one has to read few more than are filled.
+            span = dispatch.static_bound(self._span(k.shape[2]), self.capacity)
+            keys, values = keys[:, :, :span], values[:, :, :span]
+            out: Tensor = _cached_attention(q, keys, values, self.lengths, scale, window, softcap)
+            return out
         if mask is not None:
-            span = self._span(count)
-            k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
-        if window is not None and window < dispatch.static_bound(self.length + count, self.reach):
-            mask = self._within(window, mask, start, count, k.shape[2])
+            k, v = (x[:, :, : mask.shape[-1]].to(q.dtype) for x in (keys, values))
+        if window is not None and window < k.shape[2]:
+            mask = self._within(window, mask, q.shape[2], k.shape[2])
         if softcap is not None:
             return capped_attention(q, k, v, softcap, mask, mask is None, scale)
-        heads, kept = q.shape[1], k.shape[1]
-        if heads == kept:
-            out: Tensor = _attention(q, k, v, mask, mask is None, scale)[0]
-            return out
-        if count == 1 and (mask is None or mask.ndim < 4 or mask.shape[1] == 1):
-            # Query heads that share keys become rows.
-            rows = ops.reshape(q, (*k.shape[:2], heads // kept, q.shape[3]))
-            return ops.reshape(_attention(rows, k, v, mask, False, scale)[0], q.shape)
-        mask = None if mask is None else group_mask(mask, heads, kept)
-        k, v = share_heads(k, heads), share_heads(v, heads)
-        grouped: Tensor = ops.reshape(_attention(group_heads(q, kept), k, v, mask, mask is None, scale)[0], q.shape)
-        return grouped
-
-    def _within(self, window: int, mask: Tensor | None, start: Any, count: int, keys: int) -> Tensor:
-        """Return `mask`, or causal order, restricted to the last `window` positions before each new one."""
-        columns, rows = self._positions[:keys], ops.reshape(self._positions[:count] + start, (count, 1))
-        near = ops.greater(columns, rows - window)
-        return restricted(ops.less_equal(columns, rows) if mask is None else mask, near)
+        return scaled_dot_product_attention(q, k, v, mask, 0.0, mask is None, scale, enable_gqa=True)
 
     def advance(self, count: int) -> None:
         """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""
+        dispatch.on_replay(partial(self._require_room, count))
         dispatch.on_replay(partial(self._advance, count), partial(self._advance, -count))
+        steps = count if self.active is None else self.active * count
+        dispatch.apply_into(_ADD, (self.lengths, steps), (), (self.lengths,))
 
     def _advance(self, count: int) -> None:
         self.length += count
 
-    def _span(self, count: int) -> int:
-        rounded = -(-(self.length + count) // self.granularity) * self.granularity
-        return dispatch.static_bound(min(rounded, self.capacity), self.reach)
+    def _require_room(self, count: int) -> None:
+        if self.length + count > self.capacity:
+            problem = f"{count} more positions after {self.length}"
+            raise ShapeError(message("KVCache", problem, expected=f"at most {self.capacity} in all"))
 
-    def _write(self, store: Tensor, new: Tensor, start: int) -> None:
-        """Copy to the positions beginning at `start`, without views: each position would add a plan to the cache."""
-        if type(start) is not int:  # a runtime scalar
-            dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))
-            return
-        spec = store.ref.spec
-        view = layout.slice_view(spec, (0, 0, start, 0), new.shape, (1, 1, 1, 1))
-        target = Ref(store.ref.handle, layout.place(spec, view), store.ref.offset + view.offset)
-        store.device.backend.copy(new.ref, target)
-        store.buffer.version += 1
+    def _is_empty(self) -> bool:
+        return dispatch.static_bound(self.length, 1) == 0
+
+    def _span(self, count: int) -> int:
+        """Return the length of the longest sequence with `count` more positions, rounded up to one of a few values."""
+        return min(1 << (self.length + count - 1).bit_length(), self.capacity)
+
+    def _within(self, window: int, mask: Tensor | None, count: int, keys: int) -> Tensor:
+        """Return `mask`, or causal order, restricted to a window of keys that ends at each of the last `count` keys."""
+        columns = self._positions[:keys]
+        rows = ops.reshape(self._positions[keys - count : keys], (count, 1))
+        near = ops.greater(columns, rows - window)
+        return restricted(ops.less_equal(columns, rows) if mask is None else mask, near)

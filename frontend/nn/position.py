@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -106,12 +106,12 @@ class RotaryEmbedding(Module):
             raise ShapeError(message("RotaryEmbedding", problem, expected=expected))
         return self.rotate(input, self.angles(start, length))
 
-    def angles(self, start: Any, length: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines (length, dim/2) of the positions beginning at `start`, which may be a runtime scalar.
+    def angles(self, start: int, length: int) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines (length, dim/2) of the positions beginning at `start`.
 
         All layers of a model rotate by the same angles, so it calls this once.
         """
-        if type(start) is int and start == 0:
+        if start == 0:
             return self.cos[:length], self.sin[:length]
         # By lookup: a view per position would leave a plan per position in the cache.
         return self.angles_at(ops.arange(0, length, 1, dtypes.int32, device=self.cos.device) + start)

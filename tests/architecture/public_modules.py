@@ -19,6 +19,7 @@ APPLICATIONS = (
     "polyhal.adapters",
     "polyhal.calibration",
     "polyhal.finetune",
+    "polyhal.generation",
     "polyhal.llm",
     "polyhal.models",
     "polyhal.text",

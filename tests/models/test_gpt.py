@@ -12,10 +12,7 @@ import polyhal as ph
 from polyhal import optim
 from polyhal.data import DataLoader, TokenWindows
 from polyhal.hal.errors import ShapeError
-from polyhal.models import GPT, GPTConfig, Sampling, from_gpt2_state, generate, stream
-from polyhal.models.generation import CapturedDecoder
-from polyhal.nn import KVCache
-from polyhal.random import Generator
+from polyhal.models import GPT, GPTConfig, from_gpt2_state, generate, stream
 
 CONFIG = GPTConfig(vocab_size=17, block_size=12, n_layer=2, n_head=2, n_embd=8)
 
@@ -125,9 +122,7 @@ def test_sizes() -> None:
         ours(ph.zeros((4,), "int32", "numpy"))
 
 
-@pytest.mark.parametrize("granularity", [1, 4, 128])
-def test_cache_equals_no_cache(device: ph.Device, granularity: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KVCache, "granularity", granularity)
+def test_cache_equals_no_cache(device: ph.Device) -> None:
     ours = model(device).eval()
     ids = np.random.default_rng(1).integers(0, 17, (2, 12)).astype(np.int32)
     with ph.no_grad():
@@ -168,22 +163,6 @@ def test_streaming_and_stopping(device: ph.Device) -> None:
         stream(ours, [], 5)
 
 
-def test_sampling() -> None:
-    logits = np.log(np.array([0.5, 0.25, 0.15, 0.1]))
-    np.testing.assert_allclose(Sampling().probabilities(logits), [0.5, 0.25, 0.15, 0.1])
-    np.testing.assert_allclose(Sampling(0.0).probabilities(logits), [1, 0, 0, 0])
-    np.testing.assert_allclose(Sampling(top_k=2).probabilities(logits), [2 / 3, 1 / 3, 0, 0])
-    np.testing.assert_allclose(Sampling(top_p=0.6).probabilities(logits), [2 / 3, 1 / 3, 0, 0])
-    np.testing.assert_allclose(Sampling(top_p=0.4).probabilities(logits), [1, 0, 0, 0])
-    np.testing.assert_allclose(Sampling(0.5).probabilities(logits), np.square([0.5, 0.25, 0.15, 0.1]) / 0.345)
-    generator = Generator(0)
-    drawn = np.bincount([Sampling(top_k=3).draw(logits, generator) for _ in range(4000)], minlength=4) / 4000
-    np.testing.assert_allclose(drawn, np.array([0.5, 0.25, 0.15, 0]) / 0.9, atol=0.03)
-    for settings in ({"temperature": -1}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}):
-        with pytest.raises(ValueError, match="expected"):
-            Sampling(**settings)  # type: ignore[arg-type]
-
-
 def test_learns_a_pattern(device: ph.Device) -> None:
     ph.manual_seed(0)
     tokens = np.tile(np.array([3, 1, 4, 1, 5, 9, 2, 6]), 40)
@@ -199,28 +178,3 @@ def test_learns_a_pattern(device: ph.Device) -> None:
             optimizer.step()
     assert loss.item() < 0.5
     assert generate(ours, [3, 1, 4], 8, temperature=0) == [1, 5, 9, 2, 6, 3, 1, 4]
-
-
-def test_captured_decoding_is_decoding(device: ph.Device) -> None:
-    """Token after token through a captured step, across several spans of the cache, until the cache is full."""
-    gpt = model(device)
-    prompt = [3, 1, 4]
-    logits = []
-    for captured in (False, True):
-        cache = gpt.make_cache()
-        cache.granularity = 4
-        decoder = CapturedDecoder(gpt, cache)
-        found = []
-        with ph.no_grad():
-            gpt(ph.tensor([prompt], device=device), cache)
-            for token in (1, 5, 9, 2, 6, 5, 3, 5, 8):
-                if captured:
-                    found.append(decoder.next_logits(token))
-                else:
-                    found.append(gpt(ph.tensor([[token]], device=device), cache)[0, -1].numpy())
-        logits.append(np.array(found))
-        assert cache.length == 12
-    np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4, atol=1e-5)
-    with pytest.raises(ShapeError, match="at most 12"):
-        decoder.next_logits(7)
-    assert cache.length == 12

@@ -67,12 +67,20 @@ from polyhal.backends.opencl_c.lowering.quantized import dispatch as quantized
 from polyhal.backends.opencl_c.lowering.recurrent import dispatch as recurrent
 from polyhal.backends.opencl_c.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl_c.lowering.reduction import fused, scan
-from polyhal.backends.opencl_c.lowering.rowwise import batch_norm, cross_entropy, group_norm, norm, softmax
+from polyhal.backends.opencl_c.lowering.rowwise import (
+    batch_norm,
+    cross_entropy,
+    group_norm,
+    norm,
+    sample_tokens,
+    softmax,
+)
 from polyhal.backends.opencl_c.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
-    random, conv, conv_batch_norm, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent, fft,
+    random, sample_tokens, conv, conv_batch_norm, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort,
+    recurrent, fft,
     quantized, dequantize, cholesky, jacobi, lu, qr, row_order, solve, triangular_solve, unit_lower,
 )  # fmt: skip
 

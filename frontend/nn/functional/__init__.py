@@ -49,6 +49,7 @@ from polyhal.nn.functional.ctc import ctc_loss
 from polyhal.nn.functional.distance import cosine_similarity, pairwise_distance, pdist
 from polyhal.nn.functional.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from polyhal.nn.functional.embedding import embedding, embedding_bag
+from polyhal.nn.functional.generation import penalize, sample_tokens
 from polyhal.nn.functional.grid import affine_grid, grid_sample
 from polyhal.nn.functional.inplace import (
     celu_,

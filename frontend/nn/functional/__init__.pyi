@@ -48,6 +48,8 @@ from polyhal.nn.functional.dropout import dropout3d as dropout3d
 from polyhal.nn.functional.dropout import feature_alpha_dropout as feature_alpha_dropout
 from polyhal.nn.functional.embedding import embedding as embedding
 from polyhal.nn.functional.embedding import embedding_bag as embedding_bag
+from polyhal.nn.functional.generation import penalize as penalize
+from polyhal.nn.functional.generation import sample_tokens as sample_tokens
 from polyhal.nn.functional.grid import affine_grid as affine_grid
 from polyhal.nn.functional.grid import grid_sample as grid_sample
 from polyhal.nn.functional.inplace import celu_ as celu_

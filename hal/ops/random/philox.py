@@ -47,9 +47,9 @@ from polyhal.hal.ops.tensor_like import Array, TensorLike
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
 _MASK = 0xFFFFFFFF
 _PART = 1 << 18
 """Words, a multiple of a block, that NumPy computes in one step."""
@@ -61,12 +61,12 @@ def philox(seed: int, offset: int, blocks: int) -> np.ndarray:
     c0, c1 = (counter & np.uint64(_MASK)), (counter >> np.uint64(32))
     c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
     k0, k1 = seed & _MASK, (seed >> 32) & _MASK
-    for _ in range(_ROUNDS):
-        p0, p1 = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * np.uint64(MULTIPLIERS[0]), c2 * np.uint64(MULTIPLIERS[1])
         high0, low0 = p0 >> np.uint64(32), p0 & np.uint64(_MASK)
         high1, low1 = p1 >> np.uint64(32), p1 & np.uint64(_MASK)
         c0, c1, c2, c3 = high1 ^ c1 ^ np.uint64(k0), low1, high0 ^ c3 ^ np.uint64(k1), low0
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+        k0, k1 = (k0 + WEYL[0]) & _MASK, (k1 + WEYL[1]) & _MASK
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
 
 
@@ -142,13 +142,13 @@ def _random_words_decomposed(seed: TensorLike, offset: TensorLike, *, shape: tup
     c2 = bitwise_xor(c0, c0)
     c3 = c2
     k0, k1 = _number_word(seed, 0), _number_word(seed, 1)
-    for i in range(_ROUNDS):
-        high0, low0 = multiply_words(c0, _MULTIPLIERS[0])
-        high1, low1 = multiply_words(c2, _MULTIPLIERS[1])
+    for i in range(ROUNDS):
+        high0, low0 = multiply_words(c0, MULTIPLIERS[0])
+        high1, low1 = multiply_words(c2, MULTIPLIERS[1])
         c0, c1 = bitwise_xor(bitwise_xor(high1, c1), k0), low1
         c2, c3 = bitwise_xor(bitwise_xor(high0, c3), k1), low0
-        if i + 1 < _ROUNDS:
-            k0, k1 = k0 + signed_word(_WEYL[0]), k1 + signed_word(_WEYL[1])
+        if i + 1 < ROUNDS:
+            k0, k1 = k0 + signed_word(WEYL[0]), k1 + signed_word(WEYL[1])
     words = reshape(stack([c0, c1, c2, c3], 1), (blocks * 4,))
     return reshape(slice_(words, (0,), (size,), (1,)), shape)
 

@@ -1,7 +1,8 @@
 // Attention of few queries, as in token-by-token generation (flash decoding): bound by the memory traffic of keys and
 // values, which are read in place, once for ROWS queries. A group takes these and a range of the keys of one head. It has
 // KEY_LANES rows of FEATURE_LANES work-items; each row processes KEYS_PER_STEP keys at a time with an online softmax. Where
-// several groups share the keys (SPLIT), attention/split_reduce.cl combines their partial results.
+// several groups share the keys (SPLIT), attention/split_reduce.cl combines their partial results. With LENGTHS the keys are a cache, and
+// only its filled positions are read: their number comes from memory, so that one captured launch serves all lengths.
 // Source: Dao et al., Flash-Decoding for long-context inference, 2023.
 
 #ifndef DTYPE
@@ -9,6 +10,10 @@
 #endif
 #ifndef OUT_DTYPE
 #define OUT_DTYPE DTYPE
+#endif
+// Queries have the dtype of the results; keys and values of a cache may have another one.
+#ifndef Q_DTYPE
+#define Q_DTYPE DTYPE
 #endif
 #ifndef REAL
 #define REAL float
@@ -42,6 +47,10 @@
 #ifndef TENSOR_CORES
 #define TENSOR_CORES 0
 #endif
+// 1: scores x become softcap * tanh(x / softcap).
+#ifndef SOFTCAP
+#define SOFTCAP 0
+#endif
 #include "attention/visibility.h"
 #include "lib/vectors.h"
 #include "lib/exponential.h"
@@ -49,6 +58,8 @@
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
 #define GROUP (FEATURE_LANES * KEY_LANES)
+// The steps of a group's loop for a number of keys.
+#define GROUP_STEPS(keys) (((keys) + KEYS_PER_STEP * KEY_LANES - 1) / (KEYS_PER_STEP * KEY_LANES))
 // A partial result: the accumulated features, then the maximum and the sum of exponentials.
 #define PARTIAL_STATISTICS 2
 #define VALUES (VALUE_VECTORS * FEATURE_LANES * WIDTH)
@@ -74,29 +85,53 @@ static inline float sum_over_warp(float value) {
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decode(
-    OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND
+    OPERAND(Q_DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND
+#if LENGTHS
+    __global const int *lengths, const ulong lengths_offset, const CacheGeometry cache,
+#else
+    const uint keys_per_group,
+#endif
+#if SOFTCAP
+    const REAL softcap,
+#endif
 #if SPLIT
     __global REAL *partial,
 #else
-    RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset,
+    RESULT(OUT_DTYPE, out),
+#if !LENGTHS
+    __global REAL *lse, const ulong lse_offset,
 #endif
-    const uint keys_per_group, const REAL scale, const AttentionGeometry geometry) {
+#endif
+    const REAL scale, const AttentionGeometry geometry) {
 #if KEY_LANES > 1
     __local REAL shared_acc[KEY_LANES * VALUES], shared_max[KEY_LANES], shared_sum[KEY_LANES];
 #endif
 #ifdef SUM_IN_LOCAL_MEMORY
     __local REAL lane_sums[KEYS_PER_STEP * ROWS * GROUP];
 #endif
-    DECLARE_LENGTHS;
-    const uint lane = get_local_id(0) % FEATURE_LANES, key_lane = get_local_id(0) / FEATURE_LANES;
     const uint head = get_group_id(1), first_row = get_group_id(2) * ROWS;
+#if LENGTHS
+    const uint t = geometry.t, d = geometry.d, e = geometry.e;
+    SELECT_LENGTH(head);
+#else
+    DECLARE_LENGTHS;
+#endif
+    const uint lane = get_local_id(0) % FEATURE_LANES, key_lane = get_local_id(0) / FEATURE_LANES;
     HEAD_INDICES(head);
     SELECT_HEAD(q);
     SELECT_HEAD(k);
     SELECT_HEAD(v);
     SELECT_MASK;
+    const uint visible_keys = VISIBLE_KEYS(min(first_row + ROWS, t));
+#if LENGTHS
+    // Groups share the visible keys equally, in whole steps.
+    const uint first_key = FIRST_KEY(first_row), steps = GROUP_STEPS(visible_keys - first_key);
+    const uint keys_per_group = (steps + get_num_groups(0) - 1) / get_num_groups(0) * (KEYS_PER_STEP * KEY_LANES);
+    const uint begin = first_key + get_group_id(0) * keys_per_group;
+#else
     const uint begin = get_group_id(0) * keys_per_group;
-    const uint end = min(min(begin + keys_per_group, s), VISIBLE_KEYS(min(first_row + ROWS, t)));
+#endif
+    const uint end = min(min(begin + keys_per_group, s), visible_keys);
 #if !SPLIT
     SELECT_RESULT(out);
 #endif
@@ -109,7 +144,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
         for (uint j = 0; j < KEY_VECTORS; j++) {
             const uint c = (lane + j * FEATURE_LANES) * WIDTH;
-            queries[r][j] = first_row + r < t && c < d ? LOADV(DTYPE, q + (first_row + r) * q_row + c) * scale : (V)(0);
+            queries[r][j] = first_row + r < t && c < d ? LOADV(Q_DTYPE, q + (first_row + r) * q_row + c) * scale : (V)(0);
         }
 #pragma unroll
         for (uint j = 0; j < VALUE_VECTORS; j++) acc[r][j] = (V)(0);
@@ -161,6 +196,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
             for (uint i = 0; i < KEYS_PER_STEP; i++) {
                 const uint key = first + i;
+#if SOFTCAP
+                scores[r][i] = softcap * tanh(scores[r][i] / softcap);
+#endif
                 const bool visible = key < end && VISIBLE(first_row + r, key);
 #if MASK == 2
                 if (visible) scores[r][i] += MASK_BIAS(first_row + r, key);
@@ -253,7 +291,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #if SPLIT
                 to[e] = total_max;
                 to[e + 1] = total_sum;
-#else
+#elif !LENGTHS
                 STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + first_row + r), total_max, total_sum)
 #endif
             }

@@ -15,6 +15,10 @@
 #ifndef MAX_SPLITS
 #define MAX_SPLITS 64
 #endif
+// 1: the logsumexp of each query is a result, too.
+#ifndef LOGSUMEXP
+#define LOGSUMEXP 1
+#endif
 #include "attention/geometry.h"
 
 typedef struct {
@@ -23,7 +27,10 @@ typedef struct {
 } SplitGeometry;
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_split_reduce(
-    __global const REAL *partial, RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset,
+    __global const REAL *partial, RESULT(OUT_DTYPE, out),
+#if LOGSUMEXP
+    __global REAL *lse, const ulong lse_offset,
+#endif
     const SplitGeometry geometry) {
     __local REAL factors[MAX_SPLITS], sums[MAX_SPLITS];
     const uint t = geometry.t, e = geometry.e, splits = geometry.splits, pitch = e + 2;
@@ -52,5 +59,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_split
         for (uint split = 0; split < splits; split++) value += factors[split] * partial[split * pitch + c];
         STORE(OUT_DTYPE, value * inverse, out, c);
     }
+#if LOGSUMEXP
     if (lane == 0) STORE_LOGSUMEXP(lse + lse_offset + 2 * (ulong)row, total_max, total_sum)
+#endif
 }

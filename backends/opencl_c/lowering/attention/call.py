@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Strided, Tensor, Workspace
 from polyhal.backends.common.problems.attention import AttentionShape, mask_kind, merge_batch_axes, refusal
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
 from polyhal.hal.dtypes import DType
@@ -28,6 +28,21 @@ _VECTOR = 4
 """Contiguous features that most kernels read at once."""
 _BOUNDS = (16, 32, 64, 96, 128, 192, 256)
 """Head sizes that programs are compiled for; others are padded to the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLengths:
+    """The filled positions of a key-value cache, in place of a mask."""
+
+    spec: Spec
+    heads: int
+    """Heads of queries per sequence, or of keys if queries that share keys are rows."""
+    position_step: int
+    """Positions from a query to the next one: 0 if they are heads that share keys."""
+    window: int
+    """Positions that a query attends to; 0 for all."""
+    softcap: float
+    """Bound of the scores; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +69,12 @@ class AttentionCall:
     """Workspaces with copies of operands; the workspaces of the kernels follow them."""
     mask_memory: Workspace | None = None
     """Memory of the mask, if it is not an argument of the launch."""
+    cache: CacheLengths | None = None
+    """Lengths of keys that are a cache; such a call has one result, without the logsumexp."""
 
     @property
     def dtype(self) -> DType:
-        return self.specs[0].dtype
+        return self.specs[-1].dtype
 
     @property
     def forward(self) -> bool:
@@ -86,7 +103,8 @@ class AttentionCall:
     @property
     def first_workspace(self) -> int:
         """Index of the first workspace in the argument list of a launch."""
-        return (6 if self.forward else 10) + self.copies
+        results = 1 if self.cache else 2
+        return (4 + results if self.forward else 10) + self.copies
 
     @property
     def out(self) -> int:
@@ -104,11 +122,14 @@ class AttentionCall:
     def operands(self) -> Args:
         """Return the memory of all operands and of the mask, by name."""
         memory: Args = {name: self.place(i) for i, name in enumerate(self.names)}
+        if self.cache is not None:
+            return memory | {"lengths": Strided(Tensor(len(self.names)), {"step": self.cache.spec.strides[0]})}
         return memory if self.mask is None else memory | {"mask": self.mask_memory or Tensor(len(self.names))}
 
     def outputs(self) -> Args:
         """Return the memory of the results of a forward call."""
-        return {"out": Tensor(self.out), "lse": Tensor(self.out + 1)}
+        results: Args = {"out": Tensor(self.out)}
+        return results if self.cache else results | {"lse": Tensor(self.out + 1)}
 
     def saved_forward_args(self) -> Args:
         """Return the arguments for the saved forward results among the inputs of a backward call."""
@@ -146,6 +167,10 @@ class AttentionCall:
             # Batch axes are already merged, so only the last two strides are broadcast here.
             last = self.mask.strides[-2:] if self.mask_memory else self.mask_strides()
             args |= stride_args("mask", (*s.batch_strides[-1], *last))
+        if self.cache is not None:
+            args |= {name: getattr(self.cache, name) for name in ("heads", "position_step", "window")}
+            if self.cache.softcap:
+                args["softcap"] = self.cache.softcap
         return args
 
     def mask_strides(self) -> tuple[int, ...]:
@@ -162,6 +187,10 @@ class AttentionCall:
         }
         if self.out_dtype is not self.dtype:
             common["OUT_DTYPE"] = self.out_dtype.name
+        if self.cache is not None:
+            common |= {"LENGTHS": 1, "WINDOW": self.cache.window > 0, "SOFTCAP": self.cache.softcap > 0}
+            if self.specs[0].dtype is not self.dtype:
+                common["Q_DTYPE"] = self.specs[0].dtype.name
         if self.mask is not None:
             common["MASK_DTYPE"] = self.mask.dtype.name
         return common | more
@@ -171,7 +200,7 @@ class AttentionCall:
         s, out = self.shape, self.results[0]
         count = s.batch[2]
         q, k, v, *others = s.batch_strides
-        if not self.forward or count == 1 or k[2] or v[2] or (self.causal and s.t > 1):
+        if not self.forward or count == 1 or k[2] or v[2] or ((self.causal or self.cache) and s.t > 1):
             return self
         rows = [(q[2], self.specs[0].strides[-2]), (others[0][2], out.strides[-2])]
         mask = self.mask
@@ -194,7 +223,8 @@ class AttentionCall:
         queries = placed(self.specs[0], q, (length, s.d), (steps[0], self.specs[0].strides[-1]))
         result = placed(out, others[0], (length, s.e), (steps[1], out.strides[-1]))
         specs = (queries, *self.specs[1:])
-        return replace(self, specs=specs, results=(result,), shape=shape, mask=mask, causal=False)
+        cache = self.cache and replace(self.cache, heads=self.cache.heads // count, position_step=0)
+        return replace(self, specs=specs, results=(result,), shape=shape, mask=mask, causal=False, cache=cache)
 
     def aligned(self, elements: int = _VECTOR) -> bool:
         """Return whether the features of every operand are contiguous, in whole aligned vectors of `elements`."""
@@ -235,6 +265,45 @@ def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> A
     if not outputs[1].is_contiguous:
         return Declined("the logsumexp is not contiguous")
     return _call(_FORWARD, inputs[:3], inputs[3], outputs[:1], params)
+
+
+def cached_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:
+    """Describe a call of `cached_attention`, whose heads that share keys are an axis of their own, or decline it."""
+    q, keys, values, lengths = (x for x in inputs if isinstance(x, Spec))
+    kept = keys.shape[1]
+    q, out = (
+        x._replace(
+            shape=(x.shape[0], kept, x.shape[1] // kept, *x.shape[2:]),
+            strides=(x.strides[0], x.strides[1] * (x.shape[1] // kept), *x.strides[1:]),
+        )
+        for x in (q, outputs[0])
+    )
+    shared = q.shape[2]
+    keys, values = (
+        x._replace(shape=(*x.shape[:2], shared, *x.shape[2:]), strides=(*x.strides[:2], 0, *x.strides[2:]))
+        for x in (keys, values)
+    )
+    if keys.dtype is not values.dtype or real_type(q.dtype) != real_type(keys.dtype):
+        return Declined(f"queries of {q.dtype.name}, keys of {keys.dtype.name}, values of {values.dtype.name}")
+    if out.strides[-1] != 1 and out.shape[-1] > 1:
+        return Declined("the features of the result are not contiguous")
+    (t, d), (s, e) = q.shape[-2:], values.shape[-2:]
+    shape = merge_batch_axes([q, keys, values, out], None, t, s, d, e)
+    if isinstance(shape, Declined):
+        return shape
+    cache = CacheLengths(lengths, kept * shared, 1, params["window"] or 0, params["softcap"] or 0.0)
+    return AttentionCall(
+        _FORWARD,
+        (q, keys, values),
+        (out,),
+        shape,
+        None,
+        out.dtype,
+        False,
+        params["scale"],
+        params.get("precision", "highest"),
+        cache=cache,
+    )
 
 
 def backward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:

@@ -40,7 +40,7 @@ class DecodeTile:
 def refusal(runtime: Runtime, call: AttentionCall) -> str:
     """Return the reason why the kernel does not support a call; empty if it does."""
     s = call.shape
-    limit = _ROWS if runtime.features.cpu else _MAX_QUERIES
+    limit = _ROWS if runtime.features.cpu and call.cache is None else _MAX_QUERIES
     if s.t > limit:
         return f"{s.t} queries; the kernel takes {limit}"
     if call.head_size > _MAX_HEAD_SIZE:
@@ -94,7 +94,9 @@ def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = N
         TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
     )
     results: Args = {"partial": Workspace(call.first_workspace)} if split.splits > 1 else call.outputs()
-    args = {**call.operands(), **results, "keys_per_group": split.terms, **call.geometry()}
+    args = {**call.operands(), **results, **call.geometry()}
+    if call.cache is None:
+        args["keys_per_group"] = split.terms
     group = tile.feature_lanes * tile.key_lanes
     items = (split.splits * group, s.count, ceil_div(s.t, rows))
     attend = runtime.launch("attention/decode", definitions, args, items, (group, 1, 1))

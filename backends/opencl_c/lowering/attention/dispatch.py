@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.opencl_c.lowering.attention import cpu, decode, few_queries, fused_grad, mma, ping_pong, tiles
-from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, Inputs, backward_call, forward_call
+from polyhal.backends.opencl_c.lowering.attention.call import (
+    AttentionCall,
+    Inputs,
+    backward_call,
+    cached_call,
+    forward_call,
+)
 from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -37,6 +43,11 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
     if runtime.features.cpu:
         return cpu.forward(runtime, call)
     return with_vectors(runtime, call, _vector(call), partial(_on_gpu, runtime))
+
+
+def _cached_attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
+    call = cached_call(inputs, outputs, params)
+    return call if isinstance(call, Declined) else decode.forward(runtime, call.with_shared_keys_as_rows())
 
 
 def _on_gpu(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
@@ -86,4 +97,8 @@ def _unstaged(runtime: Runtime, call: AttentionCall) -> Declined | None:
     return Declined("local memory is not on the chip, so staging tiles in it saves nothing")
 
 
-LOWERINGS: dict[str, LoweringFunction] = {"attention": _attention, "attention_grad": _attention_grad}
+LOWERINGS: dict[str, LoweringFunction] = {
+    "attention": _attention,
+    "attention_grad": _attention_grad,
+    "cached_attention": _cached_attention,
+}

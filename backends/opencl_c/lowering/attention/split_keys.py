@@ -31,7 +31,13 @@ def combined(runtime: Runtime, call: AttentionCall, attend: Launch, splits: int)
     size = 1 if runtime.features.cpu else _REDUCE_GROUP
     reduce = runtime.launch(
         "attention/split_reduce",
-        {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real, "GROUP": size, "MAX_SPLITS": MAX_SPLITS},
+        {
+            "OUT_DTYPE": call.out_dtype.name,
+            "REAL": call.real,
+            "GROUP": size,
+            "MAX_SPLITS": MAX_SPLITS,
+            "LOGSUMEXP": call.cache is None,
+        },
         {
             "partial": Workspace(call.first_workspace),
             **call.outputs(),

@@ -1,11 +1,11 @@
-"""Replacement of consecutive rows at a position, as in a key-value cache. Kernel: shaders/wgsl/gather/store_rows.wgsl."""
+"""Replacement of rows, from a position per sequence on. Kernel: shaders/wgsl/gather/store_rows.wgsl."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Scalar, Tensor
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.wgpu.lowering.gather.gather import Inputs
@@ -22,23 +22,27 @@ _AXES = 4
 
 
 def _store_rows(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
-    x, value, _ = inputs
+    x, value, positions = inputs
     (out,) = outputs
-    if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
+    assert isinstance(x, Spec)
+    assert isinstance(value, Spec)
+    assert isinstance(positions, Spec)
+    if value.dtype is not x.dtype:
         return Declined("the rows have another dtype")
     if value.ndim > _AXES:
         return Declined(f"more than {_AXES} axes")
     if too_large(runtime, value, out):
         return OPERAND_TOO_LARGE
     rows, width = value.shape[-2:]
-    inner = value.shape[-3] if value.ndim > 2 else 1
-    strides = (0,) * (_AXES - value.ndim) + value.strides
+    inner = value.shape[1] if value.ndim == _AXES else 1
+    strides = (value.strides[0], *(0,) * (_AXES - value.ndim), *value.strides[1:])
     size = runtime.features.group_size
     names = ("outer_stride", "inner_stride", "row_stride", "column_stride")
     args: Arguments = {
         "value": Tensor(1),
+        "positions": Tensor(2),
         "out": Tensor(3),
-        "position": Scalar(2),
+        "position_step": positions.strides[0],
         "items": value.size,
         "rows": rows,
         "width": width,

@@ -51,7 +51,7 @@ def recognize_masks(graph: Graph) -> Graph:
 
 def _mask(node: Node) -> Value | None:
     """Return the mask of a call of attention or of its gradient."""
-    if node.op.family != "attention" or node.replaces:
+    if "mask" not in node.op.schema.inputs or node.op.family != "attention" or node.replaces:
         return None
     mask = node.inputs[node.op.schema.inputs.index("mask")]
     return mask if isinstance(mask, Value) else None

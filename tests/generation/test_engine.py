@@ -1,0 +1,114 @@
+"""The generation engine: requests that join and leave a batch get the tokens of their own single runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal as ph
+from polyhal.generation import GenerationEngine, GenerationRequest, SamplingParameters
+from polyhal.hal import dtypes
+from polyhal.models import Decoder, DecoderConfig
+
+GREEDY = SamplingParameters(temperature=0.0)
+PENALIZED = SamplingParameters(0.8, 5, 0.9, 0.02, 0.95, 1.3, 0.2, 0.1, {3: -np.inf, 4: 1.0}, seed=7)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    ph.manual_seed(0)
+    made = Decoder(DecoderConfig(40, 16, 24, 2, 4, 2, 32, initializer_range=0.3), "numpy")
+    return made.eval()
+
+
+def _alone(model: Any, request: GenerationRequest) -> list[int]:
+    """Compute the tokens of a greedy request without a cache."""
+    ids, out = list(request.prompt), []
+    with ph.no_grad():
+        while len(out) < request.max_tokens and len(ids) <= 32:
+            token = int(model(ph.tensor([ids], device=model.device)).numpy()[0, -1].argmax())
+            if token in request.stop_ids:
+                break
+            ids.append(token)
+            out.append(token)
+    return out
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_requests_that_join_and_leave(model: Any, captured: bool) -> None:
+    """More requests than slots, of different lengths: some stop early, one is cancelled, one fills the context."""
+    rng = np.random.default_rng(1)
+    requests = [
+        GenerationRequest(rng.integers(0, 40, n).tolist(), most, GREEDY)
+        for n, most in ((3, 12), (17, 4), (1, 9), (6, 1), (30, 20), (9, 7))
+    ]
+    first = _alone(model, requests[0])
+    requests.append(GenerationRequest(requests[0].prompt, 12, GREEDY, frozenset({first[5]})))
+    engine = GenerationEngine(model, 3, captured)
+    cancelled = engine.submit(GenerationRequest([1, 2], 30, GREEDY))
+    streams = [engine.submit(request) for request in requests]
+    next(cancelled)
+    cancelled.cancel()
+    found = [list(stream) for stream in streams]
+    assert found == [_alone(model, request) for request in requests]
+    assert [stream.finish_reason for stream in streams] == ["length"] * 6 + ["stop"]
+    assert cancelled.finish_reason == "cancelled"
+    assert engine.is_idle
+
+
+def test_a_finished_text_is_continued_from_its_cache(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = GenerationEngine(model, 2, captured=False)
+    text = [5, 6, 7, 8, 9]
+    text += list(engine.submit(GenerationRequest(text, 6, GREEDY)))
+    processed = []
+    process = GenerationEngine._process
+    monkeypatch.setattr(
+        GenerationEngine, "_process", lambda self, slot, n: (processed.append(n), process(self, slot, n))
+    )
+    request = GenerationRequest([*text, 1, 2, 3], 5, GREEDY)
+    assert list(engine.submit(request)) == _alone(model, request)
+    assert sum(processed) <= 3
+
+
+def test_sampling_does_not_depend_on_the_batch(model: Any) -> None:
+    prompts = [[1, 2, 3], [4], [9, 8, 7, 6]]
+    alone = [list(GenerationEngine(model, 1, False).submit(GenerationRequest(p, 15, PENALIZED))) for p in prompts]
+    engine = GenerationEngine(model, 4)
+    others = engine.submit(GenerationRequest([2], 3, GREEDY))
+    streams = [engine.submit(GenerationRequest(p, 15, PENALIZED)) for p in prompts]
+    assert [list(stream) for stream in streams] == alone
+    assert not any(3 in tokens for tokens in alone)
+    assert list(others) == _alone(model, GenerationRequest([2], 3, GREEDY))
+
+
+def test_drawn_tokens_have_their_probabilities() -> None:
+    """Chi-square against probabilities in float64, at a significance of one in a million."""
+    logits, rows = np.log([0.4, 0.3, 0.15, 0.1, 0.05]), 4000
+    kept = np.array([0.4, 0.3, 0.15, 0, 0]) / 0.85
+    of = {name: ph.full((rows,), value, dtypes.float32, "numpy") for name, value in (("one", 1.0), ("zero", 0.0))}
+    tokens = ph.nn.functional.sample_tokens(
+        ph.tensor(np.tile(logits, (rows, 1)).astype(np.float32), device="numpy"),
+        of["one"],
+        ph.full((rows,), 3, dtypes.int32, "numpy"),
+        of["one"],
+        of["zero"],
+        of["one"],
+        ph.full((rows, 2), 11, dtypes.int32, "numpy"),
+        ph.arange(0, rows, 1, dtypes.int32, device="numpy"),
+    )
+    found = np.bincount(tokens.numpy(), minlength=5)
+    assert not found[3:].any()
+    expected = kept[:3] * rows
+    assert ((found[:3] - expected) ** 2 / expected).sum() < 27.6
+
+
+def test_wrong_requests_are_refused(model: Any) -> None:
+    with pytest.raises(ValueError, match="prompt is empty"):
+        GenerationRequest([], 5)
+    with pytest.raises(ValueError, match="at most 32"):
+        GenerationEngine(model).submit(GenerationRequest([1] * 33, 5))
+    for settings in ({"temperature": -1.0}, {"top_p": 0.0}, {"min_p": 2.0}, {"typical_p": 0.0}, {"seed": -1}):
+        with pytest.raises(ValueError, match="expected"):
+            SamplingParameters(**settings)
