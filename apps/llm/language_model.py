@@ -80,7 +80,8 @@ class LanguageModel:
     def __init__(self, files: ModelFiles, model: Decoder, tokenizer: PretrainedTokenizer | None, context: int) -> None:
         self.files, self.model, self.context = files, model, context
         self._tokenizer = tokenizer
-        self._limited = LimitedModel(model, context)
+        self.limited = LimitedModel(model, context)
+        """The model with caches of `context` tokens, for generation."""
 
     @property
     def tokenizer(self) -> PretrainedTokenizer:
@@ -156,7 +157,7 @@ class LanguageModel:
         count = room if max_tokens is None else min(max_tokens, room)
         sampling = self.sampling(temperature, top_k, top_p)
         yield from stream(
-            self._limited, ids, count, sampling.temperature, sampling.top_k, sampling.top_p, seed, self.stop_ids
+            self.limited, ids, count, sampling.temperature, sampling.top_k, sampling.top_p, seed, self.stop_ids
         )
 
     def sampling(

@@ -1,0 +1,61 @@
+"""`polyhal serve`: serve a language model by OpenAI's HTTP interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyhal.cli.reporting import reported
+
+
+@reported
+def serve(
+    model: Annotated[Path, typer.Argument(help="A folder of Hugging Face's form, or a GGUF file.", show_default=False)],
+    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for a free one.")] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="POLYHAL_API_KEY", help="The key that clients must send.", show_default=False),
+    ] = None,
+    name: Annotated[str, typer.Option(help="The model's name for clients. Default: the file's.")] = "",
+    slots: Annotated[int, typer.Option(min=1, help="Sequences that are generated at a time.")] = 8,
+    queue: Annotated[int, typer.Option(min=0, help="Sequences that may wait; further ones are refused.")] = 64,
+    context: Annotated[
+        int | None, typer.Option(help="The largest number of tokens of a sequence. Default: 8192, or the model's.")
+    ] = None,
+    max_prompt: Annotated[int | None, typer.Option(min=1, help="The largest number of tokens of a prompt.")] = None,
+    max_body: Annotated[int, typer.Option(min=1, help="The largest number of bytes of a request.")] = 8 << 20,
+    dtype: Annotated[str | None, typer.Option(help="The dtype of weights that are not quantised.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
+    ] = None,
+) -> None:
+    """Serve a language model by OpenAI's HTTP interface. Ctrl-C lets running answers finish, and ends.
+
+    Clients use the address http://HOST:PORT/v1. /health and /metrics tell how the server is.
+    """
+    from rich.console import Console
+
+    from polyhal.cli.display import say_wrapped, status_line
+    from polyhal.llm import load
+    from polyhal.server import BatchGenerator, ServedLanguageModel, ServerLimits, create_app, listen, run_app
+
+    if api_key is not None and not (api_key.isascii() and api_key.strip()):
+        raise typer.BadParameter("the key is empty or not ASCII", param_hint="--api-key")
+    console = Console(highlight=False)
+    limits = ServerLimits(body=max_body, prompt=max_prompt, waiting=queue)
+    listening = listen(host, port)
+    with status_line(console, f"loading {model}"):
+        loaded = load(model, device, dtype, context)
+        served, generator = ServedLanguageModel(loaded, name), BatchGenerator(loaded, slots)
+    app = create_app(served, generator, api_key=api_key, limits=limits)
+    address = f"[{host}]" if ":" in host else host
+    place = f"http://{address}:{listening.getsockname()[1]}/v1"
+    facts = f"{slots} sequences of {loaded.context} tokens, on {loaded.model.device}"
+    say_wrapped(console, f"{served.name} at {place}: {facts}", "bold")
+    if host not in ("127.0.0.1", "localhost", "::1") and api_key is None:
+        say_wrapped(console, f"Everyone who reaches {host} can use it: --api-key sets a key.", "yellow")
+    say_wrapped(console, "Ctrl-C lets running answers finish, and ends.", "dim")
+    run_app(app, listening)

@@ -1,0 +1,78 @@
+"""A language model of files as a server runs it: with requests that share a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from polyhal.generation import GenerationEngine, GenerationRequest, SamplingParameters, TokenStream
+from polyhal.hal.errors import message
+from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate
+from polyhal.server.interfaces import SamplingOptions
+from polyhal.text import Tokenizer
+
+
+class BatchGenerator:
+    """Generates tokens of up to `slots` requests at a time by a language model."""
+
+    def __init__(self, model: LanguageModel, slots: int) -> None:
+        """Allocates the cache. Raises ModelDoesNotFitError if `slots` contexts exceed the memory of the device."""
+        check_slots(model, slots)
+        self.slots = slots
+        self._engine = GenerationEngine(model.limited, slots)
+        self._stop_ids = frozenset(model.stop_ids)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request waits or runs."""
+        return self._engine.is_idle
+
+    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> TokenStream:
+        """Queue a request."""
+        parameters = SamplingParameters(**asdict(sampling))
+        return self._engine.submit(GenerationRequest(prompt, max_tokens, parameters, self._stop_ids))
+
+    def step(self) -> None:
+        """Advance all requests. An error ends all of them."""
+        self._engine.step()
+
+
+class ServedLanguageModel:
+    """A language model with the name that clients use."""
+
+    def __init__(self, model: LanguageModel, name: str = "") -> None:
+        self.name = name or model.files.name
+        self.context = model.context
+        self.tokenizer: Tokenizer = model.tokenizer
+        sampling = model.sampling()
+        stated = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
+        self.defaults: Mapping[str, float] = {key: value for key, value in stated.items() if value is not None}
+        self._model = model
+
+    def ids(self, text: str) -> list[int]:
+        """Return the tokens of a text."""
+        return self._model.ids(text)
+
+    def chat_ids(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[int]:
+        """Return the tokens of a conversation with the beginning of the answer."""
+        return self._model.chat_ids(messages, tools)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return a vector per text."""
+        return self._model.embed(texts)
+
+
+def check_slots(model: LanguageModel, slots: int) -> None:
+    """Raise ModelDoesNotFitError if a model with the caches of `slots` sequences exceeds the memory of its device."""
+    device = model.model.device
+    one, usable, _ = estimate(model.files, device, model.context)
+    cache = one - estimate(model.files, device, 1)[0]
+    need = one + (slots - 1) * cache
+    if usable is not None and need > usable:
+        fitting = 1 + max(usable - one, 0) // max(cache, 1)
+        problem = f"{slots} sequences of {model.context} tokens need {need >> 20} MiB"
+        fix = f"use --slots {fitting}, or a smaller --context"
+        raise ModelDoesNotFitError(message("serve", problem, expected=f"at most {usable >> 20} MiB", fix=fix))

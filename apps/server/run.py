@@ -1,0 +1,31 @@
+"""Running an application on a port."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+from polyhal.hal.errors import message
+
+_GRACE = 30
+"""Seconds for running answers to finish after Ctrl-C; a second Ctrl-C ends at once."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises OSError if the address is not available."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        problem = f"cannot listen at {host} port {port}: {error.strerror or error}"
+        raise OSError(message("serve", problem, fix="use another --port or --host")) from error
+
+
+def run_app(app: Any, listening: socket.socket) -> None:
+    """Serve an application until Ctrl-C or SIGTERM; running answers finish first."""
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=_GRACE)
+    with listening, contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])

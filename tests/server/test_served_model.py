@@ -1,0 +1,37 @@
+"""A small model of a file behind the server: requests that share a batch get the answers of single requests."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+pytest.importorskip("gguf", reason="needs gguf: pip install 'polyhal[llm]'")
+pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[llm]'")
+from starlette.testclient import TestClient
+
+from polyhal.llm import load
+from polyhal.server import BatchGenerator, ServedLanguageModel, create_app
+from tests.llm.small_models import with_bytes
+
+
+def test_requests_of_a_batch_get_the_answers_of_single_requests(tmp_path: Path) -> None:
+    model = load(with_bytes(tmp_path / "model.gguf"), "numpy")
+    app = create_app(ServedLanguageModel(model, "small"), BatchGenerator(model, 3))
+    texts = ["a", "abba", "baa", "b" * 9, "aab", "bab"]
+    with TestClient(app) as client, ThreadPoolExecutor(6) as pool:
+
+        def ask(text: str) -> tuple[str, str]:
+            body = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 8}
+            choice = client.post("/v1/chat/completions", json=body).json()["choices"][0]
+            return choice["message"]["content"], choice["finish_reason"]
+
+        together = list(pool.map(ask, texts))
+        assert together == [ask(text) for text in texts]
+        message = {"role": "user", "content": texts[1]}
+        assert together[1][0] == model.chat([message], 8, temperature=0)
+        vectors = client.post("/v1/embeddings", json={"input": texts[:2]}).json()["data"]
+        assert vectors[1]["embedding"] == model.embed(texts[:2])[1].tolist()
