@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.problems.gather import flat_stride
+from polyhal.backends.opencl_c.lowering.quantized.problem import unreadable
 from polyhal.backends.opencl_c.runtime import Runtime
-from polyhal.hal import dtypes, layout
+from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 from polyhal.hal.quantization.tiles import TILE
@@ -21,8 +22,10 @@ _PARTS = {"q2_k": 16, "q3_k": 16, "q6_k": 16}
 
 
 def _refused(blocks: InputSpec | None, out: Spec, params: Params) -> Declined | None:
-    if not isinstance(blocks, Spec) or not layout.is_contiguous(blocks.shape, blocks.strides):
-        return Declined("the blocks are not contiguous")
+    if not isinstance(blocks, Spec):
+        return Declined("the blocks are a number")
+    if refused := unreadable(blocks):
+        return refused
     if not params["in_tiles"]:
         return Declined("the kernels read weights in tiles")
     if out.dtype is dtypes.float64:

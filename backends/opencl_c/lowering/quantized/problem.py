@@ -42,6 +42,13 @@ class QuantizedProduct:
         }
 
 
+def unreadable(blocks: Spec) -> Declined | None:
+    """Return the reason why kernels, which read whole words, cannot read these blocks; None if they can."""
+    if not layout.is_contiguous(blocks.shape, blocks.strides):
+        return Declined("the blocks are not contiguous")
+    return None if blocks.aligned else Declined("the blocks begin inside a word")
+
+
 def product(
     inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> QuantizedProduct | Declined:
@@ -53,8 +60,8 @@ def product(
         return Declined("the kernels multiply by rows of weights in tiles")
     if x.dtype is dtypes.float64:
         return Declined("the kernels add in float32")
-    if not layout.is_contiguous(blocks.shape, blocks.strides):
-        return Declined("the blocks are not contiguous")
+    if refused := unreadable(blocks):
+        return refused
     m, k = math.prod(x.shape[:-1]), x.shape[-1]
     rows = layout.reshape(x, (m, k))
     if not m or rows is None or (k > 1 and rows.strides[1] != 1):
