@@ -44,9 +44,9 @@ class EmulatedExchanges:
         context = self._machine.devices[backend.runtime.ordinal].context
         native = programs.kernel
 
-        def kernel(file: str, name: str, definitions: Any, *options: Any) -> Any:
+        def kernel(file: str, name: str, definitions: Any, *options: Any, **folding: Any) -> Any:
             if file != "collective/exchange.cl":
-                return native(file, name, definitions, *options)
+                return native(file, name, definitions, *options, **folding)
             members = int(definitions["MEMBERS"])
             pointer, number = Parameter("global", "uchar*", 8), Parameter("", "ulong", 8)
             parts = Parameter("", "Parts", 8 * (4 * members + 3) + 16)

@@ -1,9 +1,15 @@
 """Layers over quantised weights, eagerly, captured and with gradients, against their dequantised weights."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import polyhal
+from polyhal.backends.opencl_c.lowering.quantized.problem import QuantizedProduct, product
+from polyhal.hal.dtypes import float32, uint8
+from polyhal.hal.layout import contiguous
+from polyhal.hal.protocol import Declined
 from polyhal.hal.quantization.formats import dequantize, quantize
 
 
@@ -36,3 +42,13 @@ def test_embedding_looks_up_rows(blocks, device):
 def test_blocks_of_another_width_are_refused(blocks):
     with pytest.raises(polyhal.hal.errors.ShapeError, match="for rows of 96 weights in q5_1"):
         polyhal.nn.QuantizedLinear.from_blocks(blocks, "q5_1", 96)
+
+
+def test_kernels_decline_blocks_that_begin_inside_a_word():
+    x, out = contiguous(float32, (3, 64)), contiguous(float32, (3, 32))
+    blocks = contiguous(uint8, (32, 48))
+    params = {"format": "q5_1", "in_tiles": True, "transposed": False}
+    assert isinstance(product((x, blocks), (out,), params), QuantizedProduct)
+    refused = product((x, dataclasses.replace(blocks, aligned=False)), (out,), params)
+    assert isinstance(refused, Declined)
+    assert refused.reason == "the blocks begin inside a word"
