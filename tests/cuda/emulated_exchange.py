@@ -63,10 +63,11 @@ class EmulatedExchanges:
                 {0: 1024, 1: 0, 8: 0},
                 (0, 0, 0),
                 0,
-                run,
+                folded=False,
+                in_python=run,
             )
             handle = self._machine.handles.new("CUfunction", function)
-            return SimpleNamespace(name=name, function=handle, largest_group=1024, shared=0)
+            return SimpleNamespace(name=name, function=handle, largest_group=1024, shared=0, folded=False)
 
         patch.setattr(programs, "kernel", kernel)
 
