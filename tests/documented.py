@@ -143,7 +143,7 @@ def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
         rf"recorded as {NUMBER} nodes": lambda: _launches()[1:2],
         rf"submits the launches: {NUMBER} instead of {NUMBER}": lambda: (_launches()[2], _launches()[0]),
         r"(\d+) of (\d+) memory-bound workloads": _memory_bound,
-        r"and two sums,\s+at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
+        r"and a sum,\s+at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
         r"Depthwise convolution is ([\d.]+) to ([\d.]+) times": _depthwise,
         r"attention in half precision ([\d.]+) to\s+([\d.]+)\.": _half_attention,
         r"on 10,000 elements, called eagerly, at ([\d.]+) of": lambda: (f"{_ratios(lambda r: r['wall'])[0]:.2f}",),
@@ -241,7 +241,7 @@ def _memory_bound() -> tuple[int, int]:
 
 def _slow_memory_bound() -> tuple[str, str]:
     ratios = [x for x in _ratios(lambda r: not r["flops"] and not r["wall"]) if x < _NEARLY]
-    assert len(ratios) == 12, "seven products, a decoding, the scan, the sort and two sums"
+    assert len(ratios) == 8, "three products, two decodings, the scan, the sort and a sum"
     return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
 
 
