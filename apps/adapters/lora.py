@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from polyhal import Tensor, no_grad
+from polyhal import Tensor, no_grad, tensor
 from polyhal.adapters.settings import LoraSettings
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import message
-from polyhal.nn import Dropout, Linear, Module, init
+from polyhal.hal.quantization.formats import dequantize
+from polyhal.nn import Dropout, Linear, Module, QuantizedLinear, init
+
+_LINEAR = (Linear, QuantizedLinear)
 
 
 class LoraLinear(Module):
-    """A frozen linear layer plus a product of two thin matrices: `base(x) + scale * dropout(x) @ A.T @ B.T`.
+    """A frozen linear layer, also a quantised one, plus a product of thin matrices: `base(x) + scale * dropout(x) @ A.T @ B.T`.
 
     The adapter computes in float32 and has float32 weights, `lora_A` (rank, in) and `lora_B` (out, rank); the sum is rounded
     to the dtype of the base's result. `lora_B` is 0 at the beginning. Source: Hu et al., arXiv:2106.09685.
     """
 
-    def __init__(self, base: Linear, rank: int, scale: float, dropout: float = 0.0, gaussian: bool = False) -> None:
+    def __init__(
+        self, base: Linear | QuantizedLinear, rank: int, scale: float, dropout: float = 0.0, gaussian: bool = False
+    ) -> None:
         super().__init__()
-        device = base.weight.device
+        device = base.weight.device if isinstance(base, Linear) else base.blocks.device
         self.base_layer = base.requires_grad_(False)
         self.scale = scale
         self.lora_dropout = Dropout(dropout)
@@ -43,11 +48,6 @@ class LoraLinear(Module):
         """Width of the result."""
         return self.base_layer.out_features
 
-    @property
-    def weight(self) -> Tensor:
-        """The base's weight, without the adapter."""
-        return self.base_layer.weight
-
     def forward(self, input: Tensor) -> Tensor:
         out = self.base_layer(input)
         low = self.lora_A(self.lora_dropout(input.to(float32)))
@@ -60,11 +60,23 @@ class LoraLinear(Module):
         return result
 
     def merged(self) -> Linear:
-        """Return the base with the adapter added to its weight, rounded to the weight's dtype."""
-        weight = self.base_layer.weight
+        """Return a layer whose weight includes the adapter: the base, or a float32 one in place of a quantised base."""
+        base = self.base_layer
+        if isinstance(base, QuantizedLinear):
+            return self._in_floats(base)
         with no_grad():
-            weight.copy_((weight.to(float32) + self.product()).to(weight.dtype))
-        return self.base_layer
+            base.weight.copy_((base.weight.to(float32) + self.product()).to(base.weight.dtype))
+        return base
+
+    def _in_floats(self, base: QuantizedLinear) -> Linear:
+        device = base.blocks.device
+        layer = Linear(base.in_features, base.out_features, base.bias is not None, device, float32)
+        with no_grad():
+            weight = tensor(dequantize(base.file_blocks(), base.format), dtype=float32, device=device)
+            layer.weight.copy_(weight + self.product())
+            if base.bias is not None and layer.bias is not None:
+                layer.bias.copy_(base.bias)
+        return layer.requires_grad_(False)
 
     def extra_repr(self) -> str:
         return f"rank={self.lora_A.out_features}, scale={self.scale:g}"
@@ -85,7 +97,7 @@ def add_lora(model: Module, settings: LoraSettings) -> list[str]:
     """
     if next(adapters(model), None) is not None:
         raise ValueError(message("add_lora", "the model has adapters", fix="merge_lora(model) first"))
-    linear = {path: module for path, module in model.named_modules() if isinstance(module, Linear)}
+    linear = {path: module for path, module in model.named_modules() if isinstance(module, _LINEAR)}
     chosen = [path for path in linear if settings.targets(path)]
     if not chosen:
         problem = f"target_modules {settings.target_modules!r} match no linear layer"
@@ -107,5 +119,5 @@ def merge_lora(model: Module) -> list[str]:
     return [path for path, _ in merged]
 
 
-def _last_names(paths: dict[str, Linear]) -> str:
+def _last_names(paths: Iterable[str]) -> str:
     return ", ".join(sorted({path.split(".")[-1] for path in paths})) or "none: the model has no linear layer"

@@ -49,6 +49,9 @@ def chat(
     top_p: Annotated[float | None, typer.Option(help="Sample only from tokens with this total probability.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; equal seeds give equal answers.")] = None,
     dtype: Annotated[str | None, typer.Option(help="The dtype of weights that are not quantised.")] = None,
+    adapter: Annotated[
+        Path | None, typer.Option(help="A folder of low-rank adapters, as [bold]polyhal finetune[/] writes.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,
@@ -65,7 +68,7 @@ def chat(
     console = Console(highlight=False)
     settings = ChatSettings(temperature, top_k, top_p, seed, max_tokens)
     with status_line(console, f"loading {model}"):
-        loaded = load(model, device, dtype, context)
+        loaded = load(model, device, dtype, context, adapter)
         loaded.template()
         loaded.sampling(temperature, top_k, top_p)
     conversation = Conversation(loaded, settings)

@@ -43,6 +43,10 @@ def generate(
     dtype: Annotated[
         str | None, typer.Option(help="Of a language model: the dtype of weights that are not quantised.")
     ] = None,
+    adapter: Annotated[
+        Path | None,
+        typer.Option(help="Of a language model: a folder of adapters, as [bold]polyhal finetune[/] writes."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,
@@ -62,7 +66,7 @@ def generate(
         raise typer.BadParameter("the prompt is empty; expected at least one character", param_hint="--prompt")
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     texts = (
-        _texts_of_language_model(checkpoint, prompt, max_tokens, device, dtype, context, options)
+        _texts_of_language_model(checkpoint, prompt, max_tokens, device, dtype, context, adapter, options)
         if _is_language_model(checkpoint)
         else _texts_of_run(_find_checkpoint(checkpoint), prompt, max_tokens, device, options)
     )
@@ -80,12 +84,19 @@ def _is_language_model(path: Path) -> bool:
 
 
 def _texts_of_language_model(
-    path: Path, prompt: str, max_tokens: int, device: str | None, dtype: str | None, context: int | None, options: Any
+    path: Path,
+    prompt: str,
+    max_tokens: int,
+    device: str | None,
+    dtype: str | None,
+    context: int | None,
+    adapter: Path | None,
+    options: Any,
 ) -> Iterator[str]:
     """Yield the prompt, and the text that a model of others writes after it."""
     from polyhal.llm import load
 
-    loaded = load(path, device, dtype, context)
+    loaded = load(path, device, dtype, context, adapter)
     texts = loaded.stream(prompt, max_tokens, **options)
     yield prompt
     yield from texts

@@ -28,6 +28,9 @@ def serve(
     max_prompt: Annotated[int | None, typer.Option(min=1, help="The largest number of tokens of a prompt.")] = None,
     max_body: Annotated[int, typer.Option(min=1, help="The largest number of bytes of a request.")] = 8 << 20,
     dtype: Annotated[str | None, typer.Option(help="The dtype of weights that are not quantised.")] = None,
+    adapter: Annotated[
+        Path | None, typer.Option(help="A folder of low-rank adapters, as [bold]polyhal finetune[/] writes.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,
@@ -48,7 +51,7 @@ def serve(
     limits = ServerLimits(body=max_body, prompt=max_prompt, waiting=queue)
     listening = listen(host, port)
     with status_line(console, f"loading {model}"):
-        loaded = load(model, device, dtype, context)
+        loaded = load(model, device, dtype, context, adapter)
         served, generator = ServedLanguageModel(loaded, name), BatchGenerator(loaded, slots)
     app = create_app(served, generator, api_key=api_key, limits=limits)
     address = f"[{host}]" if ":" in host else host

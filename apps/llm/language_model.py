@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from polyhal import Device, Tensor, no_grad
+from polyhal.adapters import load_adapter
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, as_dtype
@@ -235,13 +236,14 @@ def load(
     device: Device | str | None = None,
     dtype: object = None,
     context: int | None = None,
+    adapter: str | os.PathLike[str] | None = None,
 ) -> LanguageModel:
     """Load a language model from a folder of Hugging Face's form or a GGUF file.
 
     Weights in formats of blocks stay in them. All others get `dtype`, by default the dtype of the file if the device supports
     it. `context` is the maximum number of tokens of prompt and answer, by default 8192 or the model's own if it is shorter.
-    Raises ModelDoesNotFitError before anything is loaded, ShapeError for a context beyond the model's, and the errors of
-    `open_model`.
+    `adapter` is a folder of low-rank adapters in PEFT's form. Raises ModelDoesNotFitError before anything is loaded, ShapeError
+    for a context beyond the model's, and the errors of `open_model` and `load_adapter`.
     """
     files = open_model(path)
     config = DecoderConfig.from_json(files.config)
@@ -256,6 +258,8 @@ def load(
         parts = LoadedParts(files.weights, target, kind)
         model = Decoder(config, target, kind, parts=parts).eval()
         parts.load_rest(model)
+    if adapter is not None:
+        load_adapter(model, adapter)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     try:

@@ -13,7 +13,8 @@ import pytest
 import polyhal as ph
 from polyhal.adapters import LoraLinear, LoraSettings, adapters, add_lora, load_adapter, merge_lora, save_adapter
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
-from polyhal.nn import Linear, Module, ModuleDict
+from polyhal.hal.quantization.formats import dequantize, quantize
+from polyhal.nn import Linear, Module, ModuleDict, QuantizedLinear
 
 RNG = np.random.default_rng(0)
 
@@ -137,6 +138,21 @@ def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("[")
     with pytest.raises(CorruptFileError, match="not valid JSON"):
         load_adapter(Network(), tmp_path)
+
+
+def test_a_quantised_base_keeps_its_blocks() -> None:
+    weight = RNG.normal(size=(32, 64)).astype(np.float32)
+    layer = LoraLinear(QuantizedLinear.quantize(weight, "q8_0", device="numpy"), 2, 2.0)
+    with ph.no_grad():
+        layer.lora_B.weight.copy_(ph.tensor(RNG.normal(size=(32, 2)), dtype="float32", device="numpy"))
+    x = ph.tensor(RNG.normal(size=(3, 64)).astype(np.float32), device="numpy")
+    rounded = dequantize(quantize(weight, "q8_0"), "q8_0").astype(np.float64)
+    low, high = (m.weight.numpy().astype(np.float64) for m in (layer.lora_A, layer.lora_B))
+    expected = x.numpy() @ (rounded + 2 * high @ low).T
+    np.testing.assert_allclose(layer(x).numpy(), expected, atol=1e-3)
+    np.testing.assert_allclose(layer.merged()(x).numpy(), expected, atol=1e-3)
+    layer(x).square().sum().backward()
+    assert layer.lora_A.weight.grad is not None
 
 
 def test_dropout_acts_on_the_input_of_the_adapter_only() -> None:

@@ -1,0 +1,239 @@
+"""A fine-tuning run from the command line: its folder, its output, and its interruption."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from polyhal import manual_seed
+from polyhal.adapters import LoraSettings, add_lora
+from polyhal.cli.display import duration, is_live, say, say_wrapped
+from polyhal.cli.stop_request import StopRequest
+from polyhal.finetune import TokenRows, TuneOptions, Tuner, arrange, encode_record, read_records
+from polyhal.hal.errors import IncompatibleFileError, NonFiniteError, SettingError, message
+from polyhal.llm import LanguageModel, load, open_model
+from polyhal.models import DecoderConfig
+from polyhal.training.folder import RunFolder, writing
+from polyhal.training.metrics import MetricsRow
+from polyhal.utils.files import parse_json, write_json
+
+_RUNS = Path("runs")
+_JOB = "finetune.json"
+_CONTEXT = 512
+Records = list[tuple[str, dict[str, Any]]]
+_LORA_NAMES = {"r": "r", "rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}
+_LINE_INTERVAL = 5.0
+"""Seconds between lines where there is no terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All settings of a run, which its checkpoints record."""
+
+    model: str
+    data: str
+    lora: LoraSettings
+    epochs: float
+    steps: int | None
+    batch_size: int
+    accumulate: int
+    lr: float
+    warmup: int
+    schedule: str
+    weight_decay: float
+    clip: float
+    seed: int
+    context: int | None
+    """None for the default, until the model is known."""
+    packing: bool
+    learn_all: bool
+    dtype: str | None
+
+    def options(self, rows: TokenRows) -> TuneOptions:
+        """Return the options of training on these rows. Raises ValueError."""
+        batch = min(self.batch_size, len(rows))
+        steps = self.steps if self.steps is not None else math.ceil(self.epochs * len(rows) / (batch * self.accumulate))
+        names = ("accumulate", "lr", "warmup", "schedule", "weight_decay", "clip", "seed")
+        return TuneOptions(steps=steps, batch_size=batch, **{name: getattr(self, name) for name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "lora": asdict(self.lora)}
+
+
+def lora_settings(text: str, targets: str | None, base: str) -> LoraSettings:
+    """Read `r=16,alpha=32` and names of layers. Raises SettingError."""
+    given: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        try:
+            given[_LORA_NAMES[name.strip()]] = float(value)
+        except (KeyError, ValueError):
+            raise SettingError(
+                message(None, f"--lora has {part!r}", expected="r=16, alpha=32 or dropout=0.05, separated by commas")
+            ) from None
+    rank = given.pop("r", 16)
+    names: Any = tuple(name.strip() for name in targets.split(",")) if targets else "all-linear"
+    try:
+        return LoraSettings(
+            r=int(rank) if rank == int(rank) else 0,
+            **{"lora_alpha": rank, **given},
+            target_modules=names,
+            base_model_name_or_path=base,
+        )
+    except ValueError as error:
+        raise SettingError(f"--lora {text}: {error}") from None
+
+
+def folder_of(job: Job, save_dir: Path | None) -> RunFolder:
+    """Return the folder of a run."""
+    return RunFolder(save_dir if save_dir is not None else _RUNS / f"{Path(job.model).stem}-{Path(job.data).stem}")
+
+
+def recorded(save_dir: Path) -> Job:
+    """Return the settings of the run in a folder. Raises RunFolderError, CorruptFileError and IncompatibleFileError."""
+    folder = RunFolder(save_dir)
+    folder.require_last()
+    path = folder.last / _JOB
+    if not path.exists():
+        problem = f"{folder.last} is no checkpoint of polyhal finetune"
+        raise IncompatibleFileError(message(None, problem, expected=f"the file {path}"))
+    data = parse_json(path.read_bytes(), path)
+    try:
+        lora = data["lora"]
+        modules: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in lora.items()}
+        return Job(**{**data, "lora": LoraSettings(**modules)})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise IncompatibleFileError(message(None, f"{path} has other settings: {error}")) from error
+
+
+def run(
+    job: Job,
+    folder: RunFolder,
+    device: str | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+    save_every: int,
+    stop_after: int | None,
+) -> bool:
+    """Carry out a run. Returns False if a signal ended it early; the run is then saved.
+
+    Raises the errors of reading the model and the data, and NonFiniteError.
+    """
+    console = Console(highlight=False)
+    if not resume:
+        folder.check(overwrite=overwrite)
+    with StopRequest() as stop, folder.reserved():
+        records = list(read_records(Path(job.data)))
+        context = job.context or _default_context(job.model)
+        job = replace(job, context=context)
+        loaded = load(job.model, device, job.dtype, context)
+        rows = _rows(job, loaded, records, context)
+        manual_seed(job.seed)
+        try:
+            names = add_lora(loaded.model, job.lora)
+            tuner = Tuner(loaded.model, job.lora, job.options(rows), rows)
+        except ValueError as error:
+            raise SettingError(str(error)) from error
+        if resume:
+            tuner.resume(folder.last)
+        else:
+            folder.claim(overwrite=overwrite)
+        _print_plan(console, loaded, tuner, len(names))
+        begin = time.perf_counter()
+        limit = min(tuner.options.steps, tuner.done + stop_after if stop_after is not None else tuner.options.steps)
+        _train(console, job, folder, tuner, stop, limit, save_every)
+    interrupted = bool(stop.requested) and tuner.done < tuner.options.steps
+    if tuner.done < tuner.options.steps:
+        command = ["polyhal", "finetune", "--resume", "--save-dir", str(folder.path)]
+        say_wrapped(console, f"saved step {tuner.done} of {tuner.options.steps}; continue with")
+        say(console, f"  {shlex.join(command)}")
+    else:
+        say_wrapped(console, f"{tuner.done} steps in {duration(time.perf_counter() - begin)}; the adapters are in")
+        say(console, f"  {folder.last / 'adapter'}")
+    return not interrupted
+
+
+def _default_context(model: str) -> int:
+    return min(_CONTEXT, DecoderConfig.from_json(open_model(model).config).max_position_embeddings)
+
+
+def _rows(job: Job, loaded: LanguageModel, records: Records, context: int) -> TokenRows:
+    plain = all("text" in record and "messages" not in record for _, record in records)
+    template = None if plain or not loaded.files.chat_templates else loaded.template()
+    examples = [encode_record(r, place, loaded.tokenizer, template, job.learn_all) for place, r in records]
+    return arrange(examples, context, packing=job.packing, split=plain)
+
+
+def _print_plan(console: Console, loaded: LanguageModel, tuner: Tuner, layers: int) -> None:
+    trained = sum(p.numel() for p in tuner.trained)
+    rows, o = tuner.rows, tuner.options
+    say_wrapped(
+        console,
+        f"{loaded.files.name} on {tuner.device}: {trained:,} weights in adapters of {layers} layers, of "
+        f"{loaded.files.parameters:,}",
+    )
+    cut = f"; {rows.cut} records are cut" if rows.cut else ""
+    passes = o.steps * o.batch_size * o.accumulate / len(rows)
+    say_wrapped(
+        console,
+        f"{len(rows)} rows of {rows.ids.shape[1]} tokens{cut}; {o.steps} steps, {passes:.1f} passes over the data",
+    )
+
+
+def _train(
+    console: Console, job: Job, folder: RunFolder, tuner: Tuner, stop: StopRequest, limit: int, save_every: int
+) -> None:
+    """Take steps until `limit`, or until `stop` is requested; log and save."""
+    tokens = tuner.options.batch_size * tuner.options.accumulate * tuner.rows.ids.shape[1]
+    begin, begin_step, shown = time.perf_counter(), tuner.done, 0.0
+    with _progress(console, tuner) as show:
+        while tuner.done < limit and not stop():
+            rate = float(tuner.scheduler.get_last_lr()[0])
+            tuner.step()
+            last = tuner.done == limit or stop()
+            if last or tuner.done % save_every == 0 or time.perf_counter() - shown > _LINE_INTERVAL:
+                loss = tuner.mean_loss()
+                if not math.isfinite(loss):
+                    problem = f"the loss became {loss} before step {tuner.done}"
+                    raise NonFiniteError(
+                        message(None, problem, fix=f"lower --lr (now {job.lr:g}); checkpoints are older")
+                    )
+                shown = time.perf_counter()
+                speed = (tuner.done - begin_step) * tokens / max(shown - begin, 1e-9)
+                with writing(folder.metrics.path):
+                    row = MetricsRow(tuner.done, round(tuner.epoch, 4), loss, None, rate, round(speed, 1))
+                    folder.metrics.append(row)
+                show(row)
+                begin, begin_step = shown, tuner.done
+            if last or tuner.done % save_every == 0:
+                with writing(folder.last):
+                    tuner.save(folder.last)
+                    write_json(folder.last / _JOB, job.to_json())
+
+
+@contextmanager
+def _progress(console: Console, tuner: Tuner) -> Iterator[Any]:
+    """Yield a function that shows metrics: a bar on a terminal that can move its cursor, lines elsewhere."""
+    if not is_live(console):
+        yield lambda row: say(console, _line(row, tuner.options.steps))
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()]
+    with Progress(*columns, console=console, expand=True) as progress:
+        task = progress.add_task("", total=tuner.options.steps, completed=tuner.done)
+        yield lambda row: progress.update(task, completed=row.step, description=_line(row, tuner.options.steps))
+
+
+def _line(row: MetricsRow, steps: int) -> str:
+    values: Mapping[str, Any] = {"step": f"{row.step}/{steps}", "loss": f"{row.loss:.3f}"}
+    return "  ".join(f"{k} {v}" for k, v in values.items()) + f"  {row.tokens_per_s:,.0f} tok/s"
