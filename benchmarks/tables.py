@@ -149,6 +149,24 @@ def decode_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def language_models_table(result: dict[str, Any]) -> list[str]:
+    """Return tokens per second of prompts and of generation, and the share of the memory's speed."""
+    names = list(result["rows"][0]["who"])
+    lines = [
+        "| file | bytes per token | " + " | ".join(f"{n}, prompt | {n}, generated | of memory" for n in names) + " |",
+        "|---|---:|" + "---:|" * (3 * len(names)),
+    ]
+    fastest = max(result["reads"].values())
+    for row in result["rows"]:
+        cells = [row["file"], f"{row['bytes'] / 1e6:,.0f} MB"]
+        for name in names:
+            who = row["who"][name]
+            share = who["decode"][0] * row["bytes"] / result["reads"].get(name, fastest)
+            cells += [f"{who['prefill'][0]:,.0f}", _median(who["decode"], ",.1f"), f"{share:.0%}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
 def train_command_table(result: dict[str, Any]) -> list[str]:
     """Return tokens per second and the first step, captured and eager."""
     lines = [

@@ -1,0 +1,139 @@
+"""Prompts and generated tokens per second of language models in GGUF files, beside llama.cpp.
+
+The files have random weights (`python -m benchmarks.random_language_models FOLDER`), or are any others. llama.cpp runs in an
+interpreter of its own, which has llama-cpp-python (`--llama-cpp PYTHON`; without it only Polyhal is measured), with as many
+threads as the machine has cores. Both alternate. A token reads all weights but the embedding table; the share of the memory's
+speed compares them with the rate of summing 512 MiB.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import polyhal
+from benchmarks.arguments import make_parser, open_devices
+from benchmarks.llama_cpp_peer import LlamaCpp
+from benchmarks.result_files import describe_machine, write
+from benchmarks.timing import summarize
+from polyhal import Device, Tensor
+from polyhal.llm import load
+from polyhal.models.generation import stream
+
+_PROMPT = 32
+PEER = "llama.cpp"
+
+
+class _Ours:
+    """A model of Polyhal on one device."""
+
+    def __init__(self, path: Path, device: Device, context: int) -> None:
+        self.model = load(path, device=device, context=context).model.eval()
+        self._vocabulary = self.model.config.vocab_size
+
+    def _ids(self, count: int) -> list[int]:
+        return [(7 * i + 3) % self._vocabulary for i in range(count)]
+
+    def prefill(self, tokens: int) -> float:
+        """Return the seconds of a prompt."""
+        ids = Tensor(np.array([self._ids(tokens)], np.int32), device=self.model.device)
+        with polyhal.no_grad():
+            begin = time.perf_counter()
+            self.model(ids, self.model.make_cache(), last_only=True).numpy()
+            return time.perf_counter() - begin
+
+    def decode(self, tokens: int) -> list[float]:
+        """Return the seconds of each greedy token after a prompt, without the first two, which record."""
+        seconds = []
+        running: Iterator[int] = stream(self.model, self._ids(_PROMPT), tokens + 3, temperature=0)
+        for _ in range(3):
+            next(running)
+        for _ in range(tokens):
+            begin = time.perf_counter()
+            next(running)
+            seconds.append(time.perf_counter() - begin)
+        return seconds
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = make_parser("language_models", __doc__)
+    parser.add_argument("--files", required=True, metavar="FILE,FILE", help="GGUF files")
+    parser.add_argument("--llama-cpp", metavar="PYTHON", help="an interpreter that has llama-cpp-python")
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args(arguments)
+    devices = open_devices(args.devices)
+    context = max(args.prompt, _PROMPT + args.tokens + 3)
+    rates = {d.name: _read_rate(d) for d in devices}
+    rows = []
+    for path in map(Path, args.files.split(",")):
+        with ExitStack() as stack:
+            peer = (
+                stack.enter_context(LlamaCpp(args.llama_cpp, path, os.cpu_count() or 1, context))
+                if args.llama_cpp
+                else None
+            )
+            ours = {d.name: _Ours(path, d, context) for d in devices}
+            rows.append(_row(path, ours, peer, args.prompt, args.tokens, args.rounds))
+            _print(rows[-1])
+    write(args.json, {"benchmark": "language_models", **describe_machine(devices), "reads": rates, "rows": rows})
+    return 0
+
+
+def _row(
+    path: Path, ours: dict[str, _Ours], peer: LlamaCpp | None, prompt: int, tokens: int, rounds: int
+) -> dict[str, Any]:
+    """Measure one file; a round of everyone at a time, after a round that is not counted."""
+    prefill: dict[str, list[float]] = {}
+    decode: dict[str, list[float]] = {}
+    for counted in range(-1, rounds):
+        for name, model in ours.items():
+            samples = model.prefill(prompt), model.decode(tokens)
+            if counted >= 0:
+                prefill.setdefault(name, []).append(samples[0])
+                decode.setdefault(name, []).extend(samples[1])
+        if peer is not None:
+            samples = peer.ask("prefill", prompt), peer.ask("decode", _PROMPT, tokens)
+            if counted >= 0:
+                prefill.setdefault(PEER, []).append(samples[0])
+                decode.setdefault(PEER, []).extend(samples[1])
+    who = {
+        name: {
+            "prefill": [prompt / s for s in (t.median, t.high, t.low)],
+            "decode": [1 / s for s in (d.median, d.high, d.low)],
+        }
+        for name in prefill
+        for t, d in [(summarize(prefill[name]), summarize(decode[name]))]
+    }
+    return {"file": path.name, "bytes": _bytes_per_token(path), "prompt": prompt, "tokens": tokens, "who": who}
+
+
+def _read_rate(device: Device) -> float:
+    """Return the bytes per second of summing 512 MiB, which no cache holds."""
+    x = polyhal.ones((1 << 27,), device=device)
+    seconds = []
+    for _ in range(12):
+        begin = time.perf_counter()
+        x.sum().item()
+        seconds.append(time.perf_counter() - begin)
+    return 4.0 * (1 << 27) / min(seconds)
+
+
+def _bytes_per_token(path: Path) -> int:
+    import gguf
+
+    tensors = gguf.GGUFReader(path).tensors
+    names = {t.name for t in tensors}
+    return sum(int(t.n_bytes) for t in tensors if t.name != "token_embd.weight" or "output.weight" not in names)
+
+
+def _print(row: dict[str, Any]) -> None:
+    parts = [f"{name} {r['prefill'][0]:.0f} and {r['decode'][0]:.1f}" for name, r in row["who"].items()]
+    print(f"{row['file']}: prompt and generated tokens/s: {'; '.join(parts)}", flush=True)
