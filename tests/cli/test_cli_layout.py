@@ -25,7 +25,16 @@ def modules(package: str) -> set[str]:
 
 def test_every_file_of_commands_is_a_command() -> None:
     assert set(OWN_COMMANDS) == modules("commands")
-    assert set(COMMANDS) - set(OWN_COMMANDS) == {"train", "generate", "plan", "chat", "models", "quantize"}
+    assert set(COMMANDS) - set(OWN_COMMANDS) == {
+        "train",
+        "generate",
+        "plan",
+        "chat",
+        "finetune",
+        "models",
+        "quantize",
+        "serve",
+    }
     assert len(COMMANDS) == len(set(COMMANDS))
     names = [c.name for c in app.registered_commands] + [g.name for g in app.registered_groups]
     assert sorted(map(str, names)) == sorted(COMMANDS)
@@ -80,6 +89,6 @@ def test_registering_commands_imports_none_of_their_work() -> None:
         "polyhal.commands",
         *(
             f"polyhal.commands.{name}"
-            for name in ("train", "generate", "plan", "calibrate", "chat", "models", "quantize")
+            for name in ("train", "generate", "plan", "calibrate", "chat", "finetune", "models", "quantize", "serve")
         ),
     }

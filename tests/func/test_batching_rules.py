@@ -21,7 +21,15 @@ NOT_MAPPED = {"creation", "optimizer", "transfer", "random", "fused"}
 OPS_TO_MAP = [op.name for op in OPS if op.family not in NOT_MAPPED and op.tests.samples and not op.schema.mutates]
 
 
-FIXED_INTEGERS = {"ldl_solution", "put_maxima", "scatter_bags", "sum_bags"}
+FIXED_INTEGERS = {
+    "dequantize_blocks",
+    "ldl_solution",
+    "put_maxima",
+    "quantized_matmul",
+    "quantized_rows",
+    "scatter_bags",
+    "sum_bags",
+}
 """Ops whose integers make sense in one order only."""
 
 

@@ -315,7 +315,8 @@ def test_candidates_follow_dtype_and_precision(device: Any) -> None:
 
     assert names(dtypes.float16, "highest", 90) == ["wgmma", "mma"]
     assert names(dtypes.bfloat16, "highest", 80) == ["mma"]
-    assert names(dtypes.float16, "highest", 90, 64) == ["mma"]
+    assert names(dtypes.float16, "highest", 90, 64) == ["wgmma", "mma"]
+    assert names(dtypes.float16, "highest", 90, 32) == ["mma"]
     assert names(dtypes.float32, "highest", 90) == []
     assert names(dtypes.float32, "high", 90) == ["wgmma", "mma"]
     assert names(dtypes.float32, "high", 90, 256) == ["mma"]

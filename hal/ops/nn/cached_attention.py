@@ -10,6 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
+    Autocast,
     Decompose,
     ErrorSample,
     Output,
@@ -180,4 +181,5 @@ cached_attention = declare(
     ],
     flops=_flops,
     settings=("precision",),
+    autocast=Autocast.HALF,
 )

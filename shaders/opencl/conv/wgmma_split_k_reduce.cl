@@ -2,7 +2,7 @@
 // partial[split][group][tap][channel][filter], in order, with `pitch` channels per tap. Neighbours read neighbouring filters
 // and write neighbouring taps: a group transposes SIDE x SIDE sums in local memory.
 //
-// With PAIRS the channels of two neighbouring taps are one tap of eight channels (conv_wgmma_pack_pairs of conv/wgmma_pack.cl).
+// With PAIRS the channels of two neighbouring taps are one tap of eight channels (see conv/wgmma_pack.cl).
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
