@@ -86,7 +86,7 @@ def finetune(
     else:
         if model is None or data is None:
             raise typer.BadParameter("the model and the data are missing; expected polyhal finetune MODEL DATA")
-        job = finetune_run.Job(
+        job = finetune_run.FinetuneJob(
             model=str(model.resolve()),
             data=str(data.resolve()),
             lora=finetune_run.lora_settings(lora, targets, str(model)),

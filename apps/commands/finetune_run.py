@@ -36,7 +36,7 @@ _LINE_INTERVAL = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FinetuneJob:
     """All settings of a run, which its checkpoints record."""
 
     model: str
@@ -94,12 +94,12 @@ def lora_settings(text: str, targets: str | None, base: str) -> LoraSettings:
         raise SettingError(f"--lora {text}: {error}") from None
 
 
-def folder_of(job: Job, save_dir: Path | None) -> RunFolder:
+def folder_of(job: FinetuneJob, save_dir: Path | None) -> RunFolder:
     """Return the folder of a run."""
     return RunFolder(save_dir if save_dir is not None else _RUNS / f"{Path(job.model).stem}-{Path(job.data).stem}")
 
 
-def recorded(save_dir: Path) -> Job:
+def recorded(save_dir: Path) -> FinetuneJob:
     """Return the settings of the run in a folder. Raises RunFolderError, CorruptFileError and IncompatibleFileError."""
     folder = RunFolder(save_dir)
     folder.require_last()
@@ -111,13 +111,13 @@ def recorded(save_dir: Path) -> Job:
     try:
         lora = data["lora"]
         modules: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in lora.items()}
-        return Job(**{**data, "lora": LoraSettings(**modules)})
+        return FinetuneJob(**{**data, "lora": LoraSettings(**modules)})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise IncompatibleFileError(message(None, f"{path} has other settings: {error}")) from error
 
 
 def run(
-    job: Job,
+    job: FinetuneJob,
     folder: RunFolder,
     device: str | None,
     *,
@@ -168,7 +168,7 @@ def _default_context(model: str) -> int:
     return min(_CONTEXT, DecoderConfig.from_json(open_model(model).config).max_position_embeddings)
 
 
-def _rows(job: Job, loaded: LanguageModel, records: Records, context: int) -> TokenRows:
+def _rows(job: FinetuneJob, loaded: LanguageModel, records: Records, context: int) -> TokenRows:
     plain = all("text" in record and "messages" not in record for _, record in records)
     template = None if plain or not loaded.files.chat_templates else loaded.template()
     examples = [encode_record(r, place, loaded.tokenizer, template, job.learn_all) for place, r in records]
@@ -192,7 +192,7 @@ def _print_plan(console: Console, loaded: LanguageModel, tuner: Tuner, layers: i
 
 
 def _train(
-    console: Console, job: Job, folder: RunFolder, tuner: Tuner, stop: StopRequest, limit: int, save_every: int
+    console: Console, job: FinetuneJob, folder: RunFolder, tuner: Tuner, stop: StopRequest, limit: int, save_every: int
 ) -> None:
     """Take steps until `limit`, or until `stop` is requested; log and save."""
     tokens = tuner.options.batch_size * tuner.options.accumulate * tuner.rows.ids.shape[1]
