@@ -2,14 +2,13 @@
 
 from polyhal.server.app import create_app
 from polyhal.server.batches import BatchGenerator, ServedLanguageModel
-from polyhal.server.interfaces import GeneratedTokens, SamplingOptions, ServedModel, TextGenerator
+from polyhal.server.interfaces import GeneratedTokens, ServedModel, TextGenerator
 from polyhal.server.limits import ServerLimits
 from polyhal.server.run import listen, run_app
 
 __all__ = [
     "BatchGenerator",
     "GeneratedTokens",
-    "SamplingOptions",
     "ServedLanguageModel",
     "ServedModel",
     "ServerLimits",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from polyhal.generation import GenerationEngine, GenerationRequest, SamplingParameters, TokenStream
 from polyhal.hal.errors import message
 from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate
-from polyhal.server.interfaces import SamplingOptions
 from polyhal.text import Tokenizer
 
 
@@ -30,10 +28,9 @@ class BatchGenerator:
         """True if no request waits or runs."""
         return self._engine.is_idle
 
-    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> TokenStream:
+    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> TokenStream:
         """Queue a request."""
-        parameters = SamplingParameters(**asdict(sampling))
-        return self._engine.submit(GenerationRequest(prompt, max_tokens, parameters, self._stop_ids))
+        return self._engine.submit(GenerationRequest(prompt, max_tokens, sampling, self._stop_ids))
 
     def step(self) -> None:
         """Advance all requests. An error ends all of them."""

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from polyhal.generation import SamplingParameters
 from polyhal.text import Tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingOptions:
-    """How the tokens of a request are sampled; the names are the names of the request's fields."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    seed: int | None = None
 
 
 class GeneratedTokens(Protocol):
@@ -47,7 +32,7 @@ class TextGenerator(Protocol):
     def is_idle(self) -> bool:
         """True if no request waits or runs."""
 
-    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> GeneratedTokens:
+    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> GeneratedTokens:
         """Queue a request."""
 
     def step(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from polyhal.generation import SamplingParameters
 from polyhal.server.errors import RequestError
 from polyhal.server.fields import Fields, shown
-from polyhal.server.interfaces import SamplingOptions, ServedModel
+from polyhal.server.interfaces import ServedModel
 
 SHARED = (
     "model",
@@ -39,7 +40,7 @@ class Options:
     """Options of a request for text. `max_tokens` is None for the rest of the context."""
 
     max_tokens: int | None
-    sampling: SamplingOptions
+    sampling: SamplingParameters
     stops: tuple[str, ...]
     n: int
     stream: bool
@@ -71,14 +72,14 @@ def check_model(fields: Fields, model: ServedModel) -> None:
         raise RequestError(problem, expected=expected, status=404, param="model", code="model_not_found")
 
 
-def _sampling(fields: Fields, model: ServedModel) -> SamplingOptions:
+def _sampling(fields: Fields, model: ServedModel) -> SamplingParameters:
     defaults = model.defaults
     top_k = fields.body.get("top_k", int(defaults.get("top_k", 0)))
     if top_k == -1 and type(top_k) is int:  # some clients write "all tokens" so
         top_k = 0
     elif "top_k" in fields:
         top_k = fields.integer("top_k", 0, 0, _LARGEST)
-    return SamplingOptions(
+    return SamplingParameters(
         temperature=fields.number("temperature", defaults.get("temperature", 1.0), 0, 100),
         top_k=top_k,
         top_p=fields.number("top_p", defaults.get("top_p", 1.0), 0, 1, above=True),

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
+from polyhal.generation import SamplingParameters
 from polyhal.server.errors import RequestError
-from polyhal.server.interfaces import GeneratedTokens, SamplingOptions, TextGenerator
+from polyhal.server.interfaces import GeneratedTokens, TextGenerator
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class Job:
     index: int
     prompt: list[int]
     max_tokens: int
-    sampling: SamplingOptions
+    sampling: SamplingParameters
     queue: asyncio.Queue[TokenDelivery]
     loop: asyncio.AbstractEventLoop
     cancelled: bool = False

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.server import SamplingOptions
+from polyhal.generation import SamplingParameters
 
 STOP = 0
 
@@ -54,7 +54,7 @@ class EchoModel:
 class Echo:
     """The tokens of an answer: the prompt, shuffled by the seed above temperature 0, then the end."""
 
-    def __init__(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> None:
+    def __init__(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> None:
         self.rest = list(prompt)
         if sampling.temperature:
             random.Random(sampling.seed).shuffle(self.rest)
@@ -88,7 +88,7 @@ class EchoGenerator:
     def is_idle(self) -> bool:
         return not self.streams
 
-    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingOptions) -> Echo:
+    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> Echo:
         self.streams.append(Echo(prompt, max_tokens, sampling))
         return self.streams[-1]
 
