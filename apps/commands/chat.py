@@ -58,7 +58,7 @@ def chat(
 ) -> None:
     """Talk to a language model. Type [bold]/help[/] for commands; Ctrl-C stops an answer, Ctrl-D ends.
 
-    Settings that are not given are those of the model's files.
+    The model's files have the defaults of settings that are not given.
     """
     from rich.console import Console
 

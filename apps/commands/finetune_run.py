@@ -32,7 +32,7 @@ _CONTEXT = 512
 Records = list[tuple[str, dict[str, Any]]]
 _LORA_NAMES = {"r": "r", "rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}
 _LINE_INTERVAL = 5.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between lines without a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def recorded(save_dir: Path) -> FinetuneJob:
     folder.require_last()
     path = folder.last / _JOB
     if not path.exists():
-        problem = f"{folder.last} is no checkpoint of polyhal finetune"
+        problem = f"{folder.last} was not written by polyhal finetune"
         raise IncompatibleFileError(message(None, problem, expected=f"the file {path}"))
     data = parse_json(path.read_bytes(), path)
     try:

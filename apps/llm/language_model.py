@@ -148,7 +148,7 @@ class LanguageModel:
     ) -> Iterator[int]:
         """Yield the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
 
-        Settings that are None are those of the model's files. Raises ShapeError for a prompt that fills the context.
+        The model's files have the values of settings that are None. Raises ShapeError for a prompt that fills the context.
         """
         ids = self.ids(prompt)
         room = self.context - len(ids)
