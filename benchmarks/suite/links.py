@@ -1,4 +1,4 @@
-"""How fast devices copy to each other, in one direction and in both: directly where they can, or through the host.
+"""How fast devices copy to each other, in one direction and in both: directly if they can, else through the host.
 
 A single named device is opened a second time, so that copies between its two contexts are measured. Every result is
 checked.
