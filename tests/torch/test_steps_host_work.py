@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -111,6 +113,24 @@ def test_errors_of_host_functions_are_raised_before_any_effect(torch_on_numpy: s
     assert host([task.state(), memory]) == before
     step(xs[4])
     assert len(step.steps) == 1
+
+
+def test_programs_import_known_functions_by_name(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function is a global of the program, which recording replaces: that does not change the program."""
+    optimize = ModuleType("scipy.optimize")
+    vars(optimize)["linear_sum_assignment"] = _assigned
+    monkeypatch.setitem(sys.modules, "scipy.optimize", optimize)
+    monkeypatch.setitem(globals(), "linear_sum_assignment", _assigned)
+
+    @polyhal.torch.jit(strict=True)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x[torch.as_tensor(linear_sum_assignment(x.cpu())[0])]  # noqa: F821
+
+    xs = list(inputs(4))
+    assert equal([step(x).cpu() for x in xs], [x.cpu()[_assigned(x.cpu())[0]] for x in xs])
+    assert len(step.steps) == 1
+    monkeypatch.setitem(globals(), "linear_sum_assignment", lambda table: (np.arange(2), None))
+    assert equal([step(xs[0]).cpu()], [xs[0][:2].cpu()])
 
 
 def test_other_shapes_are_recorded_again_until_the_step_is_given_up(torch_on_numpy: str) -> None:

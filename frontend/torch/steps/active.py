@@ -15,6 +15,8 @@ _steps: dict[int, list[StepWatch]] = {}
 """Steps by thread, the innermost last."""
 _replaced: dict[tuple[int, str], Callable[[], object]] = {}
 """Functions that undo the changes, by object and attribute."""
+_originals: dict[int, tuple[Any, Any]] = {}
+"""Replacements and what they replace, by the identity of the replacement."""
 
 
 def innermost() -> StepWatch | None:
@@ -50,6 +52,8 @@ def recording(watch: StepWatch, changes: Iterable[Callable[[], object]]) -> Iter
                 del _steps[thread]
             while not _steps and _replaced:
                 _replaced.popitem()[1]()
+            if not _steps:
+                _originals.clear()
 
 
 @contextmanager
@@ -83,3 +87,9 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 
     setattr(owner, name, made)
     _replaced[id(owner), name] = restore
+    _originals[id(made)] = made, original
+
+
+def original_of(value: Any) -> Any:
+    """Return the attribute that `value` replaces while steps are recorded; `value` itself otherwise."""
+    return _originals.get(id(value), (value, value))[1]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from polyhal.torch import private
+from polyhal.torch.steps import active
 from polyhal.torch.steps.numbers import LiveNumber, true_value
 from polyhal.torch.steps.tree import TREE
 
@@ -54,8 +55,9 @@ class Guards:
         """Expect `container[key]` to remain the same object."""
         self._containers.append(container)
         self._keys.append(key)
-        self._objects.append(container[key])
-        self._ids.append(id(container[key]))
+        value = active.original_of(container[key])
+        self._objects.append(value)
+        self._ids.append(id(value))
         self._names.append(name)
 
     def expect_value(self, container: Any, key: Any, name: str) -> None:
@@ -92,7 +94,7 @@ class Guards:
         try:
             values = list(map(getitem, self._value_containers, self._value_keys))
             return (
-                list(map(id, map(getitem, self._containers, self._keys))) == self._ids
+                (list(map(id, map(getitem, self._containers, self._keys))) == self._ids or not self._other_object())
                 and values == self._values
                 and list(map(type, values)) == self._types
                 and list(map(len, self._sized)) == self._sizes
@@ -104,9 +106,8 @@ class Guards:
 
     def changed(self) -> str:
         """Describe the first guard that fails; "" if all hold."""
-        for container, key, before, name in zip(self._containers, self._keys, self._objects, self._names, strict=True):
-            if _item(container, key) is not before:
-                return f"{name} is another {type(before).__name__} than before"
+        if other := self._other_object():
+            return other
         for container, key, before, name in zip(
             self._value_containers, self._value_keys, self._values, self._value_names, strict=True
         ):
@@ -121,6 +122,13 @@ class Guards:
                 return f"a tensor of shape {tuple(x.shape)} has another storage"
             if x.requires_grad != flag:
                 return f"a tensor of shape {tuple(x.shape)} {'no longer needs' if flag else 'needs'} gradients"
+        return ""
+
+    def _other_object(self) -> str:
+        """Describe the first object that is another one; replacements in recorded steps stand for the original."""
+        for container, key, before, name in zip(self._containers, self._keys, self._objects, self._names, strict=True):
+            if active.original_of(_item(container, key)) is not before:
+                return f"{name} is another {type(before).__name__} than before"
         return ""
 
     def sharing(self, arguments: Iterable[torch.Tensor]) -> torch.Tensor | None:
@@ -163,7 +171,7 @@ class Guards:
         objects = zip(self._containers, self._keys, self._objects, strict=True)
         values = zip(self._value_containers, self._value_keys, self._values, strict=True)
         for container, key, before in (*objects, *values):
-            if _item(container, key) is not before:
+            if active.original_of(_item(container, key)) is not before:
                 container[key] = before
 
 

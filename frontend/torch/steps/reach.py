@@ -56,7 +56,9 @@ def _library_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     own = (torch.__file__, polyhal.__file__)
     installed = (paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return (*installed, *(str(Path(f).parent) for f in own if f), "<")
+    # Of users, of the system, and of other environments.
+    further = (path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
+    return (*installed, *further, *(str(Path(f).parent) for f in own if f), "<")
 
 
 def is_library(code: CodeType) -> bool:
