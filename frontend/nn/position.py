@@ -12,9 +12,12 @@ from polyhal.creation import empty
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.nn.dropout import Dropout
 from polyhal.nn.module import Module
 from polyhal.tensor import Tensor
+
+_rotary = FUNCTIONS["rotary"]
 
 
 class PositionalEncoding(Module):
@@ -124,13 +127,9 @@ class RotaryEmbedding(Module):
         """Rotate `input` (..., L, dim) by `angles`; the result has its dtype. Features after the first `dim` are kept."""
         if input.shape[-1] > self.dim:
             return ops.concat([self.rotate(input[..., : self.dim], angles), input[..., self.dim :]], -1)
-        cos, sin = (table.to(input.dtype) for table in angles)
-        half = self.dim // 2
-        a, b = (input[..., 0::2], input[..., 1::2]) if self.interleaved else (input[..., :half], input[..., half:])
-        turned = a * cos - b * sin, b * cos + a * sin
-        if not self.interleaved:
-            return ops.concat(list(turned), -1)
-        return ops.reshape(ops.stack(list(turned), -1), input.shape)
+        cos, sin = angles
+        rotated: Tensor = _rotary(input, cos, sin, self.interleaved)
+        return rotated
 
     def extra_repr(self) -> str:
         return f"{self.dim}, max_length={self.max_length}, base={self.base}, interleaved={self.interleaved}"

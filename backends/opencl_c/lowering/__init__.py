@@ -61,7 +61,7 @@ from polyhal.backends.opencl_c.lowering.linear_algebra import (
     unit_lower,
 )
 from polyhal.backends.opencl_c.lowering.optim import optimizer
-from polyhal.backends.opencl_c.lowering.pointwise import copies, copy, elementwise, foreach, random
+from polyhal.backends.opencl_c.lowering.pointwise import copies, copy, elementwise, foreach, random, rotary
 from polyhal.backends.opencl_c.lowering.quantized import dequantize
 from polyhal.backends.opencl_c.lowering.quantized import dispatch as quantized
 from polyhal.backends.opencl_c.lowering.recurrent import dispatch as recurrent
@@ -79,9 +79,8 @@ from polyhal.backends.opencl_c.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
-    random, sample_tokens, conv, conv_batch_norm, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort,
-    recurrent, fft,
-    quantized, dequantize, cholesky, jacobi, lu, qr, row_order, solve, triangular_solve, unit_lower,
+    random, rotary, sample_tokens, conv, conv_batch_norm, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan,
+    sort, recurrent, fft, quantized, dequantize, cholesky, jacobi, lu, qr, row_order, solve, triangular_solve, unit_lower,
 )  # fmt: skip
 
 BUILDERS = Builders(
