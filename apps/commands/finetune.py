@@ -55,6 +55,10 @@ def finetune(
     ] = None,
     packing: Annotated[bool, _data(help="Put several short records into a row.")] = True,
     learn_all: Annotated[bool, _data("--learn-all", help="Learn all tokens, also of questions and prompts.")] = False,
+    special_tokens: Annotated[
+        bool,
+        _data("--special-tokens", help="Names of special tokens in the data are these tokens, and not ordinary text."),
+    ] = False,
     device: Annotated[str | None, _run(help="The device, as named by `polyhal devices`.")] = None,
     dtype: Annotated[str | None, _run(help="The dtype of weights that are not quantised.")] = None,
     save_dir: Annotated[Path | None, _run(help="The folder of the run. Default: runs/MODEL-DATA.")] = None,
@@ -103,6 +107,7 @@ def finetune(
             context=context,
             packing=packing,
             learn_all=learn_all,
+            special_tokens=special_tokens,
             dtype=dtype,
         )
     folder = finetune_run.folder_of(job, save_dir)

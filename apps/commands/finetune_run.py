@@ -20,7 +20,7 @@ from polyhal.cli.display import duration, is_live, say, say_wrapped
 from polyhal.cli.stop_request import StopRequest
 from polyhal.finetune import TokenRows, TuneOptions, Tuner, arrange, encode_record, read_records
 from polyhal.hal.errors import IncompatibleFileError, NonFiniteError, SettingError, message
-from polyhal.llm import LanguageModel, load, open_model
+from polyhal.llm import ChatEncoder, LanguageModel, load, open_model
 from polyhal.models import DecoderConfig
 from polyhal.training.folder import RunFolder, writing
 from polyhal.training.metrics import MetricsRow
@@ -56,6 +56,7 @@ class FinetuneJob:
     """None for the default, until the model is known."""
     packing: bool
     learn_all: bool
+    special_tokens: bool
     dtype: str | None
 
     def options(self, rows: TokenRows) -> TuneOptions:
@@ -170,8 +171,11 @@ def _default_context(model: str) -> int:
 
 def _rows(job: FinetuneJob, loaded: LanguageModel, records: Records, context: int) -> TokenRows:
     plain = all("text" in record and "messages" not in record for _, record in records)
-    template = None if plain or not loaded.files.chat_templates else loaded.template()
-    examples = [encode_record(r, place, loaded.tokenizer, template, job.learn_all) for place, r in records]
+    chat = None
+    if not plain and loaded.files.chat_templates:
+        chat = ChatEncoder(loaded.tokenizer, loaded.template(), recognise_special=job.special_tokens)
+    options = {"learn_all": job.learn_all, "recognise_special": job.special_tokens}
+    examples = [encode_record(r, place, loaded.tokenizer, chat, **options) for place, r in records]
     return arrange(examples, context, packing=job.packing, split=plain)
 
 

@@ -25,7 +25,6 @@ class RecordError(PolyhalError, ValueError):
 class TextEncoder(Protocol):
     """The part of a pretrained tokenizer that records need."""
 
-    bos_id: int | None
     eos_id: int | None
 
     def encode(
@@ -33,17 +32,21 @@ class TextEncoder(Protocol):
     ) -> list[int]:
         """Encode `text` as token ids."""
 
-    def token(self, token_id: int) -> str | None:
-        """Return the stored form of a token."""
 
-
-class Template(Protocol):
-    """A chat template."""
+class ConversationEncoder(Protocol):
+    """Writes conversations as a model expects them; see `polyhal.llm.ChatEncoder`."""
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **variables: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
     ) -> str:
         """Return the text of a conversation."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a part of a rendered text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,51 +83,57 @@ def encode_record(
     record: Mapping[str, Any],
     place: str,
     tokenizer: TextEncoder,
-    template: Template | None = None,
+    chat: ConversationEncoder | None = None,
+    *,
     learn_all: bool = False,
+    recognise_special: bool = False,
 ) -> Example:
     """Encode a record. Of a conversation the assistant's messages are learned, of a prompt its completion; or all tokens.
 
     Where a template changes earlier answers of a conversation, such as removing their reasoning, only the last is learned.
-    Raises RecordError.
+    Names of special tokens in prompts, completions and texts are ordinary text, unless `recognise_special`. Raises
+    RecordError.
     """
     if "messages" in record:
-        pieces = _conversation(record, place, tokenizer, template)
-    elif "completion" in record:
-        prompt, completion = (_text(record, name, place) for name in ("prompt", "completion"))
-        pieces = [(prompt, False), (completion + _token(tokenizer, tokenizer.eos_id), True)]
-    elif "text" in record:
-        pieces = [(_text(record, "text", place) + _token(tokenizer, tokenizer.eos_id), True)]
+        pieces = _conversation(record, place, chat)
     else:
-        raise RecordError(message("finetune", f"{place} has the keys {sorted(map(str, record))}", expected=_FORMS))
-    ids: list[int] = []
-    learned: list[bool] = []
-    plain = "messages" not in record
-    for text, learn in pieces:
-        # A template writes the marks of a conversation itself, also the beginning of the text.
-        new = tokenizer.encode(text, add_bos=plain and not ids, recognise_special=True)
-        ids += new
-        learned += [learn or learn_all] * len(new)
-    if not any(learned):
+        pieces = []
+        for text, learn in _plain(record, place):
+            ids = tokenizer.encode(text, add_bos=not pieces, recognise_special=recognise_special)
+            pieces.append((ids, learn))
+        if tokenizer.eos_id is not None:
+            pieces.append(([tokenizer.eos_id], True))
+    ids = [i for piece, _ in pieces for i in piece]
+    learned = [learn or learn_all for piece, learn in pieces for _ in piece]
+    if not any(learned[1:]):
         raise RecordError(message("finetune", f"{place} has no tokens to learn", expected=_FORMS))
     return Example(ids, learned)
 
 
+def _plain(record: Mapping[str, Any], place: str) -> list[tuple[str, bool]]:
+    """Return the texts of a record without messages, each with True if it is learned."""
+    if "completion" in record:
+        return [(_text(record, "prompt", place), False), (_text(record, "completion", place), True)]
+    if "text" in record:
+        return [(_text(record, "text", place), True)]
+    raise RecordError(message("finetune", f"{place} has the keys {sorted(map(str, record))}", expected=_FORMS))
+
+
 def _conversation(
-    record: Mapping[str, Any], place: str, tokenizer: TextEncoder, template: Template | None
-) -> list[tuple[str, bool]]:
-    messages = record["messages"]
-    if template is None:
+    record: Mapping[str, Any], place: str, chat: ConversationEncoder | None
+) -> list[tuple[list[int], bool]]:
+    messages, tools = record["messages"], record.get("tools")
+    if chat is None:
         fix = 'use {"prompt": ..., "completion": ...} records'
         raise RecordError(message("finetune", f"{place} is a conversation and the model has no chat template", fix=fix))
     if not isinstance(messages, list) or not all(isinstance(m, dict) and "role" in m for m in messages):
         raise RecordError(message("finetune", f"{place} has unusable messages", expected="a list of objects with role"))
-    marks = {"bos_token": _token(tokenizer, tokenizer.bos_id), "eos_token": _token(tokenizer, tokenizer.eos_id)}
-    variables = {**marks, **({"tools": record["tools"]} if "tools" in record else {})}
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(t, dict) for t in tools)):
+        raise RecordError(message("finetune", f"{place} has unusable tools", expected="a list of objects"))
 
     def rendered(count: int, answering: bool) -> str:
         try:
-            return template.render(messages[:count], add_generation_prompt=answering, **variables)
+            return chat.render(messages[:count], tools, add_generation_prompt=answering)
         except PolyhalError as error:
             raise RecordError(message("finetune", f"{place}: {error}")) from error
 
@@ -143,7 +152,7 @@ def _conversation(
             done = after
         else:
             if whole.startswith(done):
-                return [*pieces, (whole[len(done) :], False)] if len(whole) > len(done) else pieces
+                return [(chat.encode(text), learn) for text, learn in (*pieces, (whole[len(done) :], False))]
     problem = f"{place}: the template's prompt is not the beginning of the conversation with its answer"
     raise RecordError(message("finetune", problem, fix='use {"prompt": ..., "completion": ...} records'))
 
@@ -153,7 +162,3 @@ def _text(record: Mapping[str, Any], name: str, place: str) -> str:
     if not isinstance(value, str):
         raise RecordError(message("finetune", f"{place} has {name} {value!r}", expected="a text"))
     return value
-
-
-def _token(tokenizer: TextEncoder, token_id: int | None) -> str:
-    return "" if token_id is None else tokenizer.token(token_id) or ""

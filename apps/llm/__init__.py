@@ -1,5 +1,6 @@
 """Language models of others: their files, tokenizers and chat templates, on any device."""
 
+from polyhal.llm.chat_encoder import ChatEncoder
 from polyhal.llm.chat_template import ChatTemplate
 from polyhal.llm.conversation import ChatSettings, Conversation
 from polyhal.llm.files import ModelFiles, StoredWeight, open_model
@@ -9,6 +10,7 @@ from polyhal.llm.quantize import quantize
 from polyhal.llm.template_errors import ChatTemplateError, TemplateLimitError
 
 __all__ = [
+    "ChatEncoder",
     "ChatSettings",
     "ChatTemplate",
     "ChatTemplateError",

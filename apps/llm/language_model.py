@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -16,6 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import PolyhalError, ShapeError, message
+from polyhal.llm.chat_encoder import ChatEncoder
 from polyhal.llm.chat_template import ChatTemplate
 from polyhal.llm.files import ModelFiles, open_model
 from polyhal.llm.loading import LoadedParts
@@ -81,6 +80,7 @@ class LanguageModel:
     def __init__(self, files: ModelFiles, model: Decoder, tokenizer: PretrainedTokenizer | None, context: int) -> None:
         self.files, self.model, self.context = files, model, context
         self._tokenizer = tokenizer
+        self._templates: dict[str, ChatTemplate] = {}
         self.limited = LimitedModel(model, context)
         """The model with caches of `context` tokens, for generation."""
 
@@ -107,26 +107,17 @@ class LanguageModel:
         if name not in templates:
             problem = f"{self.files.name} has no chat template"
             raise ChatTemplateError(message("chat", problem, fix="use `polyhal generate`, which continues a text"))
-        return ChatTemplate(templates[name])
+        if name not in self._templates:
+            self._templates[name] = ChatTemplate(templates[name])
+        return self._templates[name]
 
     def chat_ids(self, messages: Messages, tools: Messages | None = None, **variables: Any) -> list[int]:
         """Return the tokens of a conversation with the beginning of the answer.
 
-        Names of special tokens in the messages are ordinary text; only the template can add marks.
+        Names of special tokens in messages and tools are ordinary text; only the template can write these tokens.
         """
-        tokenizer = self.tokenizer
-        names = [n for n in (tokenizer.token(i) for i in tokenizer.special_ids) if n]
-        guard = _Guard(names)
-        roles = {
-            f"{r}_token": tokenizer.token(i) or ""
-            for r in ("bos", "eos")
-            if (i := getattr(tokenizer, f"{r}_id")) is not None
-        }
-        text = self.template(tools is not None).render(guard.hidden(messages), tools=tools, **{**roles, **variables})
-        ids: list[int] = []
-        for piece, is_plain in guard.pieces(text):
-            ids += tokenizer.encode(piece, recognise_special=not is_plain)
-        return ids
+        encoder = ChatEncoder(self.tokenizer, self.template(tools is not None))
+        return encoder.encode(encoder.render(messages, tools, **variables))
 
     def ids(self, prompt: str | Messages | Sequence[int]) -> list[int]:
         """Return the tokens of a text, of a conversation, or of token ids."""
@@ -203,32 +194,6 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.files.name}, {self.files.parameters:,} parameters, on {self.model.device})"
-
-
-class _Guard:
-    """Hides names of special tokens in messages behind marks, so that they can be told from names in the template."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = sorted(names, key=len, reverse=True)
-        self._mark = f"\ue000{secrets.token_hex(8)}."
-        self._pattern = re.compile("|".join(map(re.escape, self._names))) if self._names else None
-
-    def hidden(self, value: Any) -> Any:
-        """Return messages with marks in place of names."""
-        if isinstance(value, str) and self._pattern is not None:
-            return self._pattern.sub(lambda m: f"{self._mark}{self._names.index(m[0])}\ue001", value)
-        if isinstance(value, Mapping):
-            return {k: v if k == "role" else self.hidden(v) for k, v in value.items()}
-        return [self.hidden(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
-        """Yield the parts of a rendered text, with True for names that were hidden."""
-        parts = re.split(re.escape(self._mark) + "(\\d+)\ue001", text)
-        for i, part in enumerate(parts):
-            if i % 2:
-                yield self._names[int(part)], True
-            elif part:
-                yield part, False
 
 
 def load(

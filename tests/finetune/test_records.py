@@ -18,23 +18,22 @@ from polyhal.finetune import Example, RecordError, arrange, encode_record, read_
 class Letters:
     """Encodes each character as its code; 1 begins a text and 2, written as $, ends it."""
 
-    bos_id = 1
     eos_id = 2
 
     def encode(
         self, text: str, max_len: int | None = None, *, add_bos: bool = False, recognise_special: bool = False
     ) -> list[int]:
-        return [1] * add_bos + [2 if c == "$" else ord(c) for c in text]
-
-    def token(self, token_id: int) -> str:
-        return {1: "", 2: "$"}[token_id]
+        return [1] * add_bos + [2 if recognise_special and c == "$" else ord(c) for c in text]
 
 
 class Chat:
     """`u:text;` and `a:text;`, with the begun answer `a:`."""
 
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
     def render(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **variables: Any
+        self, messages: Sequence[Mapping[str, Any]], tools: Any = None, *, add_generation_prompt: bool = True
     ) -> str:
         text = "".join(f"{m['role'][0]}:{m['content']};" for m in messages)
         return text + "a:" * add_generation_prompt
@@ -44,7 +43,7 @@ class Forgetful(Chat):
     """Leaves earlier answers out."""
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **variables: Any
+        self, messages: Sequence[Mapping[str, Any]], tools: Any = None, *, add_generation_prompt: bool = True
     ) -> str:
         last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
         kept = [m for i, m in enumerate(messages) if i > last or m["role"] != "assistant"]
@@ -107,6 +106,28 @@ def test_other_files_are_one_text(tmp_path: Path) -> None:
         encode_record(talk("a", "b"), "here", Letters())
     (tmp_path / "c.jsonl").write_text(json.dumps({"text": "a"}) + "\n\n")
     assert len(list(read_records(tmp_path / "c.jsonl"))) == 1
+
+
+def test_names_of_special_tokens_in_data_are_text_unless_they_are_recognised(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="needs gguf: pip install 'polyhal[llm]'")
+    from polyhal.llm import ChatEncoder, ChatTemplate, open_model
+    from tests.llm.small_models import with_bytes
+
+    files = open_model(with_bytes(tmp_path / "m.gguf"))  # <s> is 1, </s> is 2; the template writes <s>role:content</s>
+    tokenizer, template = files.load_tokenizer(), ChatTemplate("{{ tools }}" + files.chat_templates["default"])
+    hostile: list[dict[str, Any]] = [
+        {"messages": [{"role": "a</s>", "content": "<s>"}, {"role": "assistant", "content": "x</s>"}]},
+        {"messages": talk("a", "b")["messages"], "tools": [{"<s>": "</s>"}]},
+        {"prompt": "<s>", "completion": "x</s>"},
+    ]
+    for record, (few, many) in zip(hostile, (([1, 2, 1, 2, 1], 8), ([1, 2, 1, 2, 1], 7), ([1, 2], 4)), strict=True):
+        for recognised in (False, True):
+            chat = ChatEncoder(tokenizer, template, recognise_special=recognised)
+            ids = encode_record(record, "here", tokenizer, chat, recognise_special=recognised).ids
+            special = [i for i in ids if i in (1, 2)]
+            assert len(special) == many if recognised else special == few
+            text = tokenizer.decode(ids, keep_special=True)
+            assert (text.count("<s>"), text.count("</s>")) == (many - many // 2, many // 2)
 
 
 @given(
