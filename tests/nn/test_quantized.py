@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import polyhal
-from polyhal.backends.opencl_c.lowering.quantized.problem import QuantizedProduct, product
+from polyhal.backends.common.problems.quantized import QuantizedProduct, product
 from polyhal.hal.dtypes import float32, uint8
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined

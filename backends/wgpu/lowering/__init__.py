@@ -30,13 +30,15 @@ from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
 from polyhal.backends.wgpu.lowering.linear_algebra import factors, solve
 from polyhal.backends.wgpu.lowering.optim import optimizer
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, foreach, random
+from polyhal.backends.wgpu.lowering.quantized import dequantize
+from polyhal.backends.wgpu.lowering.quantized import dispatch as quantized
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
     elementwise, copy, foreach, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, pooling, softmax,
     optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention, fft,
-    factors, solve,
+    factors, solve, quantized, dequantize,
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl_c.lowering.quantized.problem import QuantizedProduct
+from polyhal.backends.common.problems.quantized import QuantizedProduct
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.protocol import Launch
 from polyhal.hal.quantization.tiles import TILE

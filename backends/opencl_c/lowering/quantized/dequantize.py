@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.problems.gather import flat_stride
-from polyhal.backends.opencl_c.lowering.quantized.problem import unreadable
+from polyhal.backends.common.problems.quantized import blocks_in_tiles
 from polyhal.backends.opencl_c.runtime import Runtime
-from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 from polyhal.hal.quantization.tiles import TILE
@@ -21,27 +20,14 @@ _PARTS = {"q2_k": 16, "q3_k": 16, "q6_k": 16}
 """Weights with one scale, where they are not 32."""
 
 
-def _refused(blocks: InputSpec | None, out: Spec, params: Params) -> Declined | None:
-    if not isinstance(blocks, Spec):
-        return Declined("the blocks are a number")
-    if refused := unreadable(blocks):
-        return refused
-    if not params["in_tiles"]:
-        return Declined("the kernels read weights in tiles")
-    if out.dtype is dtypes.float64:
-        return Declined("the kernels decode to 32 bits or fewer")
-    if max(out.shape, default=0) >= 1 << 31 or blocks.shape[0] >= 1 << 31:
-        return Declined("an axis is longer than 2^31")
-    return None
-
-
 def dequantize_blocks(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `dequantize_blocks`."""
     (out,) = outputs
-    if refused := _refused(inputs[0], out, params):
-        return refused
+    blocks = blocks_in_tiles(inputs[0], out, params)
+    if isinstance(blocks, Declined):
+        return blocks
     return _launch(runtime, params, out, out.shape[0], {"out": Tensor(1)}, out.shape[0])
 
 
@@ -50,10 +36,10 @@ def quantized_rows(
 ) -> Launch | Declined:
     """Lower the op `quantized_rows`."""
     (out,) = outputs
-    if refused := _refused(inputs[0], out, params):
-        return refused
-    table, index = inputs
-    if not isinstance(table, Spec) or not isinstance(index, Spec):
+    table, index = blocks_in_tiles(inputs[0], out, params), inputs[1]
+    if isinstance(table, Declined):
+        return table
+    if not isinstance(index, Spec):
         return Declined("the index is a number")
     step = flat_stride(index)
     if step is None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from polyhal.backends.common.problems.quantized import product
 from polyhal.backends.opencl_c.lowering.quantized import cpu_rows, mma_rows
-from polyhal.backends.opencl_c.lowering.quantized.problem import product
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch

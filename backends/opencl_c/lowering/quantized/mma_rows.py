@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.problems.quantized import QuantizedProduct
 from polyhal.backends.opencl_c.features import KernelFeatures
-from polyhal.backends.opencl_c.lowering.quantized.problem import QuantizedProduct
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch

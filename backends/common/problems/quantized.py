@@ -49,6 +49,21 @@ def unreadable(blocks: Spec) -> Declined | None:
     return None if blocks.aligned else Declined("the blocks begin inside a word")
 
 
+def blocks_in_tiles(blocks: InputSpec | None, out: Spec, params: Params) -> Spec | Declined:
+    """Return the blocks whose weights an op decodes to `out`, or the reason why kernels cannot."""
+    if not isinstance(blocks, Spec):
+        return Declined("the blocks are a number")
+    if refused := unreadable(blocks):
+        return refused
+    if not params["in_tiles"]:
+        return Declined("the kernels read weights in tiles")
+    if out.dtype is dtypes.float64:
+        return Declined("the kernels decode to 32 bits or fewer")
+    if max(out.shape, default=0) >= 1 << 31 or blocks.shape[0] >= 1 << 31:
+        return Declined("an axis is longer than 2^31")
+    return blocks
+
+
 def product(
     inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> QuantizedProduct | Declined:

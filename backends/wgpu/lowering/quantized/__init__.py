@@ -1,0 +1,1 @@
+"""Quantised weights in WGSL; kernels in shaders/wgsl/quantized."""
