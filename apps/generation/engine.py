@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Protocol
@@ -12,16 +11,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from polyhal import Device, Tensor, jit, no_grad
+from polyhal.generation.batch_state import BatchState, StepVariant
+from polyhal.generation.launched import LaunchedStep
+from polyhal.generation.logprobs import TokenLogprob, computed_alternatives, measured, read_row
 from polyhal.generation.request import GenerationRequest, TokenStream
-from polyhal.generation.slots import BatchState, SequenceSlot
-from polyhal.hal import dtypes
+from polyhal.generation.slots import SequenceSlot
 from polyhal.hal.errors import message
 from polyhal.nn import KVCache
 
+WORTH_CAPTURING = 100
+"""Minimum number of tokens of an engine for which recording a step is faster."""
 _IN_FLIGHT = 2
 """Launched steps whose tokens are not read back: one runs while the host handles the tokens of the one before."""
 _CHUNK = 512
 """Tokens of a prompt per step, so that a long prompt does not hold up the sequences that are decoding."""
+_MEASURED_CHUNK = 64
+"""Tokens of a prompt per step if log-probabilities of all of them are computed, which takes their logits' memory."""
 
 
 class GeneratingModel(Protocol):
@@ -66,7 +71,7 @@ class GenerationEngine:
 
     All sequences advance by one captured step per token. Tokens stay on the device between steps and are read back while the
     next step runs. A request whose prompt begins like the text of a free slot reuses that part of the slot's cache. At
-    temperature 0 a request gets the same tokens whatever others are in the batch. Threads may share an engine.
+    temperature 0 a request receives the same tokens whatever others are in the batch. Threads may share an engine.
     """
 
     def __init__(self, model: GeneratingModel, slots: int = 1, captured: bool = True) -> None:
@@ -75,7 +80,7 @@ class GenerationEngine:
         self.capacity = min(self.cache.capacity, model.context_length)
         self._slots = [SequenceSlot(i) for i in range(slots)]
         self._waiting: deque[TokenStream] = deque()
-        self._launched: deque[tuple[Future[np.ndarray], list[tuple[SequenceSlot, TokenStream]]]] = deque()
+        self._launched: deque[LaunchedStep] = deque()
         self._state: BatchState | None = None
         self._step = jit(self._decode, warm_up=False) if captured else self._decode
         self._lock = RLock()
@@ -87,7 +92,7 @@ class GenerationEngine:
             problem, expected = f"a prompt of {len(request.prompt)} tokens", f"at most {self.capacity}, the context"
             raise ValueError(message("generate", problem, expected=expected))
         stream = TokenStream(request, self.step)
-        if request.max_tokens < 1:
+        if request.max_tokens < 1 and not request.prompt_logprobs:
             stream.finish("length")
         else:
             with self._lock:
@@ -133,8 +138,9 @@ class GenerationEngine:
 
     def _begin(self, slot: SequenceSlot, stream: TokenStream, ids: list[int], tokens: int) -> None:
         """Make a slot continue `ids`. All of them but the last one are to be in its cache first."""
-        slot.filled = min(slot.common_prefix(ids), len(ids) - 1)
+        kept = min(slot.common_prefix(ids), len(ids) - 1)
         slot.stream, slot.ids, slot.remaining, slot.prefilled = stream, ids, tokens, False
+        slot.filled = 0 if slot.is_measured else kept
 
     def _prefill(self) -> None:
         """Process a part of each prompt that is not in the cache."""
@@ -143,7 +149,7 @@ class GenerationEngine:
                 continue
             missing = len(slot.ids) - 1 - slot.filled
             if missing:
-                self._process(slot, min(missing, _CHUNK))
+                self._process(slot, min(missing, _MEASURED_CHUNK if slot.is_measured else _CHUNK))
             if slot.filled == len(slot.ids) - 1:
                 if self._state is None:
                     self._make_state(slot)
@@ -151,6 +157,8 @@ class GenerationEngine:
                 self.cache.lengths[slot.index : slot.index + 1].fill_(slot.filled)
                 self._state.continue_from(slot, slot.ids[-1])
                 slot.prefilled = True
+                if slot.remaining < 1:
+                    slot.stream.finish("length")
 
     def _process(self, slot: SequenceSlot, count: int) -> None:
         """Add tokens to the cache of a slot, padded to few different lengths; what padding writes is overwritten later."""
@@ -160,8 +168,16 @@ class GenerationEngine:
         ids = np.zeros((1, padded), np.int32)
         ids[0, :count] = slot.ids[slot.filled : slot.filled + count]
         part = self.cache.sequence(slot.index, slot.filled)
-        self.model(Tensor(ids, device=self.model.device), part, last_only=True)
+        logits = self.model(Tensor(ids, device=self.model.device), part, last_only=not slot.is_measured)
+        if slot.stream is not None and slot.is_measured:
+            self._measure_prompt(slot.stream, logits[0, :count], slot.ids[slot.filled + 1 : slot.filled + 1 + count])
         slot.filled += count
+
+    def _measure_prompt(self, stream: TokenStream, logits: Tensor, tokens: list[int]) -> None:
+        wanted = stream.request.logprobs or 0
+        ids = Tensor(np.array(tokens, np.int32), device=self.model.device)
+        rows = measured(logits, ids, computed_alternatives(wanted, logits.shape[-1])).numpy()
+        stream.prompt_logprobs += [read_row(row, wanted) for row in rows]
 
     def _make_state(self, slot: SequenceSlot) -> None:
         """Make the tensors of the batch, once the size of the vocabulary is known from logits."""
@@ -180,34 +196,34 @@ class GenerationEngine:
         self._state.activate(self._slots)
         self.cache.length = max(slot.filled for slot in decoding)
         streams = [slot.stream for slot in decoding if slot.stream is not None]
-        tokens = self._step(*self._state.variant(streams))
-        self._launched.append((tokens.numpy_async(), list(zip(decoding, streams, strict=True))))
+        tokens, measures = self._step(self._state.variant([stream.request for stream in streams]))
+        members = list(zip(decoding, streams, strict=True))
+        self._launched.append(LaunchedStep(members, tokens, measures))
         self._steps += 1
         for slot in decoding:
             slot.filled += 1
             slot.remaining = slot.remaining - 1 if slot.filled < self.capacity else 0
             slot.used = self._steps
 
-    def _decode(self, draws: bool, penalizes: bool, biased: bool, counted: bool) -> Tensor:
+    def _decode(self, variant: StepVariant) -> tuple[Tensor, Tensor | None]:
         assert self._state is not None
         logits = self.model(self._state.ids, self.cache, last_only=True)
-        return self._state.sample(logits[:, -1].to(dtypes.float32), draws, penalizes)
+        return self._state.choose(logits[:, -1], variant)
 
     def _deliver(self) -> None:
         """Wait for the tokens of the oldest step, and hand them to their streams."""
-        future, members = self._launched.popleft()
-        tokens = future.result().reshape(-1)
-        for slot, stream in members:
+        step = self._launched.popleft()
+        for slot, stream in step.members:
             if not stream.finish_reason and slot.stream is stream:
-                self._append(slot, stream, int(tokens[slot.index]))
+                self._append(slot, stream, *step.token(slot, stream))
 
-    def _append(self, slot: SequenceSlot, stream: TokenStream, token: int) -> None:
+    def _append(self, slot: SequenceSlot, stream: TokenStream, token: int, logprob: TokenLogprob | None) -> None:
         """Add a token to the text of a slot, which may end there."""
         slot.ids.append(token)
         if token in stream.request.stop_ids:
             stream.finish("stop")
         else:
-            stream.add(token)
+            stream.add(token, logprob)
             if len(stream.tokens) >= stream.request.max_tokens:
                 stream.finish("length")
             elif slot.filled >= self.capacity and len(slot.ids) > slot.filled:

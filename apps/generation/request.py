@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from polyhal.generation.logprobs import MOST_ALTERNATIVES, TokenLogprob
 from polyhal.generation.sampling import SamplingParameters
 from polyhal.hal.errors import message
 
@@ -14,7 +15,9 @@ from polyhal.hal.errors import message
 class GenerationRequest:
     """Up to `max_tokens` tokens after a prompt of token ids; a token in `stop_ids` ends the text and is not part of it.
 
-    If the context is full, the text ends, or with `slide` continues without the older half of the context.
+    If the context is full, the text ends, or with `slide` continues without the older half of the context. `logprobs` is the
+    number of most likely tokens whose log-probabilities are returned for each token, with the token's own; None for none at
+    all. `prompt_logprobs` adds log-probabilities of the prompt's tokens, which takes a prompt without reuse of its prefix.
     """
 
     prompt: Sequence[int]
@@ -22,10 +25,15 @@ class GenerationRequest:
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     stop_ids: frozenset[int] = frozenset()
     slide: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.prompt):
             raise ValueError(message("generate", "the prompt is empty", expected="at least one token"))
+        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_ALTERNATIVES:
+            expected = f"0 to {MOST_ALTERNATIVES}"
+            raise ValueError(message("generate", f"logprobs is {self.logprobs}", expected=expected))
 
 
 class TokenStream:
@@ -40,6 +48,10 @@ class TokenStream:
         self.finish_reason = ""
         self.tokens: list[int] = []
         """All tokens so far."""
+        self.logprobs: list[TokenLogprob] = []
+        """Log-probabilities of all tokens so far, if they are requested."""
+        self.prompt_logprobs: list[TokenLogprob] = []
+        """Log-probabilities of the prompt's tokens but the first one, if they are requested."""
         self._unread: deque[int] = deque()
         self._pump = pump
         self._error: BaseException | None = None
@@ -60,8 +72,10 @@ class TokenStream:
         """End the stream; its place in the batch is free from the next step on."""
         self.finish_reason = self.finish_reason or "cancelled"
 
-    def add(self, token: int) -> None:
+    def add(self, token: int, logprob: TokenLogprob | None = None) -> None:
         """Append a token."""
+        if logprob is not None:
+            self.logprobs.append(logprob)
         self.tokens.append(token)
         self._unread.append(token)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from polyhal import Tensor
+from polyhal.generation.batch_state import BatchState
 from polyhal.generation.engine import GeneratingModel, evaluating
 from polyhal.generation.request import GenerationRequest
-from polyhal.generation.slots import BatchState, SequenceSlot
-from polyhal.hal import dtypes
+from polyhal.generation.slots import SequenceSlot
 
 
 def tokens_without_cache(model: GeneratingModel, request: GenerationRequest) -> Iterator[int]:
@@ -28,7 +28,7 @@ def tokens_without_cache(model: GeneratingModel, request: GenerationRequest) -> 
                 state = BatchState(1, logits.shape[-1], model.device)
                 state.join(SequenceSlot(0), sampling, ids)
                 state.active.fill_(1)
-            token = state.sample(logits.to(dtypes.float32), sampling.draws, sampling.penalizes).item()
+            token = state.choose(logits, state.variant([request]))[0].item()
         if token in request.stop_ids:
             return
         yield int(token)

@@ -10,6 +10,7 @@ import numpy as np
 
 from polyhal import Device, Tensor, no_grad
 from polyhal.adapters import load_adapter
+from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequest, TokenStream
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, as_dtype
@@ -20,7 +21,7 @@ from polyhal.llm.files import ModelFiles, open_model
 from polyhal.llm.loading import LoadedParts
 from polyhal.llm.memory import check_fits, memory_need, usable_memory
 from polyhal.llm.template_errors import ChatTemplateError
-from polyhal.models import Decoder, DecoderConfig, Sampling, stream
+from polyhal.models import Decoder, DecoderConfig, Sampling
 from polyhal.nn import KVCache
 from polyhal.text import PretrainedTokenizer, decode_stream
 
@@ -136,10 +137,12 @@ class LanguageModel:
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int | None = None,
-    ) -> Iterator[int]:
-        """Yield the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
+        logprobs: int | None = None,
+    ) -> TokenStream:
+        """Iterate over the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
 
-        The model's files have the values of settings that are None. Raises ShapeError for a prompt that fills the context.
+        The model's files have the values of settings that are None. With `logprobs` the attribute of that name has the
+        log-probability of each token, and of that many most likely ones. Raises ShapeError for a prompt that fills the context.
         """
         ids = self.ids(prompt)
         room = self.context - len(ids)
@@ -147,10 +150,9 @@ class LanguageModel:
             problem = f"a prompt of {len(ids)} tokens"
             raise ShapeError(message("stream", problem, expected=f"less than the context of {self.context}"))
         count = room if max_tokens is None else min(max_tokens, room)
-        sampling = self.sampling(temperature, top_k, top_p)
-        yield from stream(
-            self.limited, ids, count, sampling.temperature, sampling.top_k, sampling.top_p, seed, self.stop_ids
-        )
+        sampling = self.sampling(temperature, top_k, top_p).parameters(seed)
+        request = GenerationRequest(ids, count, sampling, frozenset(self.stop_ids), logprobs=logprobs)
+        return GenerationEngine(self.limited, captured=count >= WORTH_CAPTURING).submit(request)
 
     def sampling(
         self, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyhal.generation import GeneratingModel, GenerationEngine, GenerationRequest
+from polyhal.generation import WORTH_CAPTURING, GeneratingModel, GenerationEngine, GenerationRequest
 from polyhal.hal.errors import ShapeError, message
-from polyhal.models.generation import WORTH_CAPTURING, Sampling
+from polyhal.models.generation import Sampling
 
 
 def generate_batch(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from polyhal.generation import (
+    WORTH_CAPTURING,
     GeneratingModel,
     GenerationEngine,
     GenerationRequest,
@@ -14,9 +15,6 @@ from polyhal.generation import (
     tokens_without_cache,
 )
 from polyhal.hal.errors import message
-
-WORTH_CAPTURING = 100
-"""Minimum number of tokens for which recording a step is faster."""
 
 
 @dataclass(frozen=True, slots=True)

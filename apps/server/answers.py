@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from polyhal.generation import GenerationRequest, TokenLogprob
 from polyhal.server.errors import RequestError
 from polyhal.server.interfaces import ServedModel
 from polyhal.server.metrics import ServerMetrics
 from polyhal.server.options import Options
 from polyhal.server.stop_strings import StopFilter
 from polyhal.server.worker import Job, ModelThread, TokenDelivery
-from polyhal.text import IncrementalDecoder
+from polyhal.text import IncrementalDecoder, Tokenizer
+
+
+class MeasuredToken(NamedTuple):
+    """A token, the place of its text in the answer, and its log-probability; None for the first token of a prompt."""
+
+    token: int
+    offset: int
+    logprob: TokenLogprob | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +34,62 @@ class Piece:
     index: int
     text: str
     finish_reason: str = ""
+    measured: tuple[MeasuredToken, ...] = ()
+    """Tokens whose text begins in this part, if log-probabilities are requested."""
 
 
 class _Choice:
     """The text of one choice."""
 
-    def __init__(self, job: Job, decoder: IncrementalDecoder, stops: Sequence[str]) -> None:
-        self.job, self._decoder, self._filter = job, decoder, StopFilter(stops)
+    def __init__(self, job: Job, tokenizer: Tokenizer, options: Options, continues: bool) -> None:
+        prompt = job.request.prompt
+        self.job, self._filter = job, StopFilter(options.stops)
+        self._decoder = IncrementalDecoder(tokenizer, prompt if continues else ())
+        self._tokenizer, self._echoed = tokenizer, options.echo
+        self._written = self._decoded = 0
+        self._measured: deque[MeasuredToken] = deque()
         self.tokens = 0
         self.finish_reason = ""
 
     def add(self, delivery: TokenDelivery) -> Piece:
         """Decode new tokens, up to a stop string."""
         parts = []
-        for token in delivery.tokens:
+        if self._echoed:
+            self._echoed = False
+            parts.append(self._echo(delivery.prompt_logprobs))
+        for i, token in enumerate(delivery.tokens):
             self.tokens += 1
-            parts.append(self._filter.push(self._decoder.push(token)))
+            text = self._decoder.push(token)
+            if delivery.logprobs:
+                self._measured.append(MeasuredToken(token, self._decoded, delivery.logprobs[i]))
+            self._decoded += len(text)
+            parts.append(self._filter.push(text))
             if self._filter.stopped:
                 break
         if delivery.finish_reason and not self._filter.stopped:
             parts.append(self._filter.push(self._decoder.finish()))
             parts.append(self._filter.finish())
         self.finish_reason = "stop" if self._filter.stopped else delivery.finish_reason
-        return Piece(self.job.index, "".join(parts), self.finish_reason)
+        text = "".join(parts)
+        self._written += len(text)
+        is_whole = bool(self.finish_reason) and not self._filter.stopped
+        certain = []
+        while self._measured and (is_whole or self._measured[0].offset < self._written):
+            certain.append(self._measured.popleft())
+        return Piece(self.job.index, text, self.finish_reason, tuple(certain))
+
+    def _echo(self, logprobs: list[TokenLogprob]) -> str:
+        """Return the text of the prompt, and note its tokens if they are measured."""
+        decoder, parts = IncrementalDecoder(self._tokenizer), []
+        prompt = [int(i) for i in self.job.request.prompt]
+        for i, token in enumerate(prompt):
+            if self.job.request.prompt_logprobs:
+                self._measured.append(MeasuredToken(token, self._decoded, logprobs[i - 1] if i else None))
+            parts.append(decoder.push(token))
+            self._decoded += len(parts[-1])
+        parts.append(decoder.finish())
+        self._decoded += len(parts[-1])
+        return "".join(parts)
 
 
 class Answer:
@@ -73,9 +117,9 @@ class Answer:
             sampling = options.sampling
             if seed is not None:  # choices of one prompt differ
                 sampling = replace(sampling, seed=(seed + i % options.n) % 2**63)
-            job = Job(i, prompt, count, sampling, self._queue, loop)
-            decoder = IncrementalDecoder(model.tokenizer, prompt if continues else ())
-            self._choices.append(_Choice(job, decoder, options.stops))
+            is_measured = options.echo and options.logprobs is not None
+            request = GenerationRequest(prompt, count, sampling, logprobs=options.logprobs, prompt_logprobs=is_measured)
+            self._choices.append(_Choice(Job(i, request, self._queue, loop), model.tokenizer, options, continues))
         thread.submit([choice.job for choice in self._choices], max(1, round(metrics.mean_seconds)))
         metrics.prompt_tokens += self.prompt_tokens
         self._begin = time.monotonic()
@@ -106,7 +150,7 @@ class Answer:
             if piece.finish_reason:
                 running -= 1
                 self._thread.cancel(choice.job)
-            if piece.text or piece.finish_reason:
+            if piece.text or piece.measured or piece.finish_reason:
                 yield piece
 
     def close(self) -> None:

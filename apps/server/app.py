@@ -31,6 +31,7 @@ from polyhal.server.transport import (
     unless_disconnected,
 )
 from polyhal.server.worker import ModelThread
+from polyhal.text import TokenTexts
 
 _log = logging.getLogger(__name__)
 _PLAIN_TOKENS = 16
@@ -69,6 +70,7 @@ class _Server:
         self._model, self._key, self._limits = model, api_key, limits
         self._thread = ModelThread(generator, limits.waiting)
         self._metrics = ServerMetrics()
+        self._texts = TokenTexts(model.tokenizer)
         self._created = int(time.time())
         longest = model.context - 1
         self._prompt_limit = longest if limits.prompt is None else min(limits.prompt, longest)
@@ -157,7 +159,7 @@ class _Server:
     async def completions(self, request: Any, send: Send) -> None:
         """Continue texts."""
         body = await self._body(request)
-        fields = Fields(body, (*SHARED, "prompt"), IGNORED)
+        fields = Fields(body, (*SHARED, "prompt", "echo"), IGNORED)
         options = read_options(fields, self._model, self._limits.choices, _PLAIN_TOKENS)
         prompts = await asyncio.to_thread(plain_prompts, fields, self._model)
         for ids in prompts:
@@ -188,7 +190,7 @@ class _Server:
         self, request: Any, send: Send, prompts: list[list[int]], options: Options, is_chat: bool
     ) -> None:
         """Generate the choices of a request and send them, unless the client vanishes."""
-        reply = Reply(self._model.name, is_chat)
+        reply = Reply(self._model.name, is_chat, self._texts)
         answer = Answer(self._thread, self._model, self._metrics, prompts, options, not is_chat)
 
         async def whole() -> None:

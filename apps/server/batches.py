@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from polyhal.generation import GenerationEngine, GenerationRequest, SamplingParameters, TokenStream
+from polyhal.generation import GenerationEngine, GenerationRequest, TokenStream
 from polyhal.hal.errors import message
 from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate
 from polyhal.text import Tokenizer
@@ -28,9 +29,9 @@ class BatchGenerator:
         """True if no request waits or runs."""
         return self._engine.is_idle
 
-    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> TokenStream:
-        """Queue a request."""
-        return self._engine.submit(GenerationRequest(prompt, max_tokens, sampling, self._stop_ids))
+    def submit(self, request: GenerationRequest) -> TokenStream:
+        """Queue a request, which the model's stop tokens end."""
+        return self._engine.submit(replace(request, stop_ids=request.stop_ids | self._stop_ids))
 
     def step(self) -> None:
         """Advance all requests. An error ends all of them."""

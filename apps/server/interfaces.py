@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from polyhal.generation import SamplingParameters
+from polyhal.generation import GenerationRequest, TokenLogprob
 from polyhal.text import Tokenizer
 
 
@@ -15,6 +15,8 @@ class GeneratedTokens(Protocol):
     """Tokens of a request as they are computed."""
 
     tokens: list[int]
+    logprobs: list[TokenLogprob]
+    prompt_logprobs: list[TokenLogprob]
     finish_reason: str
     """Empty while more tokens may follow, then "stop", "length", "cancelled" or "error"."""
 
@@ -32,8 +34,8 @@ class TextGenerator(Protocol):
     def is_idle(self) -> bool:
         """True if no request waits or runs."""
 
-    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> GeneratedTokens:
-        """Queue a request."""
+    def submit(self, request: GenerationRequest) -> GeneratedTokens:
+        """Queue a request, to which the generator adds the model's stop tokens."""
 
     def step(self) -> None:
         """Advance all requests. An error ends all of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from polyhal.generation import SamplingParameters
+from polyhal.generation import MOST_ALTERNATIVES, SamplingParameters
 from polyhal.server.errors import RequestError
 from polyhal.server.fields import Fields, shown
 from polyhal.server.interfaces import ServedModel
@@ -45,6 +45,10 @@ class Options:
     n: int
     stream: bool
     include_usage: bool
+    logprobs: int | None = None
+    """Number of alternatives per token; None for no log-probabilities."""
+    echo: bool = False
+    """True if the answer begins with the prompt."""
 
 
 def read_options(fields: Fields, model: ServedModel, choices: int, default_tokens: int | None) -> Options:
@@ -62,7 +66,9 @@ def read_options(fields: Fields, model: ServedModel, choices: int, default_token
     include_usage = stream_options.get("include_usage", False)
     if type(include_usage) is not bool:
         fields.refuse("stream_options", "include_usage true or false")
-    return Options(max_tokens, _sampling(fields, model), fields.strings("stop", _STOPS), n, stream, include_usage)
+    stops = fields.strings("stop", _STOPS)
+    sampling, logprobs, echo = _sampling(fields, model), _logprobs(fields), fields.flag("echo")
+    return Options(max_tokens, sampling, stops, n, stream, include_usage, logprobs, echo)
 
 
 def check_model(fields: Fields, model: ServedModel) -> None:
@@ -110,10 +116,19 @@ def _logit_bias(fields: Fields, vocabulary: int) -> Mapping[int, float]:
     return bias
 
 
+def _logprobs(fields: Fields) -> int | None:
+    """Return the number of alternatives: a chat states it in a field of its own, beside a flag."""
+    if "messages" not in fields:
+        return fields.integer("logprobs", None, 0, MOST_ALTERNATIVES)
+    count = fields.integer("top_logprobs", None, 0, MOST_ALTERNATIVES)
+    if fields.flag("logprobs"):
+        return count or 0
+    if count is not None:
+        fields.refuse("top_logprobs", "top_logprobs only with logprobs true")
+    return None
+
+
 def _refuse_unsupported(fields: Fields) -> None:
-    if fields.body.get("logprobs", False) is not False or "top_logprobs" in fields:
-        name = "top_logprobs" if "top_logprobs" in fields else "logprobs"
-        fields.refuse(name, "no logprobs, which this server does not compute", f"remove {name}", "unsupported")
     form = fields.mapping("response_format")
     if form and form.get("type") != "text":
         expected = '{"type": "text"}: this server does not constrain answers to JSON or a schema'

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
-from polyhal.generation import SamplingParameters
+from polyhal.generation import GenerationRequest, TokenLogprob
 from polyhal.server.errors import RequestError
 from polyhal.server.interfaces import GeneratedTokens, TextGenerator
 
@@ -24,6 +24,10 @@ class TokenDelivery:
     tokens: list[int]
     finish_reason: str = ""
     error: BaseException | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    """Log-probabilities of the new tokens, if they are requested."""
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    """Log-probabilities of all tokens of the prompt but the first one, if they are requested."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,9 +35,7 @@ class Job:
     """A sequence that is to be generated. Its deliveries go to a queue of an event loop."""
 
     index: int
-    prompt: list[int]
-    max_tokens: int
-    sampling: SamplingParameters
+    request: GenerationRequest
     queue: asyncio.Queue[TokenDelivery]
     loop: asyncio.AbstractEventLoop
     cancelled: bool = False
@@ -155,7 +157,7 @@ class ModelThread:
     def _submit(self, job: Job) -> None:
         try:
             if not job.cancelled:
-                job.stream = self._generator.submit(job.prompt, job.max_tokens, job.sampling)
+                job.stream = self._generator.submit(job.request)
         except Exception as error:
             job.deliver(TokenDelivery(job.index, [], "error", error))
             self._leave([job])
@@ -179,11 +181,13 @@ class ModelThread:
         finished = []
         for job in self._active:
             assert job.stream is not None
-            tokens = job.stream.tokens[job.read :]
+            stream, first = job.stream, job.read
+            tokens = stream.tokens[first:]
             job.read += len(tokens)
-            reason = "error" if failure is not None else job.stream.finish_reason
+            reason = "error" if failure is not None else stream.finish_reason
             if tokens or reason:
-                job.deliver(TokenDelivery(job.index, tokens, reason, failure))
+                measured = stream.logprobs[first : job.read], stream.prompt_logprobs
+                job.deliver(TokenDelivery(job.index, tokens, reason, failure, *measured))
             if reason:
                 finished.append(job)
         self._active = [job for job in self._active if job not in finished]

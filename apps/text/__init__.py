@@ -5,6 +5,7 @@ from polyhal.text.characters import CharTokenizer
 from polyhal.text.gguf_vocabulary import tokenizer_from_gguf
 from polyhal.text.incremental import IncrementalDecoder, decode_stream
 from polyhal.text.pretrained import PretrainedTokenizer
+from polyhal.text.token_bytes import TokenText, TokenTexts
 from polyhal.text.tokenizer import Tokenizer, load_tokenizer, without_text
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "CharTokenizer",
     "IncrementalDecoder",
     "PretrainedTokenizer",
+    "TokenText",
+    "TokenTexts",
     "Tokenizer",
     "decode_stream",
     "load_tokenizer",

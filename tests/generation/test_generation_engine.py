@@ -83,6 +83,34 @@ def test_sampling_does_not_depend_on_the_batch(model: Any) -> None:
     assert list(others) == _alone(model, GenerationRequest([2], 3, GREEDY))
 
 
+def test_log_probabilities_are_those_of_the_model(model: Any) -> None:
+    """Of the softmax of unchanged logits in float64, in a batch with requests that want others, and for prompts."""
+    prompt = [1, 2, 3, 9]
+    engine = GenerationEngine(model, 3)
+    wanted = [engine.submit(GenerationRequest(prompt, 6, PENALIZED, logprobs=n)) for n in (3, 0)]
+    plain = engine.submit(GenerationRequest(prompt, 6, GREEDY))
+    tokens = [list(stream) for stream in (*wanted, plain)]
+    measured = engine.submit(GenerationRequest(prompt, 0, GREEDY, logprobs=2, prompt_logprobs=True))
+    assert list(measured) == []
+    assert measured.finish_reason == "length"
+    assert not plain.logprobs
+    ids = prompt + tokens[0]
+    with ph.no_grad():
+        logits = model(ph.tensor([ids], device="numpy")).numpy()[0].astype(np.float64)
+    expected = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    # About 2^-24 times the sums of 24 terms in each product, and of 40 terms in the softmax.
+    near = {"rtol": 0, "atol": 2e-5}
+    for stream, first, count in ((wanted[0], 3, 3), (wanted[1], 3, 0), (measured, 0, 2)):
+        rows = stream.prompt_logprobs or stream.logprobs
+        assert len(rows) == (3 if stream is measured else 6)
+        for i, row in enumerate(rows):
+            theirs = expected[first + i]
+            np.testing.assert_allclose(row.logprob, theirs[ids[first + i + 1]], **near)
+            best = np.argsort(-theirs)[:count]
+            assert [token for token, _ in row.alternatives] == best.tolist()
+            np.testing.assert_allclose([value for _, value in row.alternatives], theirs[best], **near)
+
+
 def test_drawn_tokens_have_their_probabilities() -> None:
     """Chi-square against probabilities in float64, at a significance of one in a million."""
     logits, rows = np.log([0.4, 0.3, 0.15, 0.1, 0.05]), 4000

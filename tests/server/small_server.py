@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.generation import SamplingParameters
+from polyhal.generation import GenerationRequest, TokenLogprob
 
 STOP = 0
 
@@ -19,6 +19,9 @@ class Letters:
 
     pad_id = STOP
     vocab_size = 256
+
+    def token(self, token: int) -> str:
+        return f"<0x{token:02X}>"
 
     def encode(self, text: str, max_len: int | None = None) -> list[int]:
         return list(text.encode())
@@ -51,16 +54,24 @@ class EchoModel:
         return np.array([[len(text), 0.5] for text in texts], np.float32)
 
 
+def measured(token: int, count: int = 0) -> TokenLogprob:
+    """Return the log-probability -token / 8, and the alternatives 97 and 98, whose probability is 0."""
+    return TokenLogprob(-token / 8, ((97, -0.5), (98, float("-inf")))[:count])
+
+
 class Echo:
     """The tokens of an answer: the prompt, shuffled by the seed above temperature 0, then the end."""
 
-    def __init__(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> None:
-        self.rest = list(prompt)
-        if sampling.temperature:
-            random.Random(sampling.seed).shuffle(self.rest)
-        self.max_tokens = max_tokens
+    def __init__(self, request: GenerationRequest) -> None:
+        self.rest = list(request.prompt)
+        if request.sampling.temperature:
+            random.Random(request.sampling.seed).shuffle(self.rest)
+        self.request = request
+        self.max_tokens = request.max_tokens
         self.tokens: list[int] = []
-        self.finish_reason = "" if max_tokens else "length"
+        self.logprobs: list[TokenLogprob] = []
+        self.prompt_logprobs = [measured(i) for i in request.prompt[1:]] if request.prompt_logprobs else []
+        self.finish_reason = "" if request.max_tokens else "length"
 
     def cancel(self) -> None:
         self.finish_reason = self.finish_reason or "cancelled"
@@ -70,6 +81,8 @@ class Echo:
             self.finish_reason = "stop"
             return
         self.tokens.append(self.rest.pop(0))
+        if self.request.logprobs is not None:
+            self.logprobs.append(measured(self.tokens[-1], self.request.logprobs))
         if len(self.tokens) == self.max_tokens:
             self.finish_reason = "length"
 
@@ -88,8 +101,8 @@ class EchoGenerator:
     def is_idle(self) -> bool:
         return not self.streams
 
-    def submit(self, prompt: Sequence[int], max_tokens: int, sampling: SamplingParameters) -> Echo:
-        self.streams.append(Echo(prompt, max_tokens, sampling))
+    def submit(self, request: GenerationRequest) -> Echo:
+        self.streams.append(Echo(request))
         return self.streams[-1]
 
     def step(self) -> None:

@@ -96,6 +96,28 @@ def test_plain_completions(client: TestClient) -> None:
     assert (nothing["text"], nothing["finish_reason"]) == ("", "length")
 
 
+def test_log_probabilities(client: TestClient) -> None:
+    """In both forms, whole and streamed. Tokens of a stop string are left out, and parts of characters are bytes."""
+    body = ask("é STOP", stop=["STOP"], logprobs=True, top_logprobs=2)
+    whole = client.post(CHAT, json=body).json()["choices"][0]["logprobs"]["content"]
+    parts = [c for event in events(client.post(CHAT, json={**body, "stream": True}).text) for c in event["choices"]]
+    assert [row for part in parts if part["logprobs"] for row in part["logprobs"]["content"]] == whole
+    assert [row["token"] for row in whole] == ["bytes:\\xc3", "bytes:\\xa9", " "]
+    best = [{"token": "a", "logprob": -0.5, "bytes": [97]}, {"token": "b", "logprob": -9999.0, "bytes": [98]}]
+    assert whole[2] == {"token": " ", "logprob": -4.0, "bytes": [32], "top_logprobs": best}
+    echo = {"prompt": "de", "max_tokens": 1, "logprobs": 1, "echo": True}
+    choice = client.post(PLAIN, json=echo).json()["choices"][0]
+    assert choice["text"] == "ded"
+    assert choice["logprobs"] == {
+        "tokens": ["d", "e", "d"],
+        "token_logprobs": [None, -12.625, -12.5],
+        "top_logprobs": [None, {}, {"a": -0.5}],
+        "text_offset": [0, 1, 2],
+    }
+    none = client.post(PLAIN, json={**echo, "max_tokens": 0, "logprobs": None}).json()["choices"][0]
+    assert (none["text"], none["logprobs"]) == ("de", None)
+
+
 def test_embeddings(client: TestClient) -> None:
     reply = client.post("/v1/embeddings", json={"input": ["abc", "d"]}).json()
     assert [row["embedding"] for row in reply["data"]] == [[3.0, 0.5], [1.0, 0.5]]
@@ -124,7 +146,8 @@ def test_models_health_and_metrics(client: TestClient) -> None:
         (ask("a", stop=["a", ""]), "stop", "none of them empty"),
         (ask("a", logit_bias={"256": 1}), "logit_bias", "tokens from 0 to 255"),
         (ask("a", max_token=5), "max_token", "unknown field"),
-        (ask("a", logprobs=True), "logprobs", "does not compute"),
+        (ask("a", top_logprobs=2), "top_logprobs", "only with logprobs"),
+        (ask("a", logprobs=True, top_logprobs=21), "top_logprobs", "from 0 to 20"),
         (ask("a", response_format={"type": "json_schema"}), "response_format", "does not constrain"),
         (ask("a" * 256), "messages", "256 tokens; expected at most 255"),
         (ask(""), "messages", "no tokens"),
