@@ -1,4 +1,4 @@
-"""`polyhal quantize`: a GGUF file with weights of fewer bits."""
+"""`polyhal quantize`: a GGUF file of a model, with weights of fewer bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from polyhal.cli.reporting import reported
 
 @reported
 def quantize(
-    source: Annotated[Path, typer.Argument(help="A GGUF file.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help="A folder of Hugging Face's form, or a GGUF file.", show_default=False)
+    ],
     target: Annotated[Path, typer.Argument(help="The GGUF file to write.", show_default=False)],
     kind: Annotated[
         str,
@@ -21,7 +23,8 @@ def quantize(
 ) -> None:
     """Write a model with weights of fewer bits, in the mixtures of formats that llama.cpp uses.
 
-    The file appears when it is complete. Its source should have floats: quantising twice adds errors.
+    A folder's settings, tokenizer and chat templates become metadata. The file appears when it is complete. Its source should
+    have floats: quantising twice adds errors.
     """
     from rich.console import Console
 
@@ -30,6 +33,9 @@ def quantize(
 
     console = Console(highlight=False)
     with status_line(console, f"reading {source}") as show:
-        write(source, target, kind, lambda done, count, name: show(f"{done} of {count} tensors  {name}"))
-    before, after = source.stat().st_size, target.stat().st_size
+        notes = write(source, target, kind, lambda done, count, name: show(f"{done} of {count} tensors  {name}"))
+    weights = source.glob("*.safetensors") if source.is_dir() else [source]
+    before, after = sum(file.stat().st_size for file in weights), target.stat().st_size
     say_wrapped(console, f"{target}: {memory(after)}, {after / before:.0%} of {memory(before)}")
+    for note in notes:
+        say_wrapped(console, f"note: {note}")

@@ -3,6 +3,7 @@
 from polyhal.text.bpe import BPETokenizer
 from polyhal.text.characters import CharTokenizer
 from polyhal.text.gguf_vocabulary import tokenizer_from_gguf
+from polyhal.text.gguf_writing import gguf_from_tokenizer
 from polyhal.text.incremental import IncrementalDecoder, decode_stream
 from polyhal.text.pretrained import PretrainedTokenizer
 from polyhal.text.token_bytes import TokenText, TokenTexts
@@ -17,6 +18,7 @@ __all__ = [
     "TokenTexts",
     "Tokenizer",
     "decode_stream",
+    "gguf_from_tokenizer",
     "load_tokenizer",
     "tokenizer_from_gguf",
     "without_text",

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.text.pre_tokenizers import PRE_TOKENIZERS
+from polyhal.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from polyhal.text.pretrained import PretrainedTokenizer
 
 _PREFIX = "tokenizer.ggml."
 _SPACE = "\u2581"
 _LONGEST_PIECE = 256
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
 
 
 class TokenType(IntEnum):
@@ -178,11 +179,6 @@ class _Vocabulary:
                 (f"merge {m!r}" for m, parts in zip(merges, cut, strict=True) if len(parts) != 2), "no merges"
             )
             raise CorruptFileError(message("tokenizer_from_gguf", problem, expected="pairs of tokens"))
-        splits = [
-            {"type": "Split", "pattern": {"Regex": e}, "behavior": "Isolated", "invert": False}
-            for e in rule.expressions
-        ]
-        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
         model = {
             "type": "BPE",
             "ignore_merges": rule.ignore_merges,
@@ -191,8 +187,16 @@ class _Vocabulary:
         }
         data = {
             "normalizer": None,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, byte_level]},
-            "decoder": byte_level,
+            "pre_tokenizer": pre_tokenizer_of(rule),
+            "decoder": _BYTE_LEVEL,
             "model": model,
         }
         return self._made(data, rule.add_bos, (None, None, None, None))
+
+
+def pre_tokenizer_of(rule: PreTokenizer) -> dict[str, Any]:
+    """Return the `pre_tokenizer` of a `tokenizer.json` for a rule."""
+    splits = [
+        {"type": "Split", "pattern": {"Regex": e}, "behavior": "Isolated", "invert": False} for e in rule.expressions
+    ]
+    return {"type": "Sequence", "pretokenizers": [*splits, _BYTE_LEVEL]}

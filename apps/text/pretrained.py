@@ -104,6 +104,13 @@ class PretrainedTokenizer:
             ids = self._tokenizer.encode(text, add_special_tokens=add_bos).ids
         return fit(ids, max_len, self.pad_id)
 
+    def pieces(self, text: str) -> list[str]:
+        """Cut a text into the words that are encoded one by one, in the form of the vocabulary."""
+        with converted("pieces", "the tokenizer cannot cut the text", "another tokenizer.json"):
+            cutter, normalizer = self._tokenizer.pre_tokenizer, self._tokenizer.normalizer
+            text = text if normalizer is None else normalizer.normalize_str(text)
+            return [text] if cutter is None else [piece for piece, _ in cutter.pre_tokenize_str(text)]
+
     def decode(self, ids: Iterable[int], *, keep_special: bool = False) -> str:
         """Decode token ids, by default without special tokens; bytes that are not valid UTF-8 become U+FFFD.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.llm.files.gguf_file import GgufFile
+from polyhal.llm.files.model_files import StoredWeight
 
 _LARGEST_SIZE = 1 << 31
 
@@ -49,13 +50,17 @@ class MetadataRule:
     """Rows of queries and keys are in the order in which rotated features are neighbours."""
     norms_plus_one: bool = False
     """Weights of norms are stored with 1 added."""
+    fused: tuple[str, ...] = ()
+    """Tensors that hold the rows of several layers, in files that are written."""
+    writes: tuple[str, ...] = ()
+    """Keys that `more` reads, and that are written."""
 
 
 class _Metadata:
     """Values of an architecture's keys, checked."""
 
-    def __init__(self, values: Mapping[str, Any], places: Mapping[str, GgufFile]) -> None:
-        self.values, self.places = values, places
+    def __init__(self, values: Mapping[str, Any], tensors: Mapping[str, StoredWeight]) -> None:
+        self.values, self.tensors = values, tensors
         self.prefix = f"{values['general.architecture']}."
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -74,17 +79,17 @@ class _Metadata:
 
     def has(self, tensor: str) -> bool:
         """Return whether a tensor exists."""
-        return tensor in self.places
+        return tensor in self.tensors
 
     def numbers(self, tensor: str) -> list[float]:
         """Return the numbers of a short tensor."""
-        values = self.places[tensor].read(tensor)
+        values = self.tensors[tensor].read()
         return [float(v) for v in values.astype(np.float32).reshape(-1)]
 
 
-def config_of(metadata: Mapping[str, Any], places: Mapping[str, GgufFile]) -> dict[str, Any]:
+def config_of(metadata: Mapping[str, Any], tensors: Mapping[str, StoredWeight]) -> dict[str, Any]:
     """Return the `config.json` that metadata and tensors describe. Raises CorruptFileError for a missing or absurd value."""
-    known = _Metadata(metadata, places)
+    known = _Metadata(metadata, tensors)
     rule = RULES[metadata["general.architecture"]]
     config: dict[str, Any] = {"model_type": rule.model_type, **rule.constants}
     for setting, key in rule.settings.items():
@@ -95,12 +100,12 @@ def config_of(metadata: Mapping[str, Any], places: Mapping[str, GgufFile]) -> di
             config[setting] = value
     if not known.has("token_embd.weight"):
         raise CorruptFileError(message("open_model", "tensor token_embd.weight is missing"))
-    config["vocab_size"] = places["token_embd.weight"].tensors["token_embd.weight"].shape[0]
+    config["vocab_size"] = tensors["token_embd.weight"].shape[0]
     config["tie_word_embeddings"] = not known.has("output.weight")
     layers = config.get("num_hidden_layers", config.get("n_layer"))
-    if type(layers) is not int or not 0 < layers <= len(places):
+    if type(layers) is not int or not 0 < layers <= len(tensors):
         problem = f"{known.prefix}block_count is {layers!r}"
-        raise CorruptFileError(message("open_model", problem, expected=f"1 to {len(places)}, the number of tensors"))
+        raise CorruptFileError(message("open_model", problem, expected=f"1 to {len(tensors)}, the number of tensors"))
     for setting, value in config.items():
         if setting in _REQUIRED and (type(value) is not int or value < 1):
             raise CorruptFileError(message("open_model", f"{setting} is {value!r}", expected="1 or more"))
@@ -125,9 +130,18 @@ def _rotary(known: _Metadata, config: dict[str, Any]) -> None:
         scaling = {"rope_type": kind, "factor": float(factor)}
         if kind == "yarn":
             scaling["original_max_position_embeddings"] = original
-            names = {"beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow", "attention_factor": "attn_factor"}
+            names = {"beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow"}
             scaling |= {k: v for k, n in names.items() if (v := known.get(f"rope.scaling.{n}")) is not None}
+            scaling |= _magnitude(known, factor)
         config["rope_scaling"] = scaling
+
+
+def _magnitude(known: _Metadata, factor: float) -> dict[str, float]:
+    """Return the factors of cosines, sines and scores. `attn_factor` multiplies the usual one."""
+    logarithm, relative = known.get("rope.scaling.yarn_log_multiplier"), known.get("rope.scaling.attn_factor")
+    if logarithm:
+        return dict.fromkeys(("mscale", "mscale_all_dim"), logarithm * 10)
+    return {} if relative is None else {"attention_factor": relative * (1 + 0.1 * math.log(factor))}
 
 
 def _by_divisors(short: list[float], long: list[float], original: Any, magnitude: float | None) -> dict[str, Any]:
@@ -140,22 +154,28 @@ def _llama(known: _Metadata, config: dict[str, Any]) -> None:
     config.setdefault("head_dim", known.get("rope.dimension_count"))
     if known.has("blk.0.attn_q.bias"):
         config["attention_bias"] = True
+    if known.has("blk.0.ffn_up.bias"):
+        config["mlp_bias"] = True
     if known.get("expert_count"):
         config["model_type"] = "mixtral"
         config |= {"num_local_experts": known.get("expert_count"), "sliding_window": None}
         config["num_experts_per_tok"] = known.get("expert_used_count")
 
 
+def _granite(known: _Metadata, config: dict[str, Any]) -> None:
+    if known.has("blk.0.attn_q.bias"):
+        config["attention_bias"] = True
+    config["mlp_bias"] = known.has("blk.0.ffn_up.bias")
+
+
 def _qwen2_moe(known: _Metadata, config: dict[str, Any]) -> None:
     shared = "blk.0.ffn_up_shexp.weight"
     if known.has(shared):
-        config["shared_expert_intermediate_size"] = known.places[shared].tensors[shared].shape[0]
+        config["shared_expert_intermediate_size"] = known.tensors[shared].shape[0]
     for name in ("moe_intermediate_size", "num_experts"):
         if name not in config:
             tensor = "blk.0.ffn_up_exps.weight"
-            config[name] = (
-                known.places[tensor].tensors[tensor].shape[1 if name[0] == "m" else 0] if known.has(tensor) else 0
-            )
+            config[name] = known.tensors[tensor].shape[1 if name[0] == "m" else 0] if known.has(tensor) else 0
     config.setdefault("intermediate_size", config["moe_intermediate_size"])
 
 
@@ -206,17 +226,41 @@ def _deepseek(known: _Metadata, config: dict[str, Any]) -> None:
     config["routed_scaling_factor"] = known.get("expert_weights_scale") or 1.0
     groups = {"n_group": known.get("expert_group_count"), "topk_group": known.get("expert_group_used_count")}
     config |= {k: v for k, v in groups.items() if v is not None}
+    if not is_v3 and (config.get("n_group") or 1) > 1:
+        config["topk_method"] = "group_limited_greedy"
 
 
 _MOE = {**_SIZES, **_EXPERTS}
 _GEMMA = {**_SIZES, **_WINDOW}
+_GEMMA3 = {
+    **_GEMMA,
+    "sliding_window_pattern": "attention.sliding_window_pattern",
+    "rope_local_base_freq": "rope.freq_base_swa",
+}
 RULES: Mapping[str, MetadataRule] = {
-    "llama": MetadataRule(model_type="llama", settings=_SIZES, more=_llama, neighbours_rotate=True),
+    "llama": MetadataRule(
+        model_type="llama", settings=_SIZES, more=_llama, neighbours_rotate=True, writes=tuple(_EXPERTS.values())[:2]
+    ),
     "mistral": MetadataRule(model_type="llama", settings=_SIZES, more=_llama, neighbours_rotate=True),
     "smollm3": MetadataRule(model_type="smollm3", settings=_SIZES, more=_smollm3, neighbours_rotate=True),
+    "granite": MetadataRule(
+        model_type="granite",
+        settings={
+            **_SIZES,
+            "attention_multiplier": "attention.scale",
+            "embedding_multiplier": "embedding_scale",
+            "residual_multiplier": "residual_scale",
+            "logits_scaling": "logit_scale",
+        },
+        more=_granite,
+        neighbours_rotate=True,
+    ),
     "qwen2": MetadataRule(model_type="qwen2", settings={k: v for k, v in _SIZES.items() if k != "head_dim"}),
     "qwen2moe": MetadataRule(
-        model_type="qwen2_moe", settings={k: v for k, v in _MOE.items() if k != "head_dim"}, more=_qwen2_moe
+        model_type="qwen2_moe",
+        settings={k: v for k, v in _MOE.items() if k != "head_dim"},
+        more=_qwen2_moe,
+        writes=("expert_shared_feed_forward_length",),
     ),
     "qwen3": MetadataRule(model_type="qwen3", settings=_SIZES),
     "qwen3moe": MetadataRule(
@@ -236,9 +280,12 @@ RULES: Mapping[str, MetadataRule] = {
         more=_gemma,
         norms_plus_one=True,
     ),
-    "gemma3": MetadataRule(model_type="gemma3_text", settings=_GEMMA, more=_gemma, norms_plus_one=True),
+    "gemma3": MetadataRule(model_type="gemma3_text", settings=_GEMMA3, more=_gemma, norms_plus_one=True),
     "phi3": MetadataRule(
-        model_type="phi3", settings={k: v for k, v in {**_SIZES, **_WINDOW}.items() if k != "head_dim"}, more=_phi3
+        model_type="phi3",
+        settings={k: v for k, v in {**_SIZES, **_WINDOW}.items() if k != "head_dim"},
+        more=_phi3,
+        fused=("attn_qkv", "ffn_up"),
     ),
     "olmo2": MetadataRule(model_type="olmo2", settings={k: v for k, v in _SIZES.items() if k != "head_dim"}),
     "gpt2": MetadataRule(
@@ -252,6 +299,7 @@ RULES: Mapping[str, MetadataRule] = {
             "layer_norm_epsilon": "attention.layer_norm_epsilon",
         },
         more=_gpt2,
+        fused=("attn_qkv",),
     ),
     "gptneox": MetadataRule(
         model_type="gpt_neox",
@@ -262,6 +310,7 @@ RULES: Mapping[str, MetadataRule] = {
             "rope_theta": "rope.freq_base",
         },
         more=_gpt_neox,
+        fused=("attn_qkv",),
     ),
     "deepseek2": MetadataRule(
         model_type="deepseek_v2",
@@ -275,6 +324,14 @@ RULES: Mapping[str, MetadataRule] = {
             "first_k_dense_replace": "leading_dense_block_count",
         },
         more=_deepseek,
+        writes=(
+            "attention.q_lora_rank",
+            "expert_gating_func",
+            "expert_weights_norm",
+            "expert_weights_scale",
+            "expert_group_count",
+            "expert_group_used_count",
+        ),
     ),
 }
 """Rules by the architecture that a file names."""
