@@ -45,7 +45,15 @@ class BatchedCall:
         from polyhal.hal.ops.layout.views import broadcast_to
 
         x = self.inputs[i]
-        return x if self.batched[i] or not hasattr(x, "ref") else broadcast_to(x, (self.size, *x.shape))
+        return x if self.batched[i] or not hasattr(x, "ndim") else broadcast_to(x, (self.size, *x.shape))
+
+    def numbers(self, i: int) -> Any:
+        """The numbers of the calls, with the dtype and on the device of input `i`."""
+        from polyhal.hal.ops.layout.creation import arange
+
+        x = self.inputs[i]
+        # A value that is traced has no device: its graph runs on any.
+        return arange(0, self.size, 1, x.dtype, device=getattr(x, "device", None))
 
     def apply(self, *inputs: Any, **changed: Any) -> Any:
         """Apply the op to other inputs, with some parameters changed."""

@@ -10,7 +10,10 @@ import pytest
 
 import polyhal as ph
 from polyhal.func import grad, vmap
+from polyhal.hal.compile.ir.trace import trace
+from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
+from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.samples import Sample
 
@@ -81,6 +84,32 @@ def test_a_batch_is_its_calls_one_by_one(name: str) -> None:
                 assert got.dtype is expected.dtype
                 # Both run in float64; a sum in another order may differ in the last bits of some terms.
                 np.testing.assert_allclose(got[i].numpy(), expected.numpy(), rtol=1e-12, atol=1e-12, err_msg=str(axes))
+
+
+@pytest.mark.parametrize("name", [n for n in OPS_TO_MAP if OPS[n].batching])
+def test_rules_take_values_that_are_traced(name: str) -> None:
+    """Passes over captured graphs apply them to values without memory: the results have the shapes and dtypes of tensors'."""
+    op = OPS[name]
+    assert op.batching is not None
+    for sample, inputs, axes in _drawn(op, most=1):
+        params, batched = {**op.schema.params, **sample.params}, tuple(a == 0 for a in axes)
+        expected = op.batching(BatchedCall(op, inputs, batched, SIZE, params))
+
+        def rule(
+            *symbols: Any, op: OpDef = op, inputs: Any = inputs, batched: Any = batched, params: Any = params
+        ) -> Any:
+            values = tuple(s if isinstance(x, ph.Tensor) else x for s, x in zip(symbols, inputs, strict=True))
+            assert op.batching is not None
+            return op.batching(BatchedCall(op, values, batched, SIZE, params))
+
+        if expected is NotImplemented:
+            continue
+        specs = [contiguous(x.dtype, x.shape) if isinstance(x, ph.Tensor) else None for x in inputs]
+        graph = trace(rule, specs, {})
+        results = expected if isinstance(expected, tuple) else (expected,)
+        assert [(graph.specs[i].dtype, graph.specs[i].shape) for i in graph.outputs] == [
+            (r.dtype, r.shape) for r in results
+        ]
 
 
 @pytest.mark.parametrize("name", [n for n in OPS_TO_MAP if OPS[n].gradient or OPS[n].decompose])

@@ -28,7 +28,6 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.indexing.range_errors import names_range_errors
 from polyhal.hal.ops.layout.axes import moveaxis
-from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
@@ -106,7 +105,7 @@ def _batched_embedding(call: BatchedCall) -> Any:
 def _row_of_batch(call: BatchedCall, i: int, rows: int) -> Any:
     """Row numbers of input `i` in a table of all batches; -1 for those outside of their own."""
     index = call.expanded(i)
-    first = reshape(arange(0, call.size, 1, index.dtype, device=index.device), (call.size, *(1,) * call.rank(i))) * rows
+    first = reshape(call.numbers(i), (call.size, *(1,) * call.rank(i))) * rows
     return where(less(index, 0), -1, where(less(index, rows), index + first, -1))
 
 

@@ -17,6 +17,8 @@ LIMIT = 1e-2
 """Maximum error of the CPU's float32 from float64 for that rule: two results that are further from it may share no digit."""
 _FLOOR = 1e-4
 """Minimum scale of a gradient, as a fraction of the largest: gradients such as of key biases are only rounding."""
+_ZERO = 1e-12
+"""Maximum gradient in float64, as a fraction of the largest, that is zero but for rounding."""
 
 
 @dataclass
@@ -77,6 +79,20 @@ def differences(found: Results, expected: Results) -> Differences:
         _named(found.gradients, expected.gradients),
         _named(found.state, expected.state),
     )
+
+
+def decided(results: Results, reached: Results) -> Results:
+    """Return results without the parameters whose gradient is zero in float64: in float32, rounding alone moves them.
+
+    The softmax does not depend on the bias of keys, for example.
+    """
+    sizes = {n: x.abs().max().item() for n, x in reached.gradients.items() if x.numel()}
+    idle = {n for n, size in sizes.items() if size < _ZERO * max(sizes.values())}
+
+    def kept(named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {n: x for n, x in named.items() if n not in idle}
+
+    return Results(results.outputs, kept(results.gradients), kept(results.state))
 
 
 def _named(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:

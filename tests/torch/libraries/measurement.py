@@ -19,7 +19,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import polyhal.torch
 from polyhal.hal.errors import CaptureError
 from tests.torch.libraries.cases import Case, Program
-from tests.torch.libraries.comparison import FACTOR, LIMIT, TOLERANCE, Results, differences, exact, mismatch, run
+from tests.torch.libraries.comparison import (
+    FACTOR,
+    LIMIT,
+    TOLERANCE,
+    Results,
+    decided,
+    differences,
+    exact,
+    mismatch,
+    run,
+)
 
 RUNS = "agrees", "runs eagerly"
 """States in which a program runs and agrees."""
@@ -162,9 +172,10 @@ def _judge(case: Case, result: Result, found: Results, expected: Results, reache
         if not reached:
             reached.append(exact(case))
         if reached[0] is not None:
-            device, cpu = differences(found, reached[0]).largest, differences(expected, reached[0]).largest
+            exactly = decided(reached[0], reached[0])
+            device, cpu = (differences(decided(x, reached[0]), exactly).largest for x in (found, expected))
             result.from_exact = device, cpu
-            agrees = device <= FACTOR * cpu and cpu <= LIMIT
+            agrees = device <= max(TOLERANCE, FACTOR * cpu) and cpu <= LIMIT
     result.state = "differs" if not agrees else "runs eagerly" if is_eager_after_all else "agrees"
 
 
