@@ -1,4 +1,4 @@
-"""Attention and its gradient without materialised scores (FlashAttention): `tiles` on GPUs, `cpu` on CPUs."""
+"""Attention without materialised scores (FlashAttention): `tiles` on GPUs, `cpu` on CPUs; and attention to caches, `cached`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.attention import refusal
 from polyhal.backends.wgpu.lowering.attention import cpu, tiles
 from polyhal.backends.wgpu.lowering.attention.arguments import describe
+from polyhal.backends.wgpu.lowering.attention.cached import cached_attention
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
@@ -100,4 +101,8 @@ def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...],
     return LaunchSequence(steps, (call.shape.count * call.shape.t * 4,))
 
 
-LOWERINGS: dict[str, LoweringFunction] = {"attention": _attention, "attention_grad": _attention_grad}
+LOWERINGS: dict[str, LoweringFunction] = {
+    "attention": _attention,
+    "attention_grad": _attention_grad,
+    "cached_attention": cached_attention,
+}
