@@ -29,16 +29,16 @@ from polyhal.backends.wgpu.lowering.gather import along_axis, gather, replace_ro
 from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
 from polyhal.backends.wgpu.lowering.linear_algebra import factors, solve
 from polyhal.backends.wgpu.lowering.optim import optimizer
-from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, foreach, random
+from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, foreach, random, rotary
 from polyhal.backends.wgpu.lowering.quantized import dequantize
 from polyhal.backends.wgpu.lowering.quantized import dispatch as quantized
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
-from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
+from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, sample_tokens, softmax
 
 _FAMILIES = (
     elementwise, copy, foreach, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, pooling, softmax,
     optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention, fft,
-    factors, solve, quantized, dequantize,
+    factors, solve, quantized, dequantize, rotary, sample_tokens,
 )  # fmt: skip
 
 
