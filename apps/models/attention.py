@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polyhal as ph
 from polyhal import Tensor
-from polyhal.nn import KVCache
+from polyhal.nn import KVCache, Rotation
 from polyhal.nn import functional as F
 
 
@@ -26,11 +26,15 @@ def attend(
     scores: Scores,
     cache: KVCache | None = None,
     layer: int = 0,
+    rotation: Rotation | None = None,
 ) -> Tensor:
     """Return the attention (B, H, T, E) of queries (B, H, T, D) to keys (B, K, S, D) and values (B, K, S, E), causal.
 
-    Without a cache, `mask` includes the window. With one, keys and values are added to it.
+    Without a cache, `mask` includes the window. With one, keys and values are added to it. `q` and `k` are rotated by
+    `rotation` first.
     """
+    if cache is None and rotation is not None:
+        q, k = rotation.of(q), rotation.of(k)
     if cache is None and scores.softcap is None:
         return F.scaled_dot_product_attention(
             q, k, v, mask, is_causal=mask is None, scale=scores.scale, enable_gqa=True
@@ -42,5 +46,7 @@ def attend(
     width, missing = v.shape[-1], k.shape[-1] - v.shape[-1]
     if missing:  # the cache has one width
         v = ph.concat([v, ph.zeros((*v.shape[:-1], missing), dtype=v.dtype, device=v.device)], -1)
-    out = cache.attend(layer, q, k, v, mask, scale=scores.scale, window=scores.window, softcap=scores.softcap)
+    out = cache.attend(
+        layer, q, k, v, mask, scale=scores.scale, window=scores.window, softcap=scores.softcap, rotation=rotation
+    )
     return out[..., :width] if missing else out

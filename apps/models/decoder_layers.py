@@ -12,7 +12,7 @@ from polyhal.hal import dtypes
 from polyhal.models.attention import Scores, attend
 from polyhal.models.decoder_config import DecoderConfig, ExpertConfig
 from polyhal.models.decoder_parts import ACTIVATIONS, Parts
-from polyhal.nn import KVCache, Linear, Module, Parameter, RotaryEmbedding, init
+from polyhal.nn import KVCache, Linear, Module, Parameter, RotaryEmbedding, Rotation, init
 from polyhal.nn import functional as F
 
 if TYPE_CHECKING:
@@ -67,28 +67,20 @@ class Attention(Module):
 
     def forward(self, x: Tensor, rotary: RotaryEmbedding | None, call: DecoderCall) -> Tensor:
         angles = call.angles.get(self.near) if self.rotates else None
-        q = self.prepared(self.q_proj(x), self.heads, self.q_norm, rotary, angles)
-        k = self.prepared(self.k_proj(x), self.kv_heads, self.k_norm, rotary, angles)
+        turn = None if angles is None or rotary is None else Rotation(*angles, rotary.interleaved)
+        q = self.prepared(self.q_proj(x), self.heads, self.q_norm)
+        k = self.prepared(self.k_proj(x), self.kv_heads, self.k_norm)
         v = F.split_heads(self.v_proj(x), self.kv_heads)
-        out = attend(q, k, v, call.masks.get(self.scores.window), self.scores, call.cache, self.layer)
+        out = attend(q, k, v, call.masks.get(self.scores.window), self.scores, call.cache, self.layer, turn)
         result: Tensor = self.o_proj(F.merge_heads(out))
         return result
 
-    def prepared(
-        self,
-        x: Tensor,
-        heads: int,
-        norm: Module | None,
-        rotary: RotaryEmbedding | None,
-        angles: tuple[Tensor, Tensor] | None,
-    ) -> Tensor:
-        """Return projected queries or keys (B, T, E) as heads (B, H, T, D), normalised and rotated."""
+    def prepared(self, x: Tensor, heads: int, norm: Module | None) -> Tensor:
+        """Return projected queries or keys (B, T, E) as heads (B, H, T, D), normalised."""
         if norm is not None and not self.norm_is_per_head:
             x = norm(x)
         x = F.split_heads(x, heads)
-        if norm is not None and self.norm_is_per_head:
-            x = norm(x)
-        return x if angles is None or rotary is None else rotary.rotate(x, angles)
+        return norm(x) if norm is not None and self.norm_is_per_head else x
 
     def tensor_parallel(self, group: Group, shares: Sequence[float] | None) -> Module | None:
         """Return this layer with its heads divided among devices; None with query-key norms, or layers other than `Linear`."""

@@ -128,7 +128,7 @@ from polyhal.nn.pooling import (
     MaxPool2d,
     MaxPool3d,
 )
-from polyhal.nn.position import PositionalEncoding, RotaryEmbedding
+from polyhal.nn.position import PositionalEncoding, RotaryEmbedding, Rotation
 from polyhal.nn.quantized import QuantizedEmbedding, QuantizedLinear
 from polyhal.nn.recurrent import GRU, LSTM, RNN
 from polyhal.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell
@@ -293,6 +293,7 @@ __all__ = [
     "ReplicationPad2d",
     "ReplicationPad3d",
     "RotaryEmbedding",
+    "Rotation",
     "Sequential",
     "SiLU",
     "Sigmoid",

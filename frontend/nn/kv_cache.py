@@ -5,17 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 from polyhal import functions as ops
-from polyhal.creation import zeros
+from polyhal.creation import empty, zeros
 from polyhal.hal import dtypes
 from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.nn.functional.attention import capped_attention, restricted, scaled_dot_product_attention
+from polyhal.nn.position import Rotation
 from polyhal.tensor import Tensor
 
 _cached_attention = FUNCTIONS["cached_attention"]
-_STORE_ROWS, _ADD = OPS["store_rows"], OPS["add"]
+_STORE_ROWS, _ROTARY_STORE, _ADD = OPS["store_rows"], OPS["rotary_store"], OPS["add"]
 
 
 class KVCache:
@@ -84,17 +85,22 @@ class KVCache:
         scale: float | None = None,
         window: int | None = None,
         softcap: float | None = None,
+        rotation: Rotation | None = None,
     ) -> Tensor:
         """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones, in causal order.
 
         `q` may have a multiple of their heads: neighbours share keys and values. A `mask` (B, 1 or heads, T, S) takes the
         place of causal order, and restricts attention to the first S positions. `scale` of the scores defaults to
         1/sqrt(D). With `window` a position attends to itself and the `window` - 1 before it; with `softcap` scores x become
-        `softcap * tanh(x / softcap)`.
+        `softcap * tanh(x / softcap)`. `q` and `k` are rotated by `rotation` first.
         """
         keys, values = self._keys[layer], self._values[layer]
-        for store, new in ((keys, k), (values, v)):
-            dispatch.apply_into(_STORE_ROWS, (store, new.to(store.dtype), self.lengths), (), (store,))
+        if rotation is not None and mask is None and not (self._is_empty() or _has_gradient(q, k)):
+            q = self._store_rotated(keys, values, q, k, v, rotation)
+        else:
+            q, k = (x if rotation is None else rotation.of(x) for x in (q, k))
+            for store, new in ((keys, k), (values, v)):
+                dispatch.apply_into(_STORE_ROWS, (store, new.to(store.dtype), self.lengths), (), (store,))
         if mask is None and not self._is_empty():
             # A captured step reads any number of positions, an eager one has to read few more than are filled.
             span = dispatch.static_bound(self._span(k.shape[2]), self.capacity)
@@ -108,6 +114,15 @@ class KVCache:
         if softcap is not None:
             return capped_attention(q, k, v, softcap, mask, mask is None, scale)
         return scaled_dot_product_attention(q, k, v, mask, 0.0, mask is None, scale, enable_gqa=True)
+
+    def _store_rotated(
+        self, keys: Tensor, values: Tensor, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation
+    ) -> Tensor:
+        """Store rotated keys, and values, and return rotated queries, in one launch."""
+        out = empty(q.shape, q.dtype, q.device)
+        inputs = (keys, values, q, k, v, self.lengths, rotation.cos, rotation.sin)
+        dispatch.apply_into(_ROTARY_STORE, inputs, (rotation.interleaved,), (keys, values, out))
+        return out
 
     def advance(self, count: int) -> None:
         """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""
@@ -137,3 +152,7 @@ class KVCache:
         rows = ops.reshape(self._positions[keys - count : keys], (count, 1))
         near = ops.greater(columns, rows - window)
         return restricted(ops.less_equal(columns, rows) if mask is None else mask, near)
+
+
+def _has_gradient(*xs: Tensor) -> bool:
+    return dispatch.thread.grad_enabled and any(x.requires_grad for x in xs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,22 @@ from polyhal.nn.module import Module
 from polyhal.tensor import Tensor
 
 _rotary = FUNCTIONS["rotary"]
+
+
+class Rotation(NamedTuple):
+    """The rotation of pairs of features at the positions of a call, by cosines and sines (..., L, dim/2)."""
+
+    cos: Tensor
+    sin: Tensor
+    interleaved: bool = False
+
+    def of(self, input: Tensor) -> Tensor:
+        """Rotate `input` (..., L, D), as `RotaryEmbedding.rotate` does."""
+        dim = 2 * self.cos.shape[-1]
+        if input.shape[-1] > dim:
+            return ops.concat([self.of(input[..., :dim]), input[..., dim:]], -1)
+        rotated: Tensor = _rotary(input, self.cos, self.sin, self.interleaved)
+        return rotated
 
 
 class PositionalEncoding(Module):
@@ -125,11 +141,7 @@ class RotaryEmbedding(Module):
 
     def rotate(self, input: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
         """Rotate `input` (..., L, dim) by `angles`; the result has its dtype. Features after the first `dim` are kept."""
-        if input.shape[-1] > self.dim:
-            return ops.concat([self.rotate(input[..., : self.dim], angles), input[..., self.dim :]], -1)
-        cos, sin = angles
-        rotated: Tensor = _rotary(input, cos, sin, self.interleaved)
-        return rotated
+        return Rotation(*angles, self.interleaved).of(input)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, max_length={self.max_length}, base={self.base}, interleaved={self.interleaved}"

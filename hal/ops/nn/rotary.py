@@ -8,7 +8,17 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, broadcast_shapes
-from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Specs, Tolerance, declare, tensor_at
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    tensor_at,
+)
 from polyhal.hal.ops.layout.regions import concat, stack
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape, sum_to
@@ -75,7 +85,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-rotary = declare(
+rotary: OpFunction = declare(
     _rotary,
     name="rotary",
     family="attention",
