@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save
 
-from polyhal import Tensor, no_grad
+from polyhal import Tensor, no_grad, tensor
 from polyhal.adapters.lora import adapters, add_lora
 from polyhal.adapters.settings import LoraSettings
 from polyhal.hal.dtypes import float32
@@ -42,38 +44,87 @@ def save_adapter(model: Module, folder: str | os.PathLike[str], settings: LoraSe
     return target
 
 
-def load_adapter(model: Module, folder: str | os.PathLike[str]) -> LoraSettings:
-    """Add the adapters in a folder of PEFT's or of `save_adapter` to a model, and return their settings.
+@dataclass(frozen=True, slots=True)
+class AdapterWeights:
+    """The adapters in a folder: `lora_A` (rank, in) and `lora_B` (out, rank) in float32, by the path of the layer."""
 
-    Raises FileNotFoundError, CorruptFileError, IncompatibleFileError for settings that are not supported, and for adapters
-    that do not fit the model, and ValueError if the model has adapters.
+    settings: LoraSettings
+    layers: Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+    def shape(self, path: str) -> tuple[int, int]:
+        """Return the shape (out, in) of a layer's weight."""
+        first, second = self.layers[path]
+        return second.shape[0], first.shape[1]
+
+    def product(self, path: str) -> np.ndarray:
+        """Return `scale * B @ A` (out, in) of a layer, in float32."""
+        first, second = self.layers[path]
+        product: np.ndarray = (second @ first) * np.float32(self.settings.scale(path))
+        return product
+
+
+def read_adapter(folder: str | os.PathLike[str]) -> AdapterWeights:
+    """Read the adapters in a folder of PEFT's or of `save_adapter`.
+
+    Raises FileNotFoundError, CorruptFileError, and IncompatibleFileError for settings that are not supported.
     """
     source = Path(folder)
     data = parse_json((source / SETTINGS).read_bytes(), source / SETTINGS)
     if not isinstance(data, dict):
-        raise CorruptFileError(message("load_adapter", f"{source / SETTINGS} is no JSON object", expected="settings"))
+        raise CorruptFileError(message("adapter", f"{source / SETTINGS} is not a JSON object", expected="settings"))
     settings = LoraSettings.from_json(data)
     state = load(source / WEIGHTS, device="numpy")
-    add_lora(model, settings)
-    expected: dict[str, Tensor] = {}
-    for path, layer in adapters(model):
-        for name in ("lora_A", "lora_B"):
-            expected[f"{_PREFIX}{path}.{name}.weight"] = getattr(layer, name).weight
-    _check(source, state, expected)
-    with no_grad():
-        for key, weight in expected.items():
-            weight.copy_(state[key].to(float32))
-    return settings
+    if not isinstance(state, dict) or not all(isinstance(x, Tensor) for x in state.values()):
+        raise CorruptFileError(message("adapter", f"{source / WEIGHTS} has no names", expected="a state"))
+    arrays = {str(key): value.to(float32).numpy() for key, value in state.items()}
+    paths = sorted({_path(key) for key in arrays})
+    expected = {key for path in paths for key in _keys(path)}
+    for keys, problem in ((expected - arrays.keys(), "lacks"), (arrays.keys() - expected, "has")):
+        if keys:
+            text = f"{source / WEIGHTS} {problem} {min(keys)} and {len(keys) - 1} more"
+            raise IncompatibleFileError(message("adapter", text, expected="lora_A and lora_B of layers"))
+    layers = {}
+    for path in paths:
+        first, second = (arrays[key] for key in _keys(path))
+        rank = settings.rank(path)
+        if (first.ndim, second.ndim) != (2, 2) or (first.shape[0], second.shape[1]) != (rank, rank):
+            text = f"the weights of {path} in {source / WEIGHTS} are {first.shape} and {second.shape}"
+            raise IncompatibleFileError(message("adapter", text, expected=f"({rank}, in) and (out, {rank})"))
+        layers[path] = first, second
+    return AdapterWeights(settings, layers)
 
 
-def _check(source: Path, state: object, expected: dict[str, Tensor]) -> None:
-    if not isinstance(state, dict):
-        raise CorruptFileError(message("load_adapter", f"{source / WEIGHTS} has no names", expected="a state"))
-    for names, problem in ((expected.keys() - state.keys(), "lacks"), (state.keys() - expected.keys(), "has")):
-        if names:
-            text = f"{source / WEIGHTS} {problem} {sorted(names)[0]} and {len(names) - 1} more"
-            raise IncompatibleFileError(message("load_adapter", text, expected=f"{len(expected)} weights of adapters"))
-    for key, weight in expected.items():
-        if tuple(state[key].shape) != tuple(weight.shape):
-            text = f"{key} is {tuple(state[key].shape)}"
-            raise IncompatibleFileError(message("load_adapter", text, expected=str(tuple(weight.shape))))
+def load_adapter(model: Module, folder: str | os.PathLike[str]) -> LoraSettings:
+    """Add the adapters in a folder of PEFT's or of `save_adapter` to a model, and return their settings.
+
+    Raises the errors of `read_adapter`, IncompatibleFileError for adapters that do not fit the model, and ValueError if the
+    model has adapters.
+    """
+    found = read_adapter(folder)
+    add_lora(model, found.settings)
+    targets = dict(adapters(model))
+    for paths, problem in (
+        (targets.keys() - found.layers.keys(), "lacks"),
+        (found.layers.keys() - targets.keys(), "has"),
+    ):
+        if paths:
+            text = f"{folder} {problem} an adapter of {min(paths)}, and of {len(paths) - 1} more layers"
+            expected = f"adapters of {len(targets)} layers"
+            raise IncompatibleFileError(message("load_adapter", text, expected=expected))
+    for path, layer in targets.items():
+        for target, values in zip((layer.lora_A, layer.lora_B), found.layers[path], strict=True):
+            if values.shape != target.weight.shape:
+                text, expected = f"the adapter of {path} has a weight {values.shape}", f"{tuple(target.weight.shape)}"
+                raise IncompatibleFileError(message("load_adapter", text, expected=expected))
+            with no_grad():
+                target.weight.copy_(tensor(values, device=target.weight.device))
+    return found.settings
+
+
+def _keys(path: str) -> tuple[str, str]:
+    return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
+
+
+def _path(key: str) -> str:
+    """Return the path of the layer to which a weight belongs."""
+    return key.removeprefix(_PREFIX).removesuffix(".weight").rpartition(".")[0]

@@ -10,7 +10,7 @@ from polyhal.adapters.settings import LoraSettings
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import message
 from polyhal.hal.quantization.formats import dequantize
-from polyhal.nn import Dropout, Linear, Module, QuantizedLinear, init
+from polyhal.nn import Dropout, Linear, Module, Parameter, QuantizedLinear, init
 
 _LINEAR = (Linear, QuantizedLinear)
 
@@ -64,8 +64,9 @@ class LoraLinear(Module):
         base = self.base_layer
         if isinstance(base, QuantizedLinear):
             return self._in_floats(base)
-        with no_grad():
-            base.weight.copy_((base.weight.to(float32) + self.product()).to(base.weight.dtype))
+        with no_grad():  # a new parameter: the weight may be a table of tokens, too
+            weight = (base.weight.to(float32) + self.product()).to(base.weight.dtype)
+        base.weight = Parameter(weight, requires_grad=False)
         return base
 
     def _in_floats(self, base: QuantizedLinear) -> Linear:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyhal.cli.reporting import fail, reported, sentence
+from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, ModelPath, WeightDType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,24 +38,17 @@ _NUMBERS = {"temperature": float, "top_k": int, "top_p": float, "seed": int, "ma
 
 @reported
 def chat(
-    model: Annotated[Path, typer.Argument(help="A folder of Hugging Face's form, or a GGUF file.", show_default=False)],
+    model: ModelPath,
     system: Annotated[str, typer.Option(help="The system message.", show_default=False)] = "",
-    context: Annotated[
-        int | None,
-        typer.Option(help="The largest number of tokens of the conversation. Default: 8192, or the model's."),
-    ] = None,
+    context: ContextLength = None,
     max_tokens: Annotated[int | None, typer.Option(help="The largest number of tokens of an answer.")] = None,
     temperature: Annotated[float | None, typer.Option(help="0 always takes the most likely token.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this many of the most likely tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sample only from tokens with this total probability.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; equal seeds give equal answers.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="The dtype of weights that are not quantised.")] = None,
-    adapter: Annotated[
-        Path | None, typer.Option(help="A folder of low-rank adapters, as [bold]polyhal finetune[/] writes.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
-    ] = None,
+    dtype: WeightDType = None,
+    adapter: AdapterFolder = None,
+    device: DeviceName = None,
 ) -> None:
     """Talk to a language model. Type [bold]/help[/] for commands; Ctrl-C stops an answer, Ctrl-D ends.
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from polyhal.cli.reporting import INTERRUPTED, reported
+from polyhal.commands.language_options import DeviceName, WeightDType
 
 _training = partial(typer.Option, rich_help_panel="Training")
 _adapters = partial(typer.Option, rich_help_panel="Adapters")
@@ -59,13 +60,16 @@ def finetune(
         bool,
         _data("--special-tokens", help="Names of special tokens in the data are these tokens, and not ordinary text."),
     ] = False,
-    device: Annotated[str | None, _run(help="The device, as named by `polyhal devices`.")] = None,
-    dtype: Annotated[str | None, _run(help="The dtype of weights that are not quantised.")] = None,
+    device: DeviceName = None,
+    dtype: WeightDType = None,
     save_dir: Annotated[Path | None, _run(help="The folder of the run. Default: runs/MODEL-DATA.")] = None,
     save_every: Annotated[int, _run(help="Steps between checkpoints.")] = 100,
     resume: Annotated[bool, _run("--resume", help="Continue the run in --save-dir, with its settings.")] = False,
     overwrite: Annotated[bool, _run("--overwrite", help="Replace the run in the folder.")] = False,
     stop_after: Annotated[int | None, _run(help="Save and stop after this many steps of this call.")] = None,
+    merge: Annotated[
+        Path | None, _run(help="After the last step, write the model with the adapters in its weights to this folder.")
+    ] = None,
 ) -> None:
     """Fine-tune a language model with low-rank adapters (LoRA), on the best device of this machine.
 
@@ -112,6 +116,13 @@ def finetune(
         )
     folder = finetune_run.folder_of(job, save_dir)
     if not finetune_run.run(
-        job, folder, device, resume=resume, overwrite=overwrite, save_every=save_every, stop_after=stop_after
+        job,
+        folder,
+        device,
+        resume=resume,
+        overwrite=overwrite,
+        save_every=save_every,
+        stop_after=stop_after,
+        merge=merge,
     ):
         raise typer.Exit(INTERRUPTED)

@@ -16,11 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from polyhal import manual_seed
 from polyhal.adapters import LoraSettings, add_lora
-from polyhal.cli.display import duration, is_live, say, say_wrapped
+from polyhal.cli.display import count, duration, is_live, say, say_wrapped, status_line
 from polyhal.cli.stop_request import StopRequest
-from polyhal.finetune import TokenRows, TuneOptions, Tuner, arrange, encode_record, read_records
+from polyhal.commands.merge import write_merged
+from polyhal.finetune import IGNORED, RECORD_FORMS, TokenRows, TuneOptions, Tuner, arrange, encode_record, read_records
 from polyhal.hal.errors import IncompatibleFileError, NonFiniteError, SettingError, message
-from polyhal.llm import ChatEncoder, LanguageModel, load, open_model
+from polyhal.llm import ChatEncoder, LanguageModel, check_target, load, open_model
 from polyhal.models import DecoderConfig
 from polyhal.training.folder import RunFolder, writing
 from polyhal.training.metrics import MetricsRow
@@ -31,8 +32,8 @@ _JOB = "finetune.json"
 _CONTEXT = 512
 Records = list[tuple[str, dict[str, Any]]]
 _LORA_NAMES = {"r": "r", "rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}
-_LINE_INTERVAL = 5.0
-"""Seconds between lines without a terminal."""
+_LIVE_INTERVAL, _LINE_INTERVAL = 1.0, 5.0
+"""Seconds between readings of the loss, with a terminal that redraws its line and with another output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ def run(
     overwrite: bool,
     save_every: int,
     stop_after: int | None,
+    merge: Path | None,
 ) -> bool:
     """Carry out a run. Returns False if a signal ended it early; the run is then saved.
 
@@ -134,12 +136,17 @@ def run(
     console = Console(highlight=False)
     if not resume:
         folder.check(overwrite=overwrite)
+    if merge is not None:
+        check_target(merge)
     with StopRequest() as stop, folder.reserved():
         records = list(read_records(Path(job.data)))
+        if not records:
+            raise SettingError(message(None, f"{job.data} has no records", expected=RECORD_FORMS))
         context = job.context or _default_context(job.model)
         job = replace(job, context=context)
-        loaded = load(job.model, device, job.dtype, context)
-        rows = _rows(job, loaded, records, context)
+        with status_line(console, f"loading {Path(job.model).name}"):
+            loaded = load(job.model, device, job.dtype, context)
+            rows = _rows(job, loaded, records, context)
         manual_seed(job.seed)
         try:
             names = add_lora(loaded.model, job.lora)
@@ -148,21 +155,34 @@ def run(
             raise SettingError(str(error)) from error
         if resume:
             tuner.resume(folder.last)
+            folder.metrics.cut(tuner.done)
         else:
             folder.claim(overwrite=overwrite)
-        _print_plan(console, loaded, tuner, len(names))
-        begin = time.perf_counter()
+        _print_plan(console, loaded, tuner, len(names), len(records))
+        begin, first = time.perf_counter(), tuner.done
         limit = min(tuner.options.steps, tuner.done + stop_after if stop_after is not None else tuner.options.steps)
         _train(console, job, folder, tuner, stop, limit, save_every)
-    interrupted = bool(stop.requested) and tuner.done < tuner.options.steps
     if tuner.done < tuner.options.steps:
         command = ["polyhal", "finetune", "--resume", "--save-dir", str(folder.path)]
         say_wrapped(console, f"saved step {tuner.done} of {tuner.options.steps}; continue with")
         say(console, f"  {shlex.join(command)}")
+        return not stop.requested
+    seconds = time.perf_counter() - begin
+    say_wrapped(console, f"{count(tuner.done - first, 'step')} in {duration(seconds)}; {_losses(folder)}", "bold")
+    adapter = folder.last / "adapter"
+    if merge is None:
+        command = [
+            "polyhal",
+            "chat" if loaded.files.chat_templates else "generate",
+            job.model,
+            "--adapter",
+            str(adapter),
+        ]
+        say_wrapped(console, "The adapters are saved; use them with")
+        say(console, f"  {shlex.join(command)}")
     else:
-        say_wrapped(console, f"{tuner.done} steps in {duration(time.perf_counter() - begin)}; the adapters are in")
-        say(console, f"  {folder.last / 'adapter'}")
-    return not interrupted
+        write_merged(console, Path(job.model), adapter, merge, None)
+    return True
 
 
 def _default_context(model: str) -> int:
@@ -179,34 +199,49 @@ def _rows(job: FinetuneJob, loaded: LanguageModel, records: Records, context: in
     return arrange(examples, context, packing=job.packing, split=plain)
 
 
-def _print_plan(console: Console, loaded: LanguageModel, tuner: Tuner, layers: int) -> None:
+def _print_plan(console: Console, loaded: LanguageModel, tuner: Tuner, layers: int, records: int) -> None:
     trained = sum(p.numel() for p in tuner.trained)
-    rows, o = tuner.rows, tuner.options
+    rows, o, files = tuner.rows, tuner.options, loaded.files
+    length = rows.ids.shape[1]
     say_wrapped(
         console,
-        f"{loaded.files.name} on {tuner.device}: {trained:,} weights in adapters of {layers} layers, of "
-        f"{loaded.files.parameters:,}",
+        f"{files.name} ({files.format}) on {tuner.device}: adapters of {count(layers, 'layer')} with {trained:,} weights "
+        f"are trained, {files.parameters:,} weights stay as they are",
+        "bold",
     )
-    cut = f"; {rows.cut} records are cut" if rows.cut else ""
+    learned = int((rows.targets != IGNORED).sum())
+    say_wrapped(
+        console,
+        f"{count(records, 'record')} in {count(len(rows), 'row')} of {length} tokens, {rows.filled:.0%} filled, "
+        f"{learned:,} tokens to learn",
+    )
+    if rows.cut:
+        longest = f"the longest has {rows.longest} tokens; --context sets the length of rows"
+        say_wrapped(console, f"{count(rows.cut, 'record is', 'records are')} cut to fit: {longest}", "yellow")
     passes = o.steps * o.batch_size * o.accumulate / len(rows)
-    say_wrapped(
-        console,
-        f"{len(rows)} rows of {rows.ids.shape[1]} tokens{cut}; {o.steps} steps, {passes:.1f} passes over the data",
-    )
+    rate = f"{count(o.steps, 'step')} of {count(o.batch_size * o.accumulate, 'row')}, {passes:.1f} passes over the data"
+    say_wrapped(console, f"{rate}{f'; {tuner.done} are done' if tuner.done else ''}. Ctrl-C saves and stops.", "dim")
+
+
+def _losses(folder: RunFolder) -> str:
+    """Return the first and the last loss of a run, as text."""
+    losses = [row.loss for row in folder.metrics.rows()]
+    return f"loss {losses[0]:.3f} at first, {losses[-1]:.3f} at last" if losses else "no losses"
 
 
 def _train(
     console: Console, job: FinetuneJob, folder: RunFolder, tuner: Tuner, stop: StopRequest, limit: int, save_every: int
 ) -> None:
     """Take steps until `limit`, or until `stop` is requested; log and save."""
-    tokens = tuner.options.batch_size * tuner.options.accumulate * tuner.rows.ids.shape[1]
+    tokens = tuner.options.batch_size * tuner.options.accumulate * tuner.rows.ids.shape[1] * tuner.rows.filled
+    interval = _LIVE_INTERVAL if is_live(console) else _LINE_INTERVAL
     begin, begin_step, shown = time.perf_counter(), tuner.done, 0.0
     with _progress(console, tuner) as show:
         while tuner.done < limit and not stop():
             rate = float(tuner.scheduler.get_last_lr()[0])
             tuner.step()
             last = tuner.done == limit or stop()
-            if last or tuner.done % save_every == 0 or time.perf_counter() - shown > _LINE_INTERVAL:
+            if last or tuner.done % save_every == 0 or time.perf_counter() - shown > interval:
                 loss = tuner.mean_loss()
                 if not math.isfinite(loss):
                     problem = f"the loss became {loss} before step {tuner.done}"
@@ -234,7 +269,7 @@ def _progress(console: Console, tuner: Tuner) -> Iterator[Any]:
         return
     columns = [TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()]
     with Progress(*columns, console=console, expand=True) as progress:
-        task = progress.add_task("", total=tuner.options.steps, completed=tuner.done)
+        task = progress.add_task("compiling the first step", total=tuner.options.steps, completed=tuner.done)
         yield lambda row: progress.update(task, completed=row.step, description=_line(row, tuner.options.steps))
 
 

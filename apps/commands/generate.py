@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from polyhal.cli.reporting import reported
+from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, WeightDType
 
 
 @reported
@@ -37,19 +38,10 @@ def generate(
     seed: Annotated[
         int | None, typer.Option(help="Random seed; equal seeds generate equal text. Default: random.")
     ] = None,
-    context: Annotated[
-        int | None, typer.Option(help="Of a language model: the largest number of tokens of prompt and text.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Of a language model: the dtype of weights that are not quantised.")
-    ] = None,
-    adapter: Annotated[
-        Path | None,
-        typer.Option(help="Of a language model: a folder of adapters, as [bold]polyhal finetune[/] writes."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
-    ] = None,
+    context: ContextLength = None,
+    dtype: WeightDType = None,
+    adapter: AdapterFolder = None,
+    device: DeviceName = None,
 ) -> None:
     """Continue a prompt with a trained model, streaming the text."""
     from polyhal.models import Sampling

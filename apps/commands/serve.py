@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from polyhal.cli.reporting import reported
+from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, ModelPath, WeightDType
 
 
 @reported
 def serve(
-    model: Annotated[Path, typer.Argument(help="A folder of Hugging Face's form, or a GGUF file.", show_default=False)],
+    model: ModelPath,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for a free one.")] = 8000,
     api_key: Annotated[
@@ -22,18 +22,12 @@ def serve(
     name: Annotated[str, typer.Option(help="The model's name for clients. Default: the file's.")] = "",
     slots: Annotated[int, typer.Option(min=1, help="Sequences that are generated at a time.")] = 8,
     queue: Annotated[int, typer.Option(min=0, help="Sequences that may wait; further ones are refused.")] = 64,
-    context: Annotated[
-        int | None, typer.Option(help="The largest number of tokens of a sequence. Default: 8192, or the model's.")
-    ] = None,
+    context: ContextLength = None,
     max_prompt: Annotated[int | None, typer.Option(min=1, help="The largest number of tokens of a prompt.")] = None,
     max_body: Annotated[int, typer.Option(min=1, help="The largest number of bytes of a request.")] = 8 << 20,
-    dtype: Annotated[str | None, typer.Option(help="The dtype of weights that are not quantised.")] = None,
-    adapter: Annotated[
-        Path | None, typer.Option(help="A folder of low-rank adapters, as [bold]polyhal finetune[/] writes.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
-    ] = None,
+    dtype: WeightDType = None,
+    adapter: AdapterFolder = None,
+    device: DeviceName = None,
 ) -> None:
     """Serve a language model by OpenAI's HTTP interface. Ctrl-C lets running answers finish, and ends.
 

@@ -1,7 +1,8 @@
 """Records of a data set as tokens: conversations, prompts with completions, and plain texts.
 
-A file of JSON lines has an object per line: `{"messages": [{"role": ..., "content": ...}, ...]}`, also with "tools";
-`{"prompt": ..., "completion": ...}`; or `{"text": ...}`. Any other file is one plain text.
+A file of JSON lines has an object per line, and a JSON file may be a list of objects:
+`{"messages": [{"role": ..., "content": ...}, ...]}`, also with "tools"; `{"prompt": ..., "completion": ...}`; or
+`{"text": ...}`. Any other file is one plain text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Protocol
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.utils.files import parse_json
 
-_FORMS = '{"messages": [...]}, {"prompt": "...", "completion": "..."} or {"text": "..."}'
+RECORD_FORMS = '{"messages": [...]}, {"prompt": "...", "completion": "..."} or {"text": "..."}'
+"""Forms of records, for messages."""
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -63,7 +65,12 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             yield str(path), {"text": path.read_text(encoding="utf-8")}
         except UnicodeDecodeError as error:
-            raise RecordError(message("finetune", f"{path} is not UTF-8 text: {error}", expected=_FORMS)) from error
+            raise RecordError(
+                message("finetune", f"{path} is not UTF-8 text: {error}", expected=RECORD_FORMS)
+            ) from error
+        return
+    if path.suffix == ".json" and (array := _array(path)) is not None:
+        yield from array
         return
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -74,9 +81,25 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 record = parse_json(line, place)
             except PolyhalError as error:
                 raise RecordError(str(error)) from error
-            if not isinstance(record, dict):
-                raise RecordError(message("finetune", f"{place} is a {type(record).__name__}", expected=_FORMS))
-            yield place, record
+            yield place, _object(record, place)
+
+
+def _array(path: Path) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the records of a file that is one JSON list; None for other files."""
+    with path.open("rb") as file:
+        if not file.read(4096).lstrip().startswith(b"["):
+            return None
+    try:
+        records = parse_json(path.read_bytes(), path)
+    except PolyhalError:
+        return None  # lines of lists, whose errors name the line
+    return [(f"record {i} of {path}", _object(r, f"record {i} of {path}")) for i, r in enumerate(records, 1)]
+
+
+def _object(record: Any, place: str) -> dict[str, Any]:
+    if not isinstance(record, dict):
+        raise RecordError(message("finetune", f"{place} is a {type(record).__name__}", expected=RECORD_FORMS))
+    return record
 
 
 def encode_record(
@@ -106,7 +129,7 @@ def encode_record(
     ids = [i for piece, _ in pieces for i in piece]
     learned = [learn or learn_all for piece, learn in pieces for _ in piece]
     if not any(learned[1:]):
-        raise RecordError(message("finetune", f"{place} has no tokens to learn", expected=_FORMS))
+        raise RecordError(message("finetune", f"{place} has no tokens to learn", expected=RECORD_FORMS))
     return Example(ids, learned)
 
 
@@ -116,7 +139,7 @@ def _plain(record: Mapping[str, Any], place: str) -> list[tuple[str, bool]]:
         return [(_text(record, "prompt", place), False), (_text(record, "completion", place), True)]
     if "text" in record:
         return [(_text(record, "text", place), True)]
-    raise RecordError(message("finetune", f"{place} has the keys {sorted(map(str, record))}", expected=_FORMS))
+    raise RecordError(message("finetune", f"{place} has the keys {sorted(map(str, record))}", expected=RECORD_FORMS))
 
 
 def _conversation(

@@ -25,9 +25,16 @@ class TokenRows:
     """True if a row holds several examples, so that attention needs a mask."""
     cut: int
     """Number of examples that were cut to fit."""
+    longest: int = 0
+    """Tokens of the longest example."""
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def filled(self) -> float:
+        """Share of tokens that are not padding."""
+        return float((self.examples > 0).mean())
 
 
 def arrange(examples: Sequence[Example], context: int, *, packing: bool = True, split: bool = False) -> TokenRows:
@@ -36,6 +43,7 @@ def arrange(examples: Sequence[Example], context: int, *, packing: bool = True, 
     With `split`, a long example continues in further rows; otherwise its beginning is used.
     """
     pieces, cut = _pieces(examples, context, split)
+    longest = max((len(e.ids) for e in examples), default=0)
     places = _packed(pieces, context) if packing else [[i] for i in range(len(pieces))]
     shape = (len(places), context)
     ids, targets, numbers = np.zeros(shape, np.int32), np.full(shape, IGNORED, np.int32), np.zeros(shape, np.int32)
@@ -49,7 +57,7 @@ def arrange(examples: Sequence[Example], context: int, *, packing: bool = True, 
             following = np.where(piece.learned[1:], piece.ids[1:], IGNORED)
             targets[row, start : stop - 1] = following
             start = stop
-    return TokenRows(ids, targets, numbers, any(len(members) > 1 for members in places), cut)
+    return TokenRows(ids, targets, numbers, any(len(members) > 1 for members in places), cut, longest)
 
 
 def _pieces(examples: Iterable[Example], context: int, split: bool) -> tuple[list[Example], int]:

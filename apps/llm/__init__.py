@@ -6,6 +6,8 @@ from polyhal.llm.conversation import ChatSettings, Conversation
 from polyhal.llm.files import ModelFiles, StoredWeight, open_model
 from polyhal.llm.language_model import LanguageModel, estimate, load
 from polyhal.llm.memory import ModelDoesNotFitError
+from polyhal.llm.merging import check_target, merge_adapter
+from polyhal.llm.perplexity import Perplexity, perplexity
 from polyhal.llm.quantize import quantize
 from polyhal.llm.template_errors import ChatTemplateError, TemplateLimitError
 
@@ -18,10 +20,14 @@ __all__ = [
     "LanguageModel",
     "ModelDoesNotFitError",
     "ModelFiles",
+    "Perplexity",
     "StoredWeight",
     "TemplateLimitError",
+    "check_target",
     "estimate",
     "load",
+    "merge_adapter",
     "open_model",
+    "perplexity",
     "quantize",
 ]

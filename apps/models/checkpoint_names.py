@@ -40,12 +40,18 @@ class Stored:
 
     def read(self, tensor: Callable[[str], np.ndarray]) -> np.ndarray:
         """Return the parameter's values; `tensor` returns the tensor with a name, which may be rows of quantised blocks."""
-        found = [self._of(tensor(name)) for name in self.names]
+        found = [self.part(tensor(name)) for name in self.names]
         return found[0] if len(found) == 1 else np.stack(found)
 
-    def _of(self, value: np.ndarray) -> np.ndarray:
+    def part(self, value: np.ndarray) -> np.ndarray:
+        """Return the parameter's values in a tensor, in the decoder's order of axes."""
         value = value.T if self.transposed else value
         return value if self.size is None else value[self.rows(len(value))]
+
+    def write(self, value: np.ndarray, part: np.ndarray) -> None:
+        """Replace the parameter's values in a tensor."""
+        value = value.T if self.transposed else value
+        value[slice(None) if self.size is None else self.rows(len(value))] = part
 
 
 def checkpoint_names(data: Mapping[str, Any]) -> dict[str, Stored]:

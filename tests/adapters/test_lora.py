@@ -133,7 +133,7 @@ def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         add_lora(Network(), LoraSettings(target_modules=("q_proj",)))
     wide = Network()
     wide.layers["up_proj"] = Linear(7, 8, device="numpy")
-    with pytest.raises(IncompatibleFileError, match=r"lora_A.weight is \(2, 6\).*\(2, 7\)"):
+    with pytest.raises(IncompatibleFileError, match=r"layers.up_proj has a weight \(2, 6\).*\(2, 7\)"):
         load_adapter(wide, tmp_path)
     (tmp_path / "adapter_config.json").write_text("[")
     with pytest.raises(CorruptFileError, match="not valid JSON"):

@@ -69,3 +69,35 @@ def test_bad_input_is_one_sentence(polyhal: Command, tmp_path: Path, arguments: 
     assert problem in done.err
     assert "Traceback" not in done.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_adapter_is_merged_after_training_and_changes_the_perplexity(polyhal: Command, tmp_path: Path) -> None:
+    with_bytes(tmp_path / "m.gguf")
+    data(tmp_path / "d.jsonl")
+    (tmp_path / "t.txt").write_text("ab" * 40)
+    options = [*OPTIONS, "--save-dir", "run", "--merge", "merged"]
+    done = polyhal("finetune", "m.gguf", "d.jsonl", *options)
+    assert done.code == 0, done.err
+    assert "merged: 2,696 weights" in done.out
+    again = polyhal("finetune", "--resume", "--save-dir", "run", "--merge", "merged", "--device", "numpy")
+    assert (again.code, "a new or an empty folder" in again.err) == (2, True)
+    by_hand = polyhal("merge", "m.gguf", "run/last/adapter", "other", "--dtype", "float32")
+    assert by_hand.code == 0, by_hand.err
+    found = []
+    for arguments in (["m.gguf"], ["m.gguf", "--adapter", "run/last/adapter"], ["merged"], ["other"]):
+        scored = polyhal(
+            "perplexity", arguments[0], "t.txt", *arguments[1:], "--context", 16, "--json", "--device", "numpy"
+        )
+        assert scored.code == 0, scored.err
+        found.append(json.loads(scored.out))
+    assert {row["scored"] for row in found} == {found[0]["tokens"] - 1}
+    losses = [row["loss"] for row in found]
+    assert abs(losses[0] - losses[1]) > 1e-3
+    assert losses[2] == pytest.approx(losses[1], abs=1e-4)
+    assert losses[3] == pytest.approx(losses[1], abs=1e-4)
+    shown = polyhal("perplexity", "merged", "t.txt", "--device", "numpy")
+    assert "perplexity" in shown.out
+    (tmp_path / "empty.txt").write_text("")
+    for text, problem in (("empty.txt", "1 token; expected at least 2"), ("none.txt", "none.txt")):
+        wrong = polyhal("perplexity", "m.gguf", text, "--device", "numpy")
+        assert (wrong.code, problem in wrong.err) == (2, True), wrong.err

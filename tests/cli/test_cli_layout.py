@@ -31,7 +31,9 @@ def test_every_file_of_commands_is_a_command() -> None:
         "plan",
         "chat",
         "finetune",
+        "merge",
         "models",
+        "perplexity",
         "quantize",
         "serve",
     }
@@ -87,8 +89,21 @@ def test_registering_commands_imports_none_of_their_work() -> None:
         "polyhal.hal.core.settings.env",
         *(f"polyhal.cli.commands.{name}" for name in OWN_COMMANDS),
         "polyhal.commands",
+        "polyhal.commands.language_options",
         *(
             f"polyhal.commands.{name}"
-            for name in ("train", "generate", "plan", "calibrate", "chat", "finetune", "models", "quantize", "serve")
+            for name in (
+                "train",
+                "generate",
+                "plan",
+                "calibrate",
+                "chat",
+                "finetune",
+                "merge",
+                "models",
+                "perplexity",
+                "quantize",
+                "serve",
+            )
         ),
     }

@@ -106,6 +106,11 @@ def test_other_files_are_one_text(tmp_path: Path) -> None:
         encode_record(talk("a", "b"), "here", Letters())
     (tmp_path / "c.jsonl").write_text(json.dumps({"text": "a"}) + "\n\n")
     assert len(list(read_records(tmp_path / "c.jsonl"))) == 1
+    (tmp_path / "d.json").write_text(json.dumps([{"text": "a"}, {"text": "b"}], indent=1))
+    assert [record["text"] for _, record in read_records(tmp_path / "d.json")] == ["a", "b"]
+    (tmp_path / "d.json").write_text("[{}, 3]")
+    with pytest.raises(RecordError, match=r"record 2 of .*d.json is a int"):
+        list(read_records(tmp_path / "d.json"))
 
 
 def test_names_of_special_tokens_in_data_are_text_unless_they_are_recognised(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 
 STORIES = Path(__file__).parents[1] / "models" / "stories260K"
+_MARKS = ("<unk>", "<s>", "</s>")
 TEMPLATE = "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}</s>{% endfor %}<s>"
 
 
@@ -35,8 +36,11 @@ def write(
     return path
 
 
-def stories(path: Path) -> Path:
-    """Write stories260K, whose rows are in the order of GGUF already, as float32."""
+def stories(path: Path, with_vocabulary: bool = False) -> Path:
+    """Write stories260K, whose rows are in the order of GGUF already, as float32.
+
+    The vocabulary is made up, for programs that need one.
+    """
     data = np.fromfile(STORIES / "model.bin", "<i4")
     width, hidden, layers, heads, kv_heads, vocabulary, context = map(int, data[:7])
     numbers, narrow = data[7:].view("<f4"), width // heads * kv_heads
@@ -62,20 +66,32 @@ def stories(path: Path) -> Path:
         else:
             tensors[f"{name}.weight"] = values
     sizes = {"context_length": context, "embedding_length": width, "block_count": layers, "feed_forward_length": hidden}
-    return write(path, {**sizes, "head_count": heads, "head_count_kv": kv_heads}, tensors)
+    count = vocabulary - len(_MARKS) - 256
+
+    def tokens(writer: gguf.GGUFWriter) -> None:
+        _add_vocabulary(writer, [f"t{i}" for i in range(count)])
+
+    more = tokens if with_vocabulary else None
+    return write(path, {**sizes, "head_count": heads, "head_count_kv": kv_heads}, tensors, more)
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter, words: list[str]) -> None:
+    """Add marks, bytes and words as a vocabulary."""
+    tokens = [*_MARKS, *(f"<0x{i:02X}>" for i in range(256)), *words]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * len(tokens))
+    writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * len(words)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
 
 
 def with_bytes(path: Path, big_endian: bool = False, context: int = 64) -> Path:
     """Write a random model of one layer with a vocabulary of bytes and a chat template."""
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "a", "b", "ab"]
+    words = ["a", "b", "ab"]
 
     def vocabulary(writer: gguf.GGUFWriter) -> None:
-        writer.add_tokenizer_model("llama")
-        writer.add_token_list(tokens)
-        writer.add_token_scores([0.0] * len(tokens))
-        writer.add_token_types([2, 3, 3, *[6] * 256, 1, 1, 1])
-        writer.add_bos_token_id(1)
-        writer.add_eos_token_id(2)
+        _add_vocabulary(writer, words)
         writer.add_chat_template(TEMPLATE)
 
     rng = np.random.default_rng(0)
@@ -90,7 +106,7 @@ def with_bytes(path: Path, big_endian: bool = False, context: int = 64) -> Path:
         "ffn_up": (16, 8),
         "ffn_down": (8, 16),
     }
-    named = {"token_embd.weight": (len(tokens), 8), "output_norm.weight": (8,)}
+    named = {"token_embd.weight": (len(_MARKS) + 256 + len(words), 8), "output_norm.weight": (8,)}
     named |= {f"blk.0.{name}.weight": shape for name, shape in shapes.items()}
     tensors = {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in named.items()}
     sizes = {"context_length": context, "embedding_length": 8, "block_count": 1, "feed_forward_length": 16}

@@ -1,0 +1,52 @@
+"""`polyhal merge`: write a model with an adapter in its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polyhal.cli.reporting import reported
+from polyhal.commands.language_options import ModelPath, WeightDType
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@reported
+def merge(
+    model: ModelPath,
+    adapter: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of low-rank adapters, as [bold]polyhal finetune[/] and PEFT write them.", show_default=False
+        ),
+    ],
+    target: Annotated[Path, typer.Argument(help="The folder to write, new or empty.", show_default=False)],
+    dtype: WeightDType = None,
+) -> None:
+    """Write a model with low-rank adapters added to its weights, as a folder of Hugging Face's form.
+
+    Floats keep their dtype, and quantised weights become float16.
+    """
+    from rich.console import Console
+
+    write_merged(Console(highlight=False), model, adapter, target, dtype)
+
+
+def write_merged(console: Console, model: Path, adapter: Path, target: Path, dtype: str | None) -> None:
+    """Write the folder, with its progress, and print its size and how to quantise it."""
+    from polyhal.cli.display import memory, say, say_wrapped, status_line
+    from polyhal.llm import merge_adapter, open_model
+
+    with status_line(console, f"reading {model}") as show:
+        merge_adapter(
+            model, adapter, target, dtype, progress=lambda done, count, name: show(f"{done} of {count} tensors  {name}")
+        )
+    written = open_model(target)
+    say_wrapped(console, f"{target}: {written.parameters:,} weights with the adapter, {memory(written.nbytes)}")
+    if not (model / "config.json").is_file():
+        say_wrapped(console, "To quantise it again, with a script of llama.cpp:")
+        say(console, f"  python convert_hf_to_gguf.py {target} --outfile {target.name}.gguf")
+        say(console, f"  polyhal quantize {target.name}.gguf {target.name}-q4.gguf --type q4_k_m")
