@@ -42,7 +42,7 @@ TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K_M")
 
 
 def write_file(path: Path, size: Size, kind: str, seed: int = 0) -> None:
-    """Write a GGUF file without a tokenizer. Needs the gguf package."""
+    """Write a GGUF file, with words for a vocabulary. Needs the gguf package."""
     import gguf
 
     writer = gguf.GGUFWriter(path, "llama", use_temp_file=True)
@@ -55,7 +55,7 @@ def write_file(path: Path, size: Size, kind: str, seed: int = 0) -> None:
     writer.add_vocab_size(size.vocabulary)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(size.embedding_length // size.head_count)
-    writer.add_tokenizer_model("no_vocab")
+    add_words(writer, size.vocabulary)
     rng = np.random.default_rng(seed)
     for name, shape in _shapes(size).items():
         if len(shape) == 1:
@@ -69,6 +69,18 @@ def write_file(path: Path, size: Size, kind: str, seed: int = 0) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def add_words(writer: Any, count: int, end: int = 2) -> None:
+    """Add a vocabulary of the bytes and of made-up words. `end` ends answers."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
+    tokens += [f"\u2581w{i}" for i in range(len(tokens), count)]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * count)
+    writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * (count - 259)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(end)
 
 
 def _shapes(s: Size) -> dict[str, tuple[int, ...]]:

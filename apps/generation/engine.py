@@ -23,6 +23,8 @@ WORTH_CAPTURING = 100
 """Minimum number of tokens of an engine for which recording a step is faster."""
 _IN_FLIGHT = 2
 """Launched steps whose tokens are not read back: one runs while the host handles the tokens of the one before."""
+_MOST_VARIANTS = 64
+"""Graphs of the step that are kept: more than a server's requests bring about by their options."""
 _CHUNK = 512
 """Tokens of a prompt per step, so that a long prompt does not hold up the sequences that are decoding."""
 _MEASURED_CHUNK = 64
@@ -82,7 +84,7 @@ class GenerationEngine:
         self._waiting: deque[TokenStream] = deque()
         self._launched: deque[LaunchedStep] = deque()
         self._state: BatchState | None = None
-        self._step = jit(self._decode, warm_up=False) if captured else self._decode
+        self._step = jit(self._decode, warm_up=False, max_graphs=_MOST_VARIANTS) if captured else self._decode
         self._lock = RLock()
         self._steps = 0
 

@@ -133,7 +133,7 @@ class _Server:
 
     async def metrics(self, request: Any, send: Send) -> None:
         """Answer with counters for Prometheus."""
-        text = self._metrics.text(*self._thread.load)
+        text = self._metrics.text(*self._thread.load, self._model.device_memory)
         await send_bytes(send, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     async def models(self, request: Any, send: Send) -> None:

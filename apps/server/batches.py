@@ -50,6 +50,11 @@ class ServedLanguageModel:
         self.defaults: Mapping[str, float] = {key: value for key, value in stated.items() if value is not None}
         self._model = model
 
+    @property
+    def device_memory(self) -> int:
+        """Bytes in use on the model's device."""
+        return self._model.model.device.memory_stats().used
+
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text."""
         return self._model.ids(text)

@@ -51,6 +51,10 @@ class ServedModel(Protocol):
     defaults: Mapping[str, float]
     """Sampling options of requests that do not state them."""
 
+    @property
+    def device_memory(self) -> int:
+        """Bytes in use on the model's device."""
+
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text."""
 

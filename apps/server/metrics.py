@@ -27,7 +27,7 @@ class ServerMetrics:
         """Mean duration of a sequence, or 1 before the first one."""
         return self.seconds / self.finished if self.finished else 1.0
 
-    def text(self, running: int, waiting: int) -> str:
+    def text(self, running: int, waiting: int, device_memory: int) -> str:
         """Return all values in Prometheus' text format."""
         lines = [
             "# HELP polyhal_responses_total Responses by path and status.",
@@ -43,6 +43,7 @@ class ServerMetrics:
             ("cancelled_total", "counter", "Sequences whose client vanished.", self.cancelled),
             ("running", "gauge", "Sequences in the batch.", running),
             ("waiting", "gauge", "Sequences that wait for a place in the batch.", waiting),
+            ("device_memory_bytes", "gauge", "Bytes in use on the model's device.", device_memory),
         ):
             lines += [f"# HELP polyhal_{name} {note}", f"# TYPE polyhal_{name} {kind}", f"polyhal_{name} {value}"]
         for name, note, total, count in (

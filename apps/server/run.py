@@ -22,10 +22,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(message("serve", problem, fix="use another --port or --host")) from error
 
 
-def run_app(app: Any, listening: socket.socket) -> None:
-    """Serve an application until Ctrl-C or SIGTERM; running answers finish first."""
+def http_server(app: Any) -> Any:
+    """Return a server of uvicorn for an application. It is silent about clients that do not speak HTTP."""
     import uvicorn
 
-    config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=_GRACE)
+    return uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=_GRACE))
+
+
+def run_app(app: Any, listening: socket.socket) -> None:
+    """Serve an application until Ctrl-C or SIGTERM; running answers finish first."""
     with listening, contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        http_server(app).run(sockets=[listening])

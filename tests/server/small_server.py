@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from polyhal.generation import GenerationRequest, TokenLogprob
+from polyhal.server.run import http_server, listen
 
 STOP = 0
 
@@ -38,6 +40,7 @@ class EchoModel:
 
     name = "echo"
     context = 256
+    device_memory = 0
     defaults: Mapping[str, float] = {"temperature": 0.0}
     tokenizer = Letters()
 
@@ -115,3 +118,18 @@ class EchoGenerator:
             raise MemoryError("out of memory")
         for stream in running:
             stream.advance()
+
+
+@contextmanager
+def running(app: Any) -> Iterator[int]:
+    """Serve an application in a thread, and return its port."""
+    server = http_server(app)
+    with listen("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()

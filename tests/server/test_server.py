@@ -11,12 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from small_server import EchoGenerator, EchoModel
 
 from polyhal.server import ServerLimits, create_app
-from polyhal.server.options import SHARED
 
 pytest.importorskip("starlette")
 pytest.importorskip("httpx")
@@ -180,33 +177,6 @@ def test_bad_requests(client: TestClient) -> None:
         error_of(limited.post(CHAT, content=iter([b" " * 150] * 2), headers={**key, **json_type}), 413)
         error_of(limited.post(CHAT, json=ask("abcd"), headers=key), 400)
         assert limited.post(CHAT, json=ask("abc"), headers=key).status_code == 200
-
-
-_NAMES = [*SHARED, "messages", "prompt", "input", "tools", "tool_choice", "encoding_format", "user"]
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["role", "content", "type", "function", "name", "x"]), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.sampled_from([CHAT, PLAIN, "/v1/embeddings"]),
-    st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=4),
-    st.booleans(),
-)
-def test_any_body_is_answered(client: TestClient, path: str, body: dict[str, Any], completes: bool) -> None:
-    if completes:
-        needed = {CHAT: ask("a"), PLAIN: {"prompt": "a"}, "/v1/embeddings": {"input": "a"}}[path]
-        body = {**needed, **body}
-    response = client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
-    if response.status_code != 200:
-        assert 400 <= response.status_code < 500
-        error_of(response, response.status_code)
 
 
 def test_concurrent_requests_equal_single_ones() -> None:

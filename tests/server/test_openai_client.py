@@ -1,0 +1,99 @@
+"""OpenAI's own client against the server, over real connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from small_server import EchoGenerator, EchoModel, running
+
+from polyhal.server import ServerLimits, create_app
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+openai = pytest.importorskip("openai", reason="needs openai: pip install openai")
+
+KEY = "secret"
+GENERATOR = EchoGenerator(slots=2)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    app = create_app(EchoModel(), GENERATOR, api_key=KEY, limits=ServerLimits(waiting=1))
+    with running(app) as port:
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Any]:
+    with openai.OpenAI(base_url=address, api_key=KEY, max_retries=0, timeout=20) as client:
+        yield client
+
+
+def question(text: str, **options: Any) -> dict[str, Any]:
+    """Return the arguments of a question."""
+    return {"model": "echo", "messages": [{"role": "user", "content": text}], **options}
+
+
+def test_chat_and_plain_completions(client: Any) -> None:
+    reply = client.chat.completions.create(
+        **question("grün €", n=2, max_completion_tokens=7)
+    )  # a third of the last one
+    assert [(c.message.content, c.finish_reason) for c in reply.choices] == [("grün \ufffd", "length")] * 2
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (9, 14)
+    reply = client.completions.create(model="echo", prompt=["one, two", "three"], stop=", ", seed=5)
+    assert [(c.text, c.finish_reason) for c in reply.choices] == [("one", "stop"), ("three", "stop")]
+    drawn = {"model": "echo", "prompt": "abcdefgh", "temperature": 1.0}
+    first, again, other = (client.completions.create(seed=seed, **drawn).choices[0].text for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_streams(client: Any) -> None:
+    parts = list(client.chat.completions.create(**question("abc", stream=True, stream_options={"include_usage": True})))
+    assert "".join(c.delta.content or "" for part in parts for c in part.choices) == "abc"
+    assert parts[-1].usage.total_tokens == 6
+    assert [c.finish_reason for part in parts for c in part.choices if c.finish_reason] == ["stop"]
+    plain = client.completions.create(model="echo", prompt="xyz", stream=True)
+    assert "".join(part.choices[0].text for part in plain) == "xyz"
+
+
+def test_models_and_embeddings(client: Any) -> None:
+    assert [model.id for model in client.models.list()] == ["echo"]
+    assert client.models.retrieve("echo").owned_by == "polyhal"
+    reply = client.embeddings.create(model="echo", input=["abc", "d"])  # the client asks for base64
+    assert [row.embedding for row in reply.data] == [[3.0, 0.5], [1.0, 0.5]]
+
+
+def test_errors_are_the_exceptions_of_the_client(client: Any, address: str) -> None:
+    def refused(error: type[Exception], **options: Any) -> Any:
+        with pytest.raises(error) as caught:
+            client.chat.completions.create(**{**question("a"), **options})
+        return caught.value
+
+    assert refused(openai.BadRequestError, temperature=-1).param == "temperature"
+    assert refused(openai.BadRequestError, messages=[{"role": "user", "content": "a" * 256}]).code == (
+        "context_length_exceeded"
+    )
+    assert "'other'" not in refused(openai.NotFoundError, model="other").message
+    assert "out of memory" in refused(openai.InternalServerError, **question("!")).message
+    with pytest.raises(openai.APIError, match="out of memory"):
+        list(client.chat.completions.create(**question("!", stream=True)))
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=address, api_key="wrong", max_retries=0).models.list()
+
+
+def test_clients_that_wait_too_long_or_leave_free_their_places(client: Any) -> None:
+    """Three requests fill both places of the batch and the queue; after they are gone, three fit again."""
+    GENERATOR.gate.clear()
+    streams = [client.chat.completions.create(**question("abc" * 60, stream=True)) for _ in range(2)]
+    with pytest.raises(openai.APITimeoutError):
+        client.with_options(timeout=0.1).chat.completions.create(**question("late"))
+    with pytest.raises(openai.RateLimitError) as refused:
+        client.chat.completions.create(**question("ab", n=2))
+    assert refused.value.response.headers["retry-after"]
+    for stream in streams:
+        stream.close()
+    GENERATOR.gate.set()
+    patient = client.with_options(max_retries=5)
+    assert patient.chat.completions.create(**question("abc", n=3)).choices[2].message.content == "abc"
