@@ -148,8 +148,8 @@ def _ops(entry: KernelEntry, room: str) -> str:
 
 
 def _listed(ops: Collection[str]) -> str:
-    pointwise = {op.name for op in OPS if Trait.POINTWISE in op.traits}
-    several = len(pointwise & set(ops)) > _MANY
+    pointwise = {name for name in ops if name in OPS and Trait.POINTWISE in OPS[name].traits}
+    several = len(pointwise) > _MANY
     names = sorted(set(ops) - pointwise if several else ops)
     return ", ".join([*(["pointwise ops"] if several else []), *(f"`{op}`" for op in names)])
 

@@ -59,6 +59,7 @@ class LoweringSource:
         paths = {_module_name(folder, package, path): path for path in sorted(folder.rglob("*.py"))}
         self._modules = {name: _parse(name, path, paths) for name, path in paths.items()}
         self._mentions: dict[Definition, Mentions] = {}
+        self._matches: dict[str, list[re.Match[str]]] = {}
 
     def ops(self) -> Iterator[tuple[str, str, ast.AST]]:
         """Yield (op, module, expression that lowers it) for all lowering tables."""
@@ -112,10 +113,16 @@ class LoweringSource:
         mentions = self.mentions_of(definition)
         files = set(mentions.texts & self._kernels)
         for pattern in mentions.patterns:
-            matches = [m for m in (re.fullmatch(pattern, k) for k in self._kernels) if m and m.lastindex == 1]
-            candidates = ({m[0] for m in matches if m[1] in strings} for strings in known)
+            candidates = ({m[0] for m in self._matches_of(pattern) if m[1] in strings} for strings in known)
             files |= next((c for c in candidates if c), set())
         return files
+
+    def _matches_of(self, pattern: str) -> list[re.Match[str]]:
+        """Return the matches of a pattern of one group among the kernel files."""
+        if pattern not in self._matches:
+            found = [m for k in self._kernels if (m := re.fullmatch(pattern, k))]
+            self._matches[pattern] = [m for m in found if m.lastindex == 1]
+        return self._matches[pattern]
 
     def room(self, module: str) -> str:
         """Return the package of a module."""
