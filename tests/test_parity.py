@@ -32,6 +32,7 @@ order differ by about sqrt(n) * 6e-8, some 4e-6; deep models amplify that."""
 CURVE_BOUND = 2e-3
 """Nats. Training amplifies rounding: a relative difference of 6e-8 in the first gradients grows with every step."""
 _CURVE_BATCH = 4
+_CURVE_STEPS = 30
 
 
 def _torch_mlp() -> Any:
@@ -134,11 +135,11 @@ def _curve(device: Device, steps: int) -> list[float]:
 
 @pytest.fixture(scope="module")
 def reference_curve() -> list[float]:
-    return _curve(Device("numpy"), 50)
+    return _curve(Device("numpy"), _CURVE_STEPS)
 
 
 @pytest.mark.parametrize("name", [d for d in TEST_DEVICES if not d.startswith("numpy")])
 def test_loss_curve_is_that_of_numpy(name: str, reference_curve: list[float]) -> None:
-    curve = _curve(Device(name), 50)
+    curve = _curve(Device(name), _CURVE_STEPS)
     assert reference_curve[-1] < reference_curve[0] - 0.5, "nothing was learnt, so agreement would mean little"
     assert np.abs(np.array(curve) - np.array(reference_curve)).max() <= CURVE_BOUND

@@ -61,12 +61,12 @@ def losses(step: Any, device: str, steps: int = 20) -> np.ndarray:
 def test_a_model_larger_than_each_device_is_trained() -> None:
     """No device has memory for the parameters of all devices."""
     model = gpt()
-    alone = losses(training(model), "numpy", 8)
-    assert alone[-1] < alone[0] * 0.9
+    alone = losses(training(model), "numpy", 5)
+    assert alone[-1] < alone[0] * 0.95
     small = [f"{d},memory={MEMORY}" for d in DEVICES]
-    values = losses(training(sharded(small)), small[0], 8)
+    values = losses(training(sharded(small)), small[0], 5)
     np.testing.assert_allclose(values, alone, rtol=1e-5)
-    assert np.array_equal(values[:4], losses(training(sharded(shard="state")), DEVICES[0], 4)), (
+    assert np.array_equal(values[:3], losses(training(sharded(shard="state")), DEVICES[0], 3)), (
         "other bits than the default"
     )
     with pytest.raises(ph.errors.OutOfMemoryError):
@@ -181,7 +181,7 @@ def test_eager_calls_and_unknown_modes_are_refused() -> None:
 
 
 def test_the_largest_batch_is_found_without_an_eager_call() -> None:
-    devices, budget = DEVICES[:2], 2 << 20
+    devices, budget = DEVICES[:2], 768 << 10
 
     def rows(n: int) -> tuple[ph.Tensor, ph.Tensor]:
         x = ph.zeros((n, 4), dtype=ph.int32, device=DEVICES[0])
@@ -189,8 +189,7 @@ def test_the_largest_batch_is_found_without_an_eager_call() -> None:
 
     found = {}
     for shard in ("state", "parameters"):
-        model = sharded(devices, shard, blocks=2)
-        step = training(model, captured=False)
+        step = training(sharded(devices, shard, blocks=1), captured=False)
         found[shard] = ph.fit(step, budget, batch=rows).batch_size
         captured = ph.jit(warm_up=False)(step)
         needed = [max(d.step for d in captured.memory_report(*rows(found[shard] + more)).devices) for more in (0, 1)]
