@@ -24,6 +24,7 @@ MEANT = {
     "hal/compile/passes/fuse/batch_statistics.py": "joins convolutions, and products that equal them, to kinds of batch norm",
     "hal/compile/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
     "hal/compile/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
+    "hal/compile/passes/fuse/join_products.py": "joins kinds of products, which it reads by their operands, and one norm",
     "hal/compile/passes/fuse/levels.py": "looks for the products that declarations of epilogues name",
     "hal/compile/passes/fuse/lists.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
     "hal/compile/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, and one on lists has positions",

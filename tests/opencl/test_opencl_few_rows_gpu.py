@@ -11,15 +11,17 @@ from native_harness import Harness, as_gpu
 from native_ops import EPSILON, check, upload
 
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
-from polyhal.backends.common.problems import gemm
+from polyhal.backends.common.problems import gemm, joined_gemm
 from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl_c.lowering.gemm import dispatch, few_rows
+from polyhal.backends.opencl_c.lowering.gemm import dispatch, few_rows, gemv
 from polyhal.backends.opencl_c.lowering.gemm.few_rows import FewRows
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.linear_algebra.joined_linear import GATED
 
 UNIT = {"float32": 2.0**-22, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 HALF, SINGLE = FewRows(2, 2, 1), FewRows(2, 1, 2)
@@ -209,3 +211,39 @@ def test_a_fused_linear_layer_of_few_rows(device: Any, rng: Any, rows: tuple[int
     x, weight, bias = (rng.uniform(-1, 1, shape) for shape in ((*rows, 512), (520, 512), (520,)))
     residual = rng.uniform(-1, 1, (*rows, 520))
     check(device, "fused_linear", [x, weight, bias, residual], ulps=64, activation="gelu", scale=0.5)
+
+
+@pytest.mark.parametrize("choice", [None, FewRows(1, 1, 4), FewRows(2, 2, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "m", "k", "columns", "eps"),
+    [
+        (dtypes.bfloat16, 1, 520, (128, 64, 64), 1e-5),
+        (dtypes.float16, 3, 264, (72, 72), 1e-5),
+        (dtypes.float16, 2, 264, (72, 72), None),
+        (dtypes.bfloat16, 4, 264, (40,), 1e-5),
+    ],
+    ids=str,
+)
+def test_joined_products(
+    device: Any, rng: Any, choice: Any, dtype: DType, m: int, k: int, columns: Any, eps: Any
+) -> None:
+    """Several matrices, pairs with a gate, and a norm, by kernels of tensor cores and of vectors (None)."""
+    arrays = [rng.uniform(-1, 1, (m, k)), *(rng.uniform(-1, 1, (n, k)) for n in columns)]
+    arrays += [] if eps is None else [rng.uniform(0.5, 1.5, k)]
+    arrays = [x.astype(dtype.numpy) for x in arrays]
+    steps = GATED if len(columns) == 2 else ()
+    params = {"eps": eps, "steps": steps, "out_dtype": None}
+    refs = [upload(device, x) for x in arrays]
+    out = device.empty(dtype, (m, sum(columns) // (2 if steps else 1)))
+    device.backend.fill(77, out)
+    builder = joined_gemm.lowering(
+        gemv.build if choice is None else lambda runtime, p: few_rows.multiply(runtime, p, choice)
+    )
+    launch = builder(device.backend.runtime, tuple(r.spec for r in refs), (out.spec,), params)
+    launch(*refs, out)
+    x, *weights = (a.astype(np.float64) for a in arrays)
+    expected = OPS["joined_linear"].reference(x, *weights, eps=eps, steps=steps)
+    # Each term is rounded twice, each result once; a gate multiplies two sums of magnitude up to sqrt(k).
+    size = np.sqrt(k) * (np.sqrt(k) if steps else 1)
+    got = device.download(out).astype(np.float64)
+    np.testing.assert_allclose(got, expected, rtol=4 * UNIT[dtype.name], atol=4 * UNIT[dtype.name] * size / np.sqrt(12))

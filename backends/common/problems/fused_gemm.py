@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product, ProductBuilder, describe
+from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, PairedSum, Product, ProductBuilder, describe
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.linear_algebra.fused_matmul import epilogue_inputs
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -47,7 +47,7 @@ def lowerings(
         if isinstance(translation, Declined):
             return translation
         steps, values = translation
-        operands: list[Addend | float] = []
+        operands: list[Addend | PairedSum | float] = []
         for index, spec in enumerate(others, 2):
             addend = _addend(p, out, index, spec)  # type: ignore[arg-type]
             if isinstance(addend, Declined):

@@ -58,6 +58,25 @@ class Addend:
 
 
 @dataclass(frozen=True, slots=True)
+class PairedSum:
+    """The sum of the other product of a pair, as an operand of the epilogue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Further right matrices of a product, with the strides of the first one, and a norm of the left rows before it."""
+
+    places: tuple[int, ...]
+    firsts: tuple[int, ...]
+    """First column of the result of each matrix; unused with `pairs`."""
+    pairs: bool
+    """True if every result has a sum for each of two matrices."""
+    norm: int | None
+    """Index of the argument with the weights of an RMS norm."""
+    eps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Epilogue:
     """Elementwise steps applied to each sum before it is stored.
 
@@ -65,11 +84,11 @@ class Epilogue:
     """
 
     steps: tuple[ExpressionStep, ...]
-    operands: tuple[Addend | float, ...] = ()
+    operands: tuple[Addend | PairedSum | float, ...] = ()
 
     def transposed(self) -> Epilogue:
         """Return the same epilogue for the transposed result."""
-        operands = (o if isinstance(o, float) else replace(o, matrix=o.matrix.transposed()) for o in self.operands)
+        operands = (replace(o, matrix=o.matrix.transposed()) if isinstance(o, Addend) else o for o in self.operands)
         return replace(self, operands=tuple(operands))
 
 
@@ -100,6 +119,8 @@ class Product:
     """Precision of products of float32 operands."""
     row_sums: int | None = None
     """Index of the argument that receives the row sums of the left operand; only for builders that support it."""
+    joined: Joined | None = None
+    """Further matrices and a norm; only for builders that support them."""
 
     @property
     def count(self) -> int:
@@ -296,7 +317,7 @@ def _epilogue(
     p: Product, bias: InputSpec | None, residual: InputSpec | None, activation: str, scale: float
 ) -> Epilogue | None:
     """Return the epilogue activation(scale * sum + bias) + residual, with bias and residual as arguments 2 and 3."""
-    operands: list[Addend | float] = []
+    operands: list[Addend | PairedSum | float] = []
     ops: list[tuple[str, int | None]] = []
     if scale != 1:
         operands.append(float(scale))

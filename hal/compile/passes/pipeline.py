@@ -14,6 +14,7 @@ from polyhal.hal.compile.passes.fuse.batch_statistics import join_batch_norm
 from polyhal.hal.compile.passes.fuse.cast_results import cast_results
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.compile.passes.fuse.join_products import join_products
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
@@ -60,6 +61,8 @@ PASSES = (
     simplify_views,
     pad_gemm,
     fuse_epilogues,
+    simplify_views,
+    join_products,
     simplify_views,
     sink_reshapes,
     simplify_views,

@@ -30,6 +30,7 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/epilogue.h"
+#include "gemm/joined.h"
 
 #if SPLIT_K
 #define TARGET float
@@ -39,6 +40,18 @@
 #define STORE_RESULT(value, at) STORE(OUT_DTYPE, value, out, at)
 #endif
 #define ITEMS (32 * ALONG * ACROSS)
+// Columns of the result that COLUMNS columns of sums become. With PAIRS blocks of 8 columns of the matrices alternate.
+#if PAIRS
+#define RESULT_COLUMNS(columns) ((columns) / 2)
+#define SUM_OF(column) ((column) / 8 * 16 + (column) % 8)
+#else
+#define RESULT_COLUMNS(columns) (columns)
+#define SUM_OF(column) (column)
+#endif
+#ifndef SUM_FACTOR
+// Factor of the sums of row `row` of `memory`.
+#define SUM_FACTOR(row) 1
+#endif
 
 // Strides are in elements.
 typedef struct {
@@ -54,7 +67,7 @@ typedef struct {
     const uint rows = geometry.rows, n = geometry.n;                                                                   \
     UNPACK_EPILOGUE                                                                                                    \
     const uint row_blocks = (rows + ROWS - 1) / ROWS;                                                                  \
-    const uint first_row = get_group_id(0) % row_blocks * ROWS, first_column = get_group_id(0) / row_blocks * COLUMNS; \
+    const uint first_row = get_group_id(0) % row_blocks * ROWS, first_column = get_group_id(0) / row_blocks * RESULT_COLUMNS(COLUMNS); \
     const uint batch = get_group_id(1), i2 = batch % geometry.batch2, i1 = batch / geometry.batch2 % geometry.batch1,  \
                i0 = batch / geometry.batch2 / geometry.batch1;                                                         \
     const uint start = get_group_id(2) * geometry.split_terms, end = min(start + geometry.split_terms, geometry.k);    \
@@ -64,14 +77,28 @@ typedef struct {
     const uint me = get_local_id(0), lane = me % 32, along = me / 32 % ALONG, across = me / 32 / ALONG;
 
 // Reduces `memory`, SLICES x COUNT rows x COLUMNS, over slices in a fixed order and stores the rows from `from`.
-#define FINISH_ROWS(from, COUNT)                                                                \
-    for (uint at = me; at < (COUNT) * COLUMNS; at += ITEMS) {                                   \
-        const uint row = first_row + (from) + at / COLUMNS, column = first_column + at % COLUMNS; \
-        if (row >= rows || column >= n) continue;                                               \
-        float sum = memory[at];                                                                 \
-        _Pragma("unroll") for (uint s = 1; s < SLICES; s++) sum += memory[s * (COUNT) * COLUMNS + at]; \
-        EPILOGUE_STEPS(sum, row, column, i0, i1, i2, 1)                                         \
-        STORE_RESULT(sum, row * geometry.out_row + column * geometry.out_column);               \
+#define SUM_SLICES(sum, at)       \
+    float sum = memory[at];       \
+    _Pragma("unroll") for (uint s = 1; s < SLICES; s++) sum += memory[s * finished_ * COLUMNS + (at)];
+#if PAIRS
+#define SUM_PAIRED(at, factor)                  \
+    SUM_SLICES(other, (at) + 8)                 \
+    other *= factor;
+#else
+#define SUM_PAIRED(at, factor)
+#endif
+#define FINISH_ROWS(from, COUNT)                                                                         \
+    for (uint at = me; at < (COUNT) * RESULT_COLUMNS(COLUMNS); at += ITEMS) {                            \
+        const uint line_ = at / RESULT_COLUMNS(COLUMNS), column_ = at % RESULT_COLUMNS(COLUMNS);         \
+        const uint row = first_row + (from) + line_, column = first_column + column_;                    \
+        if (row >= rows || column >= n) continue;                                                        \
+        const uint finished_ = COUNT, place = line_ * COLUMNS + SUM_OF(column_);                     \
+        const float factor = SUM_FACTOR(line_);                                                          \
+        SUM_SLICES(sum, place)                                                                           \
+        sum *= factor;                                                                                   \
+        SUM_PAIRED(place, factor)                                                                        \
+        EPILOGUE_STEPS(sum, row, column, i0, i1, i2, 1)                                                  \
+        STORE_RESULT(sum, row * geometry.out_row + column * geometry.out_column);                        \
     }
 
 #endif

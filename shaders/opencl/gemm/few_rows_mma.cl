@@ -26,6 +26,7 @@
 #ifndef STREAMED
 #define STREAMED 0
 #endif
+#define SUM_FACTOR(row) ROW_FACTOR(row)
 #include "gemm/few_rows.h"
 #include "lib/mma.h"
 
@@ -34,6 +35,19 @@
 #define COLUMNS (WARP_COLUMNS * ACROSS)
 #define SLICES ALONG
 #define STEP 32
+
+#if NORM
+#include "gemm/normed_words.h"
+// From the sums of squares of a row by the work-items that loaded its terms.
+static inline float squares_of(__local const float *squares, uint row) {
+    float sum = 0;
+    for (uint at = 0; at < 4 * ALONG; at++) sum += squares[at / 4 * 32 + row * 4 + at % 4];
+    return sum;
+}
+#define ROW_FACTOR(row) NORM_FACTOR(squares_of(squares, row), geometry.k)
+#else
+#define ROW_FACTOR(row) 1
+#endif
 
 // The words of one load of y, and the number of loads per step.
 #if K_MAJOR
@@ -143,16 +157,24 @@ static inline Columns columns_of(const Step *step, uint block, uint half_step) {
 
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_few_rows_mma(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y, const ulong y_offset,
-    EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const FewRowsGeometry geometry) {
+    JOINED_PARAMETERS EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const FewRowsGeometry geometry) {
     LOCATE_GROUP
+    SELECT_MATRIX(first_column)
+    LOCATE_SCALE
     __local float memory[SLICES * 8 * COLUMNS];
+#if NORM
+    __local float squares[ITEMS];
+    float norms[ROW_BLOCKS];
+#pragma unroll
+    for (uint r = 0; r < ROW_BLOCKS; r++) norms[r] = 0;
+#endif
 #if !TENSOR_CORES
     __local uint exchanged[ITEMS * 6];
 #endif
     const uint line = lane / 4, terms = lane % 4 * 8;
     // Loads beyond the edges are moved inside instead of skipped, so that nothing separates them; a row or column that
     // repeats is not stored.
-    const uint warp_column = first_column + across * WARP_COLUMNS;
+    const uint warp_column = first_column + across * RESULT_COLUMNS(WARP_COLUMNS);
     float sums[COLUMN_BLOCKS][ROW_BLOCKS][4];
 #pragma unroll
     for (uint c = 0; c < COLUMN_BLOCKS; c++)
@@ -169,7 +191,10 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             const uint term = min(mine + u * STEP, end - 8);
 #pragma unroll
             for (uint i = 0; i < LOADS; i++) {
-#if K_MAJOR
+#if PAIRS
+                const uint column = min(warp_column + i / 2 * 8 + line, n - 1);
+                load_words(steps[u].words[i], MATRIX_OF(i % 2) + (column * y_column + term));
+#elif K_MAJOR
                 const uint column = min(warp_column + COLUMN_OF(i / 2, i % 2 * 8 + line), n - 1);
                 load_words(steps[u].words[i], y + (column * y_column + term));
 #else
@@ -183,11 +208,17 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             const bool inside = mine + u * STEP < end;
             const uint term = inside ? mine + u * STEP : end - 8;
             uint4 left[ROW_BLOCKS];
+#if NORM
+            const uint4 weights = *(__global const uint4 *)(scale + term);
+#endif
 #pragma unroll
             for (uint r = 0; r < ROW_BLOCKS; r++) {
                 const uint row = min(first_row + r * 8 + line, rows - 1);
                 const uint4 loaded = *(__global const uint4 *)(x + (row * x_row + term));
                 left[r] = inside ? loaded : (uint4)(0);
+#if NORM
+                left[r] = normed_words(left[r], weights, &norms[r]);
+#endif
             }
             // An infinite number of the matrix times zero would not be zero.
 #pragma unroll
@@ -216,6 +247,9 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             for (uint i = 0; i < 4; i++)
                 memory[(along * 8 + lane % 4 * 2 + i % 2) * COLUMNS + across * WARP_COLUMNS +
                        COLUMN_OF(c, line + i / 2 * 8)] = sums[c][r][i];
+#if NORM
+        squares[me] = norms[r];
+#endif
         barrier(CLK_LOCAL_MEM_FENCE);
         FINISH_ROWS(r * 8, 8)
     }

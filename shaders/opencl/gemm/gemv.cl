@@ -4,7 +4,7 @@
 // K_MAJOR 1: the terms of a column of y are contiguous. A group of GROUP work-items computes COLUMNS columns; each
 // work-item takes every GROUP-th vector of terms. K_MAJOR 0: the columns of y are contiguous. A group computes LANES *
 // VECTORS vectors of columns; GROUP / LANES work-items divide the terms of each. Partial sums are reduced in local memory
-// in a fixed order.
+// in a fixed order. With K_MAJOR there may be several matrices, and a norm before the product (gemm/joined.h).
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -44,6 +44,7 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/epilogue.h"
+#include "gemm/joined.h"
 
 typedef VEC(REAL) V;
 #define SUM_LANE(v, j) (((__private REAL *)&(v))[j])
@@ -70,8 +71,8 @@ typedef struct {
 } GemvGeometry;
 
 __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y,
-                        const ulong y_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out,
-                        const ulong out_offset, const GemvGeometry geometry) {
+                        const ulong y_offset, JOINED_PARAMETERS EPILOGUE_PARAMETERS
+                        __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const GemvGeometry geometry) {
     const long x_row = geometry.x_row, x_column = geometry.x_column, y_row = geometry.y_row, y_column = geometry.y_column;
     const long out_row = geometry.out_row, out_column = geometry.out_column;
     const uint rows = geometry.rows, n = geometry.n, k = geometry.k, batch1 = geometry.batch1, batch2 = geometry.batch2;
@@ -84,8 +85,15 @@ __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, 
     const uint me = get_local_id(0);
 #if K_MAJOR
 #define RESULTS COLUMNS
-    // One sum per row and column. x_column and y_row are 1.
-    const uint first = get_group_id(0) * COLUMNS;
+    // One sum per row and column, with PAIRS two. x_column and y_row are 1.
+#define SUMS_PER_COLUMN (PAIRS ? 2 : 1)
+    const uint first = get_group_id(0) * (COLUMNS / SUMS_PER_COLUMN);
+    SELECT_MATRIX(first)
+    LOCATE_SCALE
+#define TERMS_OF(c) (MATRIX_OF((c) % SUMS_PER_COLUMN) + min(first + (c) / SUMS_PER_COLUMN, n - 1) * y_column)
+#if NORM
+    REAL norms[ROWS];
+#endif
     REAL sums[ROWS * COLUMNS];
     {
         V partial[ROWS][COLUMNS];
@@ -93,14 +101,27 @@ __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, 
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
             for (uint c = 0; c < COLUMNS; c++) partial[r][c] = (V)(0);
+#if NORM
+        V squares[ROWS];
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++) squares[r] = (V)(0);
+#endif
         const uint whole = k / WIDTH;
         for (uint i = me; i < whole; i += GROUP) {
             V left[ROWS];
 #pragma unroll
             for (uint r = 0; r < ROWS; r++) left[r] = LOAD_VECTOR(x + min(r, rows - 1) * x_row + i * WIDTH);
+#if NORM
+            const V weights = LOAD_VECTOR(scale + i * WIDTH);
+#pragma unroll
+            for (uint r = 0; r < ROWS; r++) {
+                squares[r] += left[r] * left[r];
+                left[r] *= weights;
+            }
+#endif
 #pragma unroll
             for (uint c = 0; c < COLUMNS; c++) {
-                const V right = LOAD_VECTOR(y + min(first + c, n - 1) * y_column + i * WIDTH);
+                const V right = LOAD_VECTOR(TERMS_OF(c) + i * WIDTH);
 #pragma unroll
                 for (uint r = 0; r < ROWS; r++) partial[r][c] += left[r] * right;
             }
@@ -109,17 +130,25 @@ __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, 
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
             for (uint c = 0; c < COLUMNS; c++) sums[r * COLUMNS + c] = total(partial[r][c]);
+#if NORM
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++) norms[r] = total(squares[r]);
+#endif
         if (me == 0)
             for (uint i = whole * WIDTH; i < k; i++)
-                for (uint r = 0; r < ROWS; r++)
-                    for (uint c = 0; c < COLUMNS; c++)
-                        sums[r * COLUMNS + c] +=
-                            LOAD_SCALAR(x, min(r, rows - 1) * x_row + i) *
-                            LOAD_SCALAR(y, min(first + c, n - 1) * y_column + i);
+                for (uint r = 0; r < ROWS; r++) {
+                    REAL left = LOAD_SCALAR(x, min(r, rows - 1) * x_row + i);
+#if NORM
+                    norms[r] += left * left;
+                    left *= LOAD_SCALAR(scale, i);
+#endif
+                    for (uint c = 0; c < COLUMNS; c++) sums[r * COLUMNS + c] += left * LOAD_SCALAR(TERMS_OF(c), i);
+                }
     }
     const uint slice = me;
 #define SLICES GROUP
 #else
+#define SUMS_PER_COLUMN 1
 #define RESULTS (VECTORS * WIDTH)
     // One sum per row and vector lane. y_column is 1.
     const uint first = (get_group_id(0) * LANES + me % LANES) * RESULTS;
@@ -161,29 +190,44 @@ __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, 
 #endif
 #if GROUP > 1
     __local REAL shared[GROUP];
+#define REDUCE(value)                                                                              \
+    {                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+        shared[me] = value;                                                                        \
+        for (uint half_size = SLICES / 2; half_size > 0; half_size /= 2) {                         \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+            if (slice < half_size) shared[me] += shared[me + half_size * (GROUP / SLICES)];        \
+        }                                                                                          \
+        value = shared[me];                                                                        \
+    }
+#else
+#define REDUCE(value)
 #endif
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
+#if NORM
+        REDUCE(norms[r])
+        const REAL factor = NORM_FACTOR(norms[r], k);
+#else
+        const REAL factor = 1;
+#endif
         // The results of a row, a vector at a time.
 #pragma unroll
-        for (uint c = 0; c < RESULTS; c += WIDTH) {
-            V sum = (V)(0);
+        for (uint c = 0; c < RESULTS / SUMS_PER_COLUMN; c += WIDTH) {
+            V sum = (V)(0), other = (V)(0);
 #pragma unroll
-            for (uint j = 0; j < WIDTH && c + j < RESULTS; j++) {
-                REAL value = sums[r * RESULTS + c + j];
-#if GROUP > 1
-                barrier(CLK_LOCAL_MEM_FENCE);
-                shared[me] = value;
-                for (uint half_size = SLICES / 2; half_size > 0; half_size /= 2) {
-                    barrier(CLK_LOCAL_MEM_FENCE);
-                    if (slice < half_size) shared[me] += shared[me + half_size * (GROUP / SLICES)];
-                }
-                value = shared[me];
+            for (uint j = 0; j < WIDTH && c + j < RESULTS / SUMS_PER_COLUMN; j++) {
+                REAL value = sums[r * RESULTS + (c + j) * SUMS_PER_COLUMN];
+                REDUCE(value)
+                SUM_LANE(sum, j) = value * factor;
+#if PAIRS
+                REAL paired_value = sums[r * RESULTS + (c + j) * SUMS_PER_COLUMN + 1];
+                REDUCE(paired_value)
+                SUM_LANE(other, j) = paired_value * factor;
 #endif
-                SUM_LANE(sum, j) = value;
             }
             if (slice == 0 && r < rows && first + c < n) {
-                const uint left = min(min((uint)WIDTH, (uint)RESULTS - c), n - first - c);
+                const uint left = min(min((uint)WIDTH, (uint)RESULTS / SUMS_PER_COLUMN - c), n - first - c);
                 EPILOGUE_STEPS(sum, r, first + c, i0, i1, i2, left)
 #pragma unroll
                 for (uint j = 0; j < WIDTH; j++)

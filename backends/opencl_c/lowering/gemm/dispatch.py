@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 
-from polyhal.backends.common.problems import fused_gemm, gemm
+from polyhal.backends.common.problems import fused_gemm, gemm, joined_gemm
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm import (
     cpu_panels,
     few_rows,
     gemv,
+    joined,
     matrix_unit,
     sliced_k,
     small_matrices,
@@ -103,6 +104,23 @@ def _with_row_sums(runtime: Runtime, p: Product) -> Launch | Declined:
     return Declined("the kernel for this product computes no row sums")
 
 
+def _joined(runtime: Runtime, p: Product) -> Launch | Declined:
+    """Build the launch for a product with several matrices, or a norm before it."""
+    assert p.joined is not None
+    if p.count > 1 or len(p.joined.places) >= joined.MAX_MATRICES or p.sum_class != "float":
+        return Declined(
+            f"{p.count} products, {1 + len(p.joined.places)} matrices; the kernels take 1 and {joined.MAX_MATRICES}"
+        )
+    if p.joined.norm is not None and runtime.features.cpu:
+        return Declined("every group would compute the norm again, which takes as long as a launch on processors")
+    if few_rows.suits(runtime, p) and runtime.features.tensor_cores:
+        choice = few_rows.choose_joined(runtime, p)
+        return (
+            Declined("the matrices are not whole groups") if choice is None else few_rows.multiply(runtime, p, choice)
+        )
+    return gemv.build(runtime, p) or Declined("many rows, or matrices that are not whole groups")
+
+
 batched = partial(gemm.batched, build)
 
 
@@ -119,4 +137,5 @@ LOWERINGS = {
     **gemm.lowerings(build, wide=True, epilogues=True),
     **fused_gemm.lowerings(build, _unfused_activations, wide=True),
     "linear_weight_grad": gemm.weight_grad(_with_row_sums),
+    "joined_linear": joined_gemm.lowering(_joined),
 }

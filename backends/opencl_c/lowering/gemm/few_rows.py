@@ -21,6 +21,7 @@ from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.lowering.gemm.arguments import definitions, strided
+from polyhal.backends.opencl_c.lowering.gemm.joined import divides, joined
 from polyhal.backends.opencl_c.lowering.gemm.split_k import reduce, workspace
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
@@ -113,12 +114,25 @@ def choose(runtime: Runtime, p: Product) -> FewRows | None:
     return choice if choice.across else None
 
 
-def predicted(features: KernelFeatures, p: Product) -> FewRows:
-    """Return the choice with the least predicted time for a product with few rows."""
+def choose_joined(runtime: Runtime, p: Product) -> FewRows | None:
+    """Return the division of a product with several matrices that `suits`; None if there is none."""
+    if not runtime.features.tensor_cores or p.dtype not in HALF_DTYPES or not _k_major(p) or p.m > p.n:
+        return None
+    assert p.joined is not None
+    sums = replace(p, n=2 * p.n) if p.joined.pairs else p
+    choice = predicted(runtime.features, sums, splits=1)
+    return choice if divides(p, _columns(p, choice)) else None
+
+
+def predicted(features: KernelFeatures, p: Product, splits: int = 0) -> FewRows:
+    """Return the choice with the least predicted time for a product with few rows, with `splits` splits or the best ones."""
     choices = [
-        _with_terms(p, replace(inner, across=across)) for inner in _inner(p) for across in FAMILY.space["across"]
+        _with_terms(p, replace(inner, across=across, splits=splits))
+        for inner in _inner(p)
+        for across in FAMILY.space["across"]
     ]
     busy = [choice for choice in choices if _step(p, choice) <= p.k] or choices[-1:]
+    busy = [choice for choice in busy if divides(p, _columns(p, choice))] or busy
     return min(busy, key=lambda choice: _time(features, p, choice, _split(features, p, choice)))
 
 
@@ -134,10 +148,11 @@ def _inner(p: Product) -> list[FewRows]:
 
 def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     """Build the launch with this division of the work. Raises KernelBuildError."""
-    few = _with_few_rows(p)
+    few = p if p.joined else _with_few_rows(p)
     split = _split(runtime.features, few, choice)
     partial = split.splits > 1
     macros, epilogue_args = epilogue(replace(few, bias=None, epilogue=None) if partial else few)
+    matrices, further_args = joined(few)
     half = few.dtype in HALF_DTYPES
     rows = _rows(few)
     tile = (
@@ -148,6 +163,7 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     defined = definitions(
         few,
         macros,
+        matrices,
         tile,
         K_MAJOR=_k_major(few),
         ACROSS=choice.across,
@@ -168,10 +184,12 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
         "split_terms": split.terms,
         "batch1": few.batch[1],
         "batch2": few.batch[2],
+        **further_args,
         **epilogue_args,
     }
     items = 32 * _WARPS
-    groups = ceil_div(few.m, rows) * ceil_div(few.n, _columns(few, choice))
+    columns = _columns(few, choice) // (2 if few.joined and few.joined.pairs else 1)
+    groups = ceil_div(few.m, rows) * ceil_div(few.n, columns)
     kernel = "gemm/few_rows_mma" if half else "gemm/few_rows"
     launch = runtime.launch(kernel, defined, args, (groups * items, few.count, split.splits), (items, 1, 1))
     if not partial:

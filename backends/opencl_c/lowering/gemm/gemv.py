@@ -6,6 +6,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Strided, Tensor
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm.arguments import definitions, strided
+from polyhal.backends.opencl_c.lowering.gemm.joined import divides, joined
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -23,13 +24,13 @@ _CPU_VECTORS = 4
 
 def build(runtime: Runtime, p: Product) -> Launch | None:
     """Build a launch if one side has few vectors and the other is contiguous along an axis, else return None."""
-    if min(p.m, p.n) > _MAX_VECTORS:
+    if min(p.m, p.n) > _MAX_VECTORS or not divides(p, _COLUMNS):
         return None
-    if p.m > p.n:
+    if p.m > p.n and p.joined is None:
         p = p.transposed()
     x, y = p.left, p.right
     k_major = y.row == 1 and x.column == 1 and p.k > 1
-    if not k_major and y.column != 1:
+    if not k_major and (y.column != 1 or p.joined is not None):
         return None
     cpu = runtime.features.cpu
     width = runtime.features.vector_width
@@ -38,9 +39,11 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
     group, lanes = (1, 1) if cpu else (min(_GROUP, runtime.features.max_group_size), _LANES)
     vectors = _CPU_VECTORS if cpu else 1
     macros, epilogue_args = epilogue(p)
+    matrices, further_args = joined(p)
     defined = definitions(
         p,
         macros,
+        matrices,
         WIDTH=width,
         ROWS=1 if p.m == 1 else _MAX_VECTORS,
         K_MAJOR=k_major,
@@ -49,7 +52,8 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         COLUMNS=_COLUMNS,
         VECTORS=vectors,
     )
-    groups = ceil_div(p.n, _COLUMNS if k_major else lanes * width * vectors)
+    pairs = p.joined is not None and p.joined.pairs
+    groups = ceil_div(p.n, _COLUMNS // (1 + pairs) if k_major else lanes * width * vectors)
     args = {
         "x": strided(x),
         "y": strided(y),
@@ -59,6 +63,7 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         "k": p.k,
         "batch1": p.batch[1],
         "batch2": p.batch[2],
+        **further_args,
         **epilogue_args,
     }
     return runtime.launch("gemm/gemv", defined, args, (groups * group, p.count), (group, 1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.launch import Argument, Tensor
-from polyhal.backends.common.problems.gemm import Addend, Product
+from polyhal.backends.common.problems.gemm import Addend, PairedSum, Product
 from polyhal.backends.opencl_c.dialect import type_name
 from polyhal.backends.opencl_c.lowering.support.statement_text import StatementText
 
@@ -54,6 +54,9 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
         if isinstance(operand, Addend):
             _load(text, p, name, operand)
             values.append(RegisterValue(name, operand.dtype))
+        elif isinstance(operand, PairedSum):
+            text.declare(name, p.sum_dtype, "other")
+            values.append(RegisterValue(name, p.sum_dtype))
         else:
             text.declare(name, p.sum_dtype, text.parameter(f"{name}_value", operand, p.sum_dtype))
             values.append(RegisterValue(name, p.sum_dtype))

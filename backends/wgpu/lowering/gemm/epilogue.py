@@ -42,6 +42,7 @@ def epilogue(p: Product, out_lanes: int) -> tuple[dict[str, object], Arguments]:
     for number, operand in enumerate(p.epilogue.operands, 1):
         name = f"e{number}"
         if not isinstance(operand, Addend):
+            assert isinstance(operand, float), "the kernels have no pairs of products"
             values.append(RegisterValue(body.parameter(f"x_{name}", operand, p.sum_dtype), p.sum_dtype))
             continue
         m = operand.matrix
