@@ -6,6 +6,7 @@ example. Those with kernels of their own run on every device.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import runpy
@@ -171,6 +172,22 @@ def test_fine_tuning(run: Run) -> None:
     tuned = number(r"fine-tuned  : .* ([\d.]+)% after", printed)
     assert tuned > 70
     assert tuned > number(r"from scratch: .* ([\d.]+)% after", printed)
+
+
+def test_language_models_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """A random model predicts a text far worse than chance, which is 262 of 262 tokens; the adapters learn the rhyme."""
+    for library in ("gguf", "tokenizers", "jinja2"):
+        pytest.importorskip(library, reason="needs the extra: pip install 'polyhal[llm]'")
+    from tests.llm.small_models import with_bytes
+
+    model = str(with_bytes(tmp_path / "model.gguf", context=128))
+    learning = ("--steps", "40", "--lr", "0.02", "--save", str(tmp_path / "adapter"))
+    printed = run("finetune_language_model.py", model, *learning)
+    assert number(r"before: perplexity ([\d.]+)", printed) > 262
+    assert number(r"after: perplexity ([\d.]+)", printed) < 100
+    assert (tmp_path / "adapter" / "adapter_config.json").exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n\n"))
+    assert "2,696 parameters" in run("chat.py", model, "--max-tokens", "3")
 
 
 def test_gradients_of_samples_and_ensembles(run: Run) -> None:

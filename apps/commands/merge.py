@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +48,6 @@ def write_merged(console: Console, model: Path, adapter: Path, target: Path, dty
     written = open_model(target)
     say_wrapped(console, f"{target}: {written.parameters:,} weights with the adapter, {memory(written.nbytes)}")
     if not (model / "config.json").is_file():
-        say_wrapped(console, "To quantise it again, with a script of llama.cpp:")
-        say(console, f"  python convert_hf_to_gguf.py {target} --outfile {target.name}.gguf")
-        say(console, f"  polyhal quantize {target.name}.gguf {target.name}-q4.gguf --type q4_k_m")
+        command = ["polyhal", "quantize", str(target), f"{target}.gguf", "--type", "q4_k_m"]
+        say_wrapped(console, "Quantise it again with")
+        say(console, f"  {shlex.join(command)}")

@@ -22,7 +22,6 @@ from polyhal.llm.loading import LoadedParts
 from polyhal.llm.memory import check_fits, memory_need, usable_memory
 from polyhal.llm.template_errors import ChatTemplateError
 from polyhal.models import Decoder, DecoderConfig, Sampling
-from polyhal.nn import KVCache
 from polyhal.text import PretrainedTokenizer, decode_stream
 
 Messages = Sequence[Mapping[str, Any]]
@@ -41,40 +40,6 @@ _DTYPES = {"f32": dtypes.float32, "f16": dtypes.float16, "bf16": dtypes.bfloat16
 _DEFAULT_CONTEXT = 8192
 
 
-class LimitedModel:
-    """A decoder with a shorter context, for which its caches are made."""
-
-    def __init__(self, model: Decoder, context: int) -> None:
-        self.model, self.context_length = model, context
-        self.training = model.training
-
-    @property
-    def device(self) -> Device:
-        """Device of the weights."""
-        return self.model.device
-
-    def __call__(
-        self,
-        ids: Tensor,
-        cache: KVCache | None = None,
-        last_only: bool = False,
-        attention_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Return the logits of the model."""
-        logits: Tensor = self.model(ids, cache, last_only, attention_mask)
-        return logits
-
-    def make_cache(self, batch: int = 1) -> KVCache:
-        """Make an empty cache."""
-        return self.model.make_cache(batch, self.context_length)
-
-    def train(self, mode: bool = True) -> Any:
-        """Set training mode, or evaluation mode."""
-        self.training = mode
-        self.model.train(mode)
-        return self
-
-
 class LanguageModel:
     """A decoder on a device, with the tokenizer and the chat template of its files."""
 
@@ -82,8 +47,7 @@ class LanguageModel:
         self.files, self.model, self.context = files, model, context
         self._tokenizer = tokenizer
         self._templates: dict[str, ChatTemplate] = {}
-        self.limited = LimitedModel(model, context)
-        """The model with caches of `context` tokens, for generation."""
+        model.context_length = context
 
     @property
     def tokenizer(self) -> PretrainedTokenizer:
@@ -152,7 +116,7 @@ class LanguageModel:
         count = room if max_tokens is None else min(max_tokens, room)
         sampling = self.sampling(temperature, top_k, top_p).parameters(seed)
         request = GenerationRequest(ids, count, sampling, frozenset(self.stop_ids), logprobs=logprobs)
-        return GenerationEngine(self.limited, captured=count >= WORTH_CAPTURING).submit(request)
+        return GenerationEngine(self.model, captured=count >= WORTH_CAPTURING).submit(request)
 
     def sampling(
         self, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None

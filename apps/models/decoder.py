@@ -39,6 +39,8 @@ class Decoder(Module):
     ) -> None:
         super().__init__()
         c = self.config = config
+        self.context_length = c.max_position_embeddings
+        """Maximum number of tokens in the context, for which caches are made. A smaller number may be set."""
         made = parts or Parts(device, dtype)
         layers = range(c.num_hidden_layers)
         tables = {"embed_tokens": made.embedding("model.embed_tokens", c.vocab_size, c.hidden_size)}
@@ -67,11 +69,6 @@ class Decoder(Module):
                 init.normal_(p, 0.0, self.config.initializer_range)
             elif name.endswith("bias"):
                 init.zeros_(p)
-
-    @property
-    def context_length(self) -> int:
-        """Maximum number of tokens in the context."""
-        return self.config.max_position_embeddings
 
     @property
     def _example(self) -> Tensor:

@@ -21,7 +21,7 @@ class BatchGenerator:
         """Allocates the cache. Raises ModelDoesNotFitError if `slots` contexts exceed the memory of the device."""
         check_slots(model, slots)
         self.slots = slots
-        self._engine = GenerationEngine(model.limited, slots)
+        self._engine = GenerationEngine(model.model, slots)
         self._stop_ids = frozenset(model.stop_ids)
 
     @property
