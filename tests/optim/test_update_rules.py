@@ -153,28 +153,34 @@ def _launches_of(device: ph.Device, run: Callable[[], object]) -> int:
     return len(backend.stop_profiling())
 
 
-@pytest.mark.parametrize("where", [d for d in PARITY_DEVICES if d.startswith(("opencl", "wgpu"))])
-def test_steps_take_few_launches(where: str) -> None:
-    """Of 24 parameters with their states, as many for each launch as its buffers hold; none is made for a single parameter."""
-    most = 1 if where.startswith("opencl") else 12
-    for name, settings in _optimizers(where):
-        assert max(_launches(ph.Device(where), name, settings)) <= most, name
+_LAUNCH_LIMITS = {
     # Fifteen products, two ops after each pair, and ten ops around them, for all matrices of one shape.
-    matrices = SHAPES[::2]
-    assert max(_launches(ph.Device(where), "Muon", {}, matrices)) <= (31 if where.startswith("opencl") else 50)
+    "Muon": (31, 50),
     # Two ops of means, two formulas of matrices, one of vectors and one of both.
-    assert max(_launches(ph.Device(where), "Adafactor", {})) <= (12 if where.startswith("opencl") else 24)
+    "Adafactor": (12, 24),
     # Updates, sums of squares, and the difference from the parameters; PoCL has a smaller limit for kernel parameters.
-    assert max(_launches(ph.Device(where), "LAMB", {})) <= (8 if where.startswith("opencl") else 20)
+    "LAMB": (8, 20),
+}
+"""Maximum numbers of launches of OpenCL devices and of others, by optimizer."""
+_COUNTED = [d for d in PARITY_DEVICES if d.startswith(("opencl", "wgpu"))]
+_BY_ONE_RULE = [(where, *optimizer) for where in _COUNTED for optimizer in _optimizers(where)]
+_BY_SEVERAL_OPS = [(where, name, {}) for where in _COUNTED for name in _LAUNCH_LIMITS]
 
 
-@pytest.mark.parametrize("where", [d for d in PARITY_DEVICES if d.startswith(("opencl", "wgpu"))])
+@pytest.mark.parametrize(("where", "name", "settings"), _BY_ONE_RULE + _BY_SEVERAL_OPS)
+def test_steps_take_few_launches(where: str, name: str, settings: dict[str, Any]) -> None:
+    """Of 24 parameters with their states, as many for each launch as its buffers hold; none is made for a single parameter."""
+    shapes = SHAPES[::2] if name == "Muon" else SHAPES
+    most = _LAUNCH_LIMITS.get(name, (1, 12))[not where.startswith("opencl")]
+    assert max(_launches(ph.Device(where), name, settings, shapes)) <= most
+
+
+@pytest.mark.parametrize(("where", "name", "settings"), _BY_ONE_RULE)
 @pytest.mark.parametrize("place", [0, 6], ids=["first", "last"])
-def test_empty_parameters_are_left_out_of_launches(where: str, place: int) -> None:
+def test_empty_parameters_are_left_out_of_launches(where: str, name: str, settings: dict[str, Any], place: int) -> None:
     device, filled = ph.Device(where), SHAPES[:6]
     shapes = [*filled[:place], (0, 3), *filled[place:]]
-    for name, settings in _optimizers(where):
-        assert _launches(device, name, settings, shapes) == _launches(device, name, settings, filled), name
+    assert _launches(device, name, settings, shapes) == _launches(device, name, settings, filled)
 
 
 @pytest.mark.parametrize("place", [0, 2], ids=["first", "last"])

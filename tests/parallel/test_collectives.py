@@ -58,7 +58,7 @@ def reduced(values: list[np.ndarray], op: str) -> np.ndarray:
 
 
 @given(groups(), st.sampled_from(DTYPES), st.sampled_from(list(REDUCTIONS)), st.integers(0, 2**32), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_collective_equals_numpy(
     names: list[str], dtype: ph.DType, op: str, seed: int, data: st.DataObject
 ) -> None:
