@@ -33,15 +33,17 @@ for nbytes, extension in enumerate(("spv", "hlsl", "metal"), 1):
 READS = "assert '@compute' in sys.stdin.read()\n"
 FIGURES: dict[str, dict[str, int]] = json.loads(translation_figures.PATH.read_text(encoding="utf-8"))
 NOT_TRANSLATED = {
+    *(f"attention/{name}.wgsl" for name in ("cached", "cached_reduce")),
     "fft/half_spectrum.wgsl",
     "fft/local_stages.wgsl",
     "gather/replace_rows.wgsl",
     *(f"linear_algebra/{name}.wgsl" for name in ("cholesky", "lu", "qr", "row_order", "solve", "triangular_solve")),
     "optim/means_along.wgsl",
     "pointwise/foreach.wgsl",
+    "pointwise/rotary.wgsl",
     "pointwise/sums_of_tensors.wgsl",
-    "rowwise/mean_cross_entropy.wgsl",
-    "rowwise/mean_loss.wgsl",
+    *(f"quantized/{name}.wgsl" for name in ("dequantize", "few_rows")),
+    *(f"rowwise/{name}.wgsl" for name in ("mean_cross_entropy", "mean_loss", "sample_tokens")),
 }
 """Shaders that are newer than the figures, which need naga to be updated."""
 ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))

@@ -74,11 +74,22 @@ var<workgroup> staged: array<vec4<f32>, {{ ROWS * CHUNK // 4 }}>;
     staged[{{ m * GROUP // 4 }}u + (local_id >> 2u)][local_id & 3u] = sum{{ m }};
 {% endfor %}
     workgroupBarrier();
+{#- Four sums to one at a time, or two to one at the end, until one per column is left. -#}
+{% set ns = namespace(size=GROUP) %}
+{% for stage in range(8) if ns.size > TILE %}
+{% set parts = 4 if ns.size >= 4 * TILE else 2 %}
+{% set ns.size = ns.size // parts %}
+    if (local_id < {{ ns.size }}u) {
+        let quad = local_id >> 2u;
+{% for m in range(ROWS) %}
+        staged[{{ m * GROUP // 4 }}u + quad][local_id & 3u] = {% for i in range(parts) %}{{ " + " if i }}staged[{{ (m * GROUP + i * ns.size) // 4 }}u + quad][local_id & 3u]{% endfor %};
+{% endfor %}
+    }
+    workgroupBarrier();
+{% endfor %}
     for (var i = local_id; i < {{ TILE * ROWS }}u; i += {{ GROUP }}u) {
         let m = i / {{ TILE }}u;
         let at = m * {{ GROUP }}u + i % {{ TILE }}u;
-        var total = 0.0f;
-        for (var s = 0u; s < {{ GROUP }}u; s += {{ TILE }}u) { total += staged[(at + s) >> 2u][(at + s) & 3u]; }
-        if (first_row + m < p.rows) { out_set(p.o_out + (first_row + m) * p.n + tile * {{ TILE }}u + i % {{ TILE }}u, total); }
+        if (first_row + m < p.rows) { out_set(p.o_out + (first_row + m) * p.n + tile * {{ TILE }}u + i % {{ TILE }}u, staged[at >> 2u][at & 3u]); }
     }
 }
