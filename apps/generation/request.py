@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from polyhal.generation.constraint import TokenConstraint
 from polyhal.generation.logprobs import MOST_ALTERNATIVES, TokenLogprob
 from polyhal.generation.sampling import SamplingParameters
 from polyhal.hal.errors import message
@@ -18,6 +19,7 @@ class GenerationRequest:
     If the context is full, the text ends, or with `slide` continues without the older half of the context. `logprobs` is the
     number of most likely tokens whose log-probabilities are returned for each token, with the token's own; None for none at
     all. `prompt_logprobs` adds log-probabilities of the prompt's tokens, which takes a prompt without reuse of its prefix.
+    A text that completes its `constraint` ends there.
     """
 
     prompt: Sequence[int]
@@ -27,6 +29,7 @@ class GenerationRequest:
     slide: bool = False
     logprobs: int | None = None
     prompt_logprobs: bool = False
+    constraint: TokenConstraint | None = None
 
     def __post_init__(self) -> None:
         if not len(self.prompt):
@@ -39,7 +42,8 @@ class GenerationRequest:
 class TokenStream:
     """Iterates over the tokens of a request as they are read back. `cancel` ends it early.
 
-    `finish_reason` is "stop" after a stop token, "length" after `max_tokens` tokens or a full context, "cancelled", or empty
+    `finish_reason` is "stop" after a stop token or a complete constraint, "length" after `max_tokens` tokens or a full context,
+    "cancelled", "error", or empty
     while more tokens may follow.
     """
 
@@ -52,17 +56,22 @@ class TokenStream:
         """Log-probabilities of all tokens so far, if they are requested."""
         self.prompt_logprobs: list[TokenLogprob] = []
         """Log-probabilities of the prompt's tokens but the first one, if they are requested."""
+        self.proposed = 0
+        """Number of tokens that were proposed by speculative decoding."""
+        self.accepted = 0
+        """Number of proposed tokens that are a part of the text."""
+        self.error: BaseException | None = None
+        """The reason if `finish_reason` is "error"."""
         self._unread: deque[int] = deque()
         self._pump = pump
-        self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[int]:
         return self
 
     def __next__(self) -> int:
         while not self._unread:
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             if self.finish_reason:
                 raise StopIteration
             self._pump()
@@ -82,4 +91,4 @@ class TokenStream:
     def finish(self, reason: str, error: BaseException | None = None) -> None:
         """Mark the stream as complete, or as failed with an error that the next read raises."""
         self.finish_reason = self.finish_reason or reason
-        self._error = error
+        self.error = error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from polyhal.generation.constraint import ConstraintState
+from polyhal.generation.pace import ProposalPace
 from polyhal.generation.request import TokenStream
 
 
@@ -22,6 +24,28 @@ class SequenceSlot:
     """Tokens of the stream that no launched step computes."""
     used: int = 0
     """Number of the engine's step in which it was last used."""
+    constraint: ConstraintState | None = None
+    pace: ProposalPace = field(default_factory=ProposalPace)
+
+    def begin(self, stream: TokenStream, ids: list[int], tokens: int) -> None:
+        """Continue `ids` with a number of tokens. All of them but the last one are to be in its cache first."""
+        kept = min(self.common_prefix(ids), len(ids) - 1)
+        self.stream, self.ids, self.remaining, self.prefilled = stream, ids, tokens, False
+        self.filled = 0 if self.is_measured else kept
+        self.pace = ProposalPace()
+        if stream.request.constraint is not None and not stream.tokens:
+            self.constraint = stream.request.constraint.start()
+            if self.constraint.is_complete:
+                stream.finish("stop")
+
+    def fill(self, count: int, capacity: int) -> None:
+        """Note that launched steps fill further positions."""
+        self.filled += count
+        self.remaining = max(self.remaining - count, 0) if self.filled < capacity else 0
+
+    def release(self) -> None:
+        """End the sequence. Its part of the cache remains for requests with the same beginning."""
+        self.stream = self.constraint = None
 
     @property
     def is_decoding(self) -> bool:

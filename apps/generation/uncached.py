@@ -8,7 +8,7 @@ import numpy as np
 
 from polyhal import Tensor
 from polyhal.generation.batch_state import BatchState
-from polyhal.generation.engine import GeneratingModel, evaluating
+from polyhal.generation.model import GeneratingModel, evaluating
 from polyhal.generation.request import GenerationRequest
 from polyhal.generation.slots import SequenceSlot
 
@@ -23,12 +23,12 @@ def tokens_without_cache(model: GeneratingModel, request: GenerationRequest) -> 
                 return
             ids = ids[-max(model.context_length // 2, 1) :]
         with evaluating(model):
-            logits = model(Tensor(np.array([ids], np.int32), device=model.device), last_only=True)[:, -1]
+            logits = model(Tensor(np.array([ids], np.int32), device=model.device), last_only=True)
             if state is None:
                 state = BatchState(1, logits.shape[-1], model.device)
                 state.join(SequenceSlot(0), sampling, ids)
                 state.active.fill_(1)
-            token = state.choose(logits, state.variant([request]))[0].item()
+            token = state.choose(logits, state.variant([request])).tokens.item()
         if token in request.stop_ids:
             return
         yield int(token)
