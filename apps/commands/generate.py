@@ -11,6 +11,7 @@ import typer
 
 from polyhal.cli.reporting import reported
 from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, WeightDType
+from polyhal.utils.files import parse_json
 
 
 @reported
@@ -41,6 +42,16 @@ def generate(
     context: ContextLength = None,
     dtype: WeightDType = None,
     adapter: AdapterFolder = None,
+    json_schema: Annotated[
+        Path | None, typer.Option(help="Of a language model: a file with the JSON schema that the text follows.")
+    ] = None,
+    grammar: Annotated[
+        Path | None,
+        typer.Option(help="Of a language model: a file with the grammar that the text follows, in Lark's form."),
+    ] = None,
+    regex: Annotated[
+        str | None, typer.Option(help="Of a language model: the regular expression that the whole text matches.")
+    ] = None,
     device: DeviceName = None,
 ) -> None:
     """Continue a prompt with a trained model, streaming the text."""
@@ -57,15 +68,37 @@ def generate(
     if not prompt:
         raise typer.BadParameter("the prompt is empty; expected at least one character", param_hint="--prompt")
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    texts = (
-        _texts_of_language_model(checkpoint, prompt, max_tokens, device, dtype, context, adapter, options)
-        if _is_language_model(checkpoint)
-        else _texts_of_run(_find_checkpoint(checkpoint), prompt, max_tokens, device, options)
-    )
+    constraint = _constraint(json_schema, grammar, regex)
+    if _is_language_model(checkpoint):
+        options |= constraint
+        texts = _texts_of_language_model(checkpoint, prompt, max_tokens, device, dtype, context, adapter, options)
+    else:
+        path = _find_checkpoint(checkpoint)
+        if constraint:
+            raise typer.BadParameter(
+                "a run of polyhal train; expected a language model, for which grammars are supported"
+            )
+        texts = _texts_of_run(path, prompt, max_tokens, device, options)
     for text in texts:
         sys.stdout.write(text)
         sys.stdout.flush()
     sys.stdout.write("\n")
+
+
+def _constraint(json_schema: Path | None, grammar: Path | None, regex: str | None) -> dict[str, Any]:
+    """Return the grammar of the text as an argument of `LanguageModel.stream`; nothing without one. Raises BadParameter."""
+    found: dict[str, Any] = {} if regex is None else {"regex": regex}
+    for name, path in (("schema", json_schema), ("grammar", grammar)):
+        if path is not None:
+            try:
+                found[name] = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeError) as error:
+                raise typer.BadParameter(f"cannot read {path}: {error}") from None
+    if json_schema is not None:
+        found["schema"] = parse_json(found["schema"], f"the schema {json_schema}")
+    if len(found) > 1:
+        raise typer.BadParameter("several grammars; expected one of --json-schema, --grammar and --regex")
+    return found
 
 
 def _is_language_model(path: Path) -> bool:

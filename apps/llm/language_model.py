@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
 from polyhal import Device, Tensor, no_grad
 from polyhal.adapters import load_adapter
-from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequest, TokenStream
+from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequest, TokenConstraint, TokenStream
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, as_dtype
@@ -18,9 +19,11 @@ from polyhal.hal.errors import PolyhalError, ShapeError, message
 from polyhal.llm.chat_encoder import ChatEncoder
 from polyhal.llm.chat_template import ChatTemplate
 from polyhal.llm.files import ModelFiles, open_model
+from polyhal.llm.grammars import GrammarCompiler
 from polyhal.llm.loading import LoadedParts
 from polyhal.llm.memory import check_fits, memory_need, usable_memory
 from polyhal.llm.template_errors import ChatTemplateError
+from polyhal.llm.tool_calls import ToolCallForm, tool_call_form
 from polyhal.models import Decoder, DecoderConfig, Sampling
 from polyhal.text import PretrainedTokenizer, decode_stream
 
@@ -65,6 +68,17 @@ class LanguageModel:
             found |= ids & self._tokenizer.special_ids
         return sorted(i for i in found if type(i) is int)
 
+    @cached_property
+    def grammars(self) -> GrammarCompiler:
+        """Compiler of grammars for the model's tokens. Raises ImportError without the library `llguidance`."""
+        return GrammarCompiler(self.tokenizer, self.model.config.vocab_size, self.stop_ids)
+
+    @property
+    def tool_calls(self) -> ToolCallForm:
+        """How the model writes calls of tools."""
+        templates = self.files.chat_templates
+        return tool_call_form(templates.get("tool_use", templates.get("default", "")))
+
     def template(self, with_tools: bool = False) -> ChatTemplate:
         """Return the chat template. Raises ChatTemplateError if the files have none."""
         templates = self.files.chat_templates
@@ -102,11 +116,18 @@ class LanguageModel:
         top_p: float | None = None,
         seed: int | None = None,
         logprobs: int | None = None,
+        constraint: TokenConstraint | None = None,
+        schema: Mapping[str, Any] | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
+        choices: Sequence[str] | None = None,
     ) -> TokenStream:
         """Iterate over the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
 
         The model's files have the values of settings that are None. With `logprobs` the attribute of that name has the
-        log-probability of each token, and of that many most likely ones. Raises ShapeError for a prompt that fills the context.
+        log-probability of each token, and of that many most likely ones. The answer follows a `constraint` of `grammars`, a
+        JSON `schema`, a regular expression `regex`, a `grammar` of Lark's form, or is one of `choices`. Raises ShapeError for a
+        prompt that fills the context, and ConstraintError for an invalid grammar.
         """
         ids = self.ids(prompt)
         room = self.context - len(ids)
@@ -115,8 +136,21 @@ class LanguageModel:
             raise ShapeError(message("stream", problem, expected=f"less than the context of {self.context}"))
         count = room if max_tokens is None else min(max_tokens, room)
         sampling = self.sampling(temperature, top_k, top_p).parameters(seed)
-        request = GenerationRequest(ids, count, sampling, frozenset(self.stop_ids), logprobs=logprobs)
+        constraint = self._constraint(constraint, schema, regex, grammar, choices)
+        stop_ids = frozenset(self.stop_ids)
+        request = GenerationRequest(ids, count, sampling, stop_ids, logprobs=logprobs, constraint=constraint)
         return GenerationEngine(self.model, captured=count >= WORTH_CAPTURING).submit(request)
+
+    def _constraint(self, constraint: TokenConstraint | None, *stated: Any) -> TokenConstraint | None:
+        """Return a constraint, or compile the one that is stated. Raises ValueError for several."""
+        if sum(x is not None for x in (constraint, *stated)) > 1:
+            problem, expected = "several constraints", "one of constraint, schema, regex, grammar and choices"
+            raise ValueError(message("stream", problem, expected=expected))
+        for name, value in zip(("json_schema", "regex", "lark", "choices"), stated, strict=True):
+            if value is not None:
+                found: TokenConstraint = getattr(self.grammars, name)(value)
+                return found
+        return constraint
 
     def sampling(
         self, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None

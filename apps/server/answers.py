@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from polyhal.generation import GenerationRequest, TokenLogprob
+from polyhal.generation import GenerationRequest, TokenConstraint, TokenLogprob
+from polyhal.llm import ToolCall, ToolCallFilter
 from polyhal.server.errors import RequestError
 from polyhal.server.interfaces import ServedModel
 from polyhal.server.metrics import ServerMetrics
@@ -36,6 +37,8 @@ class Piece:
     finish_reason: str = ""
     measured: tuple[MeasuredToken, ...] = ()
     """Tokens whose text begins in this part, if log-probabilities are requested."""
+    calls: tuple[ToolCall, ...] = ()
+    """Calls of tools at the end of the answer."""
 
 
 class _Choice:
@@ -48,6 +51,7 @@ class _Choice:
         self._tokenizer, self._echoed = tokenizer, options.echo
         self._written = self._decoded = 0
         self._measured: deque[MeasuredToken] = deque()
+        self._calls = ToolCallFilter(options.tools) if options.tools else None
         self.tokens = 0
         self.finish_reason = ""
 
@@ -70,13 +74,19 @@ class _Choice:
             parts.append(self._filter.push(self._decoder.finish()))
             parts.append(self._filter.finish())
         self.finish_reason = "stop" if self._filter.stopped else delivery.finish_reason
-        text = "".join(parts)
+        text, calls = "".join(parts), tuple[ToolCall, ...]()
         self._written += len(text)
         is_whole = bool(self.finish_reason) and not self._filter.stopped
         certain = []
         while self._measured and (is_whole or self._measured[0].offset < self._written):
             certain.append(self._measured.popleft())
-        return Piece(self.job.index, text, self.finish_reason, tuple(certain))
+        if self._calls is not None:
+            text = self._calls.push(text)
+            if self.finish_reason:
+                rest, found = self._calls.finish()
+                text, calls = text + rest, tuple(found)
+                self.finish_reason = "tool_calls" if calls else self.finish_reason
+        return Piece(self.job.index, text, self.finish_reason, tuple(certain), calls)
 
     def _echo(self, logprobs: list[TokenLogprob]) -> str:
         """Return the text of the prompt, and note its tokens if they are measured."""
@@ -102,6 +112,7 @@ class Answer:
         metrics: ServerMetrics,
         prompts: list[list[int]],
         options: Options,
+        constraint: TokenConstraint | None,
         continues: bool,
     ) -> None:
         """Queue the request. Raises RequestError if too many wait. `continues` tells texts from answers to a chat."""
@@ -118,7 +129,14 @@ class Answer:
             if seed is not None:  # choices of one prompt differ
                 sampling = replace(sampling, seed=(seed + i % options.n) % 2**63)
             is_measured = options.echo and options.logprobs is not None
-            request = GenerationRequest(prompt, count, sampling, logprobs=options.logprobs, prompt_logprobs=is_measured)
+            request = GenerationRequest(
+                prompt,
+                count,
+                sampling,
+                logprobs=options.logprobs,
+                prompt_logprobs=is_measured,
+                constraint=constraint,
+            )
             self._choices.append(_Choice(Job(i, request, self._queue, loop), model.tokenizer, options, continues))
         thread.submit([choice.job for choice in self._choices], max(1, round(metrics.mean_seconds)))
         metrics.prompt_tokens += self.prompt_tokens

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from polyhal.generation import ConstraintError
 from polyhal.server.answers import Answer, as_request_error
 from polyhal.server.embeddings import embedding_reply, embedding_texts
 from polyhal.server.errors import RequestError
@@ -191,7 +192,13 @@ class _Server:
     ) -> None:
         """Generate the choices of a request and send them, unless the client vanishes."""
         reply = Reply(self._model.name, is_chat, self._texts)
-        answer = Answer(self._thread, self._model, self._metrics, prompts, options, not is_chat)
+        constraint = None
+        if options.constraint is not None:
+            try:
+                constraint = await asyncio.to_thread(self._model.constraint, *options.constraint)
+            except ConstraintError as error:
+                raise RequestError(str(error), code="invalid_grammar") from error
+        answer = Answer(self._thread, self._model, self._metrics, prompts, options, constraint, not is_chat)
 
         async def whole() -> None:
             pieces = [piece async for piece in answer.pieces()]

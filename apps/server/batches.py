@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.generation import GenerationEngine, GenerationRequest, TokenStream
+from polyhal.generation import ConstraintError, GenerationEngine, GenerationRequest, TokenConstraint, TokenStream
 from polyhal.hal.errors import message
 from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate
 from polyhal.text import Tokenizer
@@ -62,6 +62,17 @@ class ServedLanguageModel:
     def chat_ids(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[int]:
         """Return the tokens of a conversation with the beginning of the answer."""
         return self._model.chat_ids(messages, tools)
+
+    def constraint(self, kind: str, value: Any) -> TokenConstraint:
+        """Compile a constraint of answers. Raises ConstraintError."""
+        try:
+            compiler = self._model.grammars
+        except ImportError as error:
+            raise ConstraintError(str(error)) from None
+        if kind == "tools":
+            return self._model.tool_calls.grammar(compiler, value)
+        found: TokenConstraint = getattr(compiler, kind)(value)
+        return found
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return a vector per text."""

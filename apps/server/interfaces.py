@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from polyhal.generation import GenerationRequest, TokenLogprob
+from polyhal.generation import GenerationRequest, TokenConstraint, TokenLogprob
 from polyhal.text import Tokenizer
 
 
@@ -17,6 +17,7 @@ class GeneratedTokens(Protocol):
     tokens: list[int]
     logprobs: list[TokenLogprob]
     prompt_logprobs: list[TokenLogprob]
+    error: BaseException | None
     finish_reason: str
     """Empty while more tokens may follow, then "stop", "length", "cancelled" or "error"."""
 
@@ -60,6 +61,12 @@ class ServedModel(Protocol):
 
     def chat_ids(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[int]:
         """Return the tokens of a conversation with the beginning of the answer."""
+
+    def constraint(self, kind: str, value: Any) -> TokenConstraint:
+        """Compile a constraint of answers: "json_schema", "regex", "lark" or "choices", or "tools" for a call of one of them.
+
+        Raises ConstraintError, also if the model cannot constrain answers.
+        """
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return a vector per text."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from polyhal.generation import MOST_ALTERNATIVES, SamplingParameters
+from polyhal.server.constraints import called_tools, read_constraint
 from polyhal.server.errors import RequestError
 from polyhal.server.fields import Fields, shown
 from polyhal.server.interfaces import ServedModel
@@ -28,6 +30,10 @@ SHARED = (
     "stream_options",
     "logprobs",
     "response_format",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
 )
 IGNORED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls")
 """Fields of OpenAI's interface without influence on the tokens of an answer."""
@@ -49,11 +55,14 @@ class Options:
     """Number of alternatives per token; None for no log-probabilities."""
     echo: bool = False
     """True if the answer begins with the prompt."""
+    constraint: tuple[str, Any] | None = None
+    """Kind and value of the constraint that the answer follows, as `ServedModel.constraint` compiles it."""
+    tools: tuple[str, ...] = ()
+    """Names of tools whose calls are found in the answer."""
 
 
 def read_options(fields: Fields, model: ServedModel, choices: int, default_tokens: int | None) -> Options:
     """Read the options of a request. Raises RequestError for a value that is wrong or not supported."""
-    _refuse_unsupported(fields)
     check_model(fields, model)
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
     max_tokens = fields.integer(name, default_tokens, 0, _LARGEST)
@@ -68,7 +77,10 @@ def read_options(fields: Fields, model: ServedModel, choices: int, default_token
         fields.refuse("stream_options", "include_usage true or false")
     stops = fields.strings("stop", _STOPS)
     sampling, logprobs, echo = _sampling(fields, model), _logprobs(fields), fields.flag("echo")
-    return Options(max_tokens, sampling, stops, n, stream, include_usage, logprobs, echo)
+    tools = called_tools(fields)
+    names = tuple(tool["function"]["name"] for tool in tools)
+    constraint = read_constraint(fields, tools)
+    return Options(max_tokens, sampling, stops, n, stream, include_usage, logprobs, echo, constraint, names)
 
 
 def check_model(fields: Fields, model: ServedModel) -> None:
@@ -126,11 +138,3 @@ def _logprobs(fields: Fields) -> int | None:
     if count is not None:
         fields.refuse("top_logprobs", "top_logprobs only with logprobs true")
     return None
-
-
-def _refuse_unsupported(fields: Fields) -> None:
-    form = fields.mapping("response_format")
-    if form and form.get("type") != "text":
-        expected = '{"type": "text"}: this server does not constrain answers to JSON or a schema'
-        fix = "describe the form in a message, and check the answer"
-        fields.refuse("response_format", expected, fix, "unsupported")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from polyhal.hal.errors import PolyhalError
+from polyhal.server.constraints import called_tools
 from polyhal.server.errors import RequestError
 from polyhal.server.fields import Fields, shown
 from polyhal.server.interfaces import ServedModel
@@ -16,7 +17,7 @@ _MOST_MESSAGES = 4096
 def chat_prompt(fields: Fields, model: ServedModel) -> list[int]:
     """Return the tokens of a conversation. Raises RequestError, also for errors of the model's chat template."""
     messages = _messages(fields)
-    tools = _tools(fields)
+    tools = called_tools(fields) or None
     try:
         return model.chat_ids(messages, tools)
     except (PolyhalError, ValueError, TypeError, RecursionError) as error:
@@ -101,19 +102,3 @@ def _tool_calls(calls: Any, place: str) -> list[dict[str, Any]]:
                 raise RequestError(problem, expected="JSON text", param=place) from None
         found.append({**call, "function": {**function, "arguments": arguments}})
     return found
-
-
-def _tools(fields: Fields) -> list[dict[str, Any]] | None:
-    """Return the tools for the chat template; None without any, or if the model may not call them."""
-    tools = fields.body.get("tools", [])
-    if not isinstance(tools, list):
-        fields.refuse("tools", "a list of tools")
-    for tool in tools:
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            expected = 'objects {"type": "function", "function": {"name": ..., "parameters": ...}}'
-            raise RequestError(f"tools has {shown(tool)}", expected=expected, param="tools")
-    choice = fields.body.get("tool_choice", "auto")
-    if choice not in ("auto", "none"):
-        fields.refuse("tool_choice", '"auto" or "none": this server does not force calls of tools', code="unsupported")
-    return tools if tools and choice == "auto" else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyhal.generation import TokenLogprob
+from polyhal.llm import ToolCall
 from polyhal.server.answers import Answer, MeasuredToken, Piece
 from polyhal.text import TokenTexts
 
@@ -26,14 +27,19 @@ class Reply:
     def whole(self, answer: Answer, pieces: list[Piece]) -> dict[str, Any]:
         """Return the reply with all text."""
         texts, reasons = [""] * answer.count, [""] * answer.count
+        calls: list[list[ToolCall]] = [[] for _ in range(answer.count)]
         measured: list[list[MeasuredToken]] = [[] for _ in range(answer.count)]
         for piece in pieces:
             texts[piece.index] += piece.text
             measured[piece.index] += piece.measured
+            calls[piece.index] += piece.calls
             reasons[piece.index] = piece.finish_reason or reasons[piece.index]
         choices = []
         for i, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
-            content = {"message": {"role": "assistant", "content": text}} if self.is_chat else {"text": text}
+            content: dict[str, Any] = {"text": text}
+            if self.is_chat:
+                made = {"tool_calls": self._calls(i, calls[i])} if calls[i] else {}
+                content = {"message": {"role": "assistant", "content": text if text or not made else None, **made}}
             logprobs = self._logprobs(measured[i])
             choices.append({"index": i, **content, "logprobs": logprobs, "finish_reason": reason})
         return {**self._head("chat.completion"), "choices": choices, "usage": usage(answer)}
@@ -46,7 +52,10 @@ class Reply:
 
     def part(self, piece: Piece) -> dict[str, Any]:
         """Return a part of a streamed reply."""
-        delta = {"content": piece.text} if piece.text else {}
+        delta: dict[str, Any] = {"content": piece.text} if piece.text else {}
+        if piece.calls:
+            calls = self._calls(piece.index, piece.calls)
+            delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)]
         content = {"delta": delta} if self.is_chat else {"text": piece.text}
         return self._part(piece.index, content, piece.finish_reason, piece.measured)
 
@@ -59,6 +68,17 @@ class Reply:
     ) -> dict[str, Any]:
         choice = {"index": index, **content, "logprobs": self._logprobs(measured), "finish_reason": reason or None}
         return {**self._head("chat.completion.chunk"), "choices": [choice]}
+
+    def _calls(self, choice: int, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+        """Return calls of tools, whose ids are unique in a conversation."""
+        return [
+            {
+                "id": f"call_{self.number[:16]}{choice}x{i}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for i, call in enumerate(calls)
+        ]
 
     def _logprobs(self, measured: Sequence[MeasuredToken]) -> dict[str, Any] | None:
         """Return log-probabilities in the form of a chat, or in the older one of plain completions."""

@@ -187,7 +187,7 @@ class ModelThread:
             reason = "error" if failure is not None else stream.finish_reason
             if tokens or reason:
                 measured = stream.logprobs[first : job.read], stream.prompt_logprobs
-                job.deliver(TokenDelivery(job.index, tokens, reason, failure, *measured))
+                job.deliver(TokenDelivery(job.index, tokens, reason, failure or stream.error, *measured))
             if reason:
                 finished.append(job)
         self._active = [job for job in self._active if job not in finished]

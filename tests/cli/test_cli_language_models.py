@@ -46,6 +46,13 @@ def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Pa
     written = [polyhal("generate", name, *options) for name in ("model.gguf", "half.gguf")]
     assert [w.code for w in written] == [0, 0]
     assert written[0].out.startswith("ab")
+    pytest.importorskip("llguidance", reason="needs llguidance: pip install 'polyhal[llm]'")
+    (tmp_path / "schema.json").write_text('{"enum": [[1, "x"]]}')
+    options[3] = 40
+    assert polyhal("generate", "model.gguf", *options, "--json-schema", "schema.json").out == 'ab[1, "x"]\n'
+    assert polyhal("generate", "model.gguf", *options, "--regex", "(").code == 2
+    assert polyhal("generate", "model.gguf", *options, "--regex", "a", "--json-schema", "schema.json").code == 2
+    assert polyhal("generate", "model.gguf", *options, "--grammar", "nowhere").code == 2
     wrong = polyhal("quantize", "model.gguf", "x.gguf", "--type", "q99")
     assert wrong.code == 2
     assert "q4_k_m" in wrong.err

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.generation import GenerationRequest, TokenLogprob
+from polyhal.generation import ConstraintError, GenerationRequest, TokenConstraint, TokenLogprob
 from polyhal.server.run import http_server, listen
 
 STOP = 0
@@ -53,6 +53,9 @@ class EchoModel:
         names = "".join(tool["function"]["name"] for tool in tools or ())
         return self.ids(names + "".join(m["content"] or "" for m in messages))
 
+    def constraint(self, kind: str, value: Any) -> TokenConstraint:
+        raise ConstraintError(f"{kind} is not understood by an echo")
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([[len(text), 0.5] for text in texts], np.float32)
 
@@ -73,6 +76,7 @@ class Echo:
         self.max_tokens = request.max_tokens
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
+        self.error: BaseException | None = None
         self.prompt_logprobs = [measured(i) for i in request.prompt[1:]] if request.prompt_logprobs else []
         self.finish_reason = "" if request.max_tokens else "length"
 

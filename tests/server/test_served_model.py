@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ def test_requests_of_a_batch_get_the_answers_of_single_requests(tmp_path: Path) 
     with TestClient(app) as client, ThreadPoolExecutor(6) as pool:
 
         def ask(text: str) -> tuple[str, str]:
-            body = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 8}
+            body: dict[str, Any] = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 8}
             choice = client.post("/v1/chat/completions", json=body).json()["choices"][0]
             return choice["message"]["content"], choice["finish_reason"]
 
@@ -33,5 +35,17 @@ def test_requests_of_a_batch_get_the_answers_of_single_requests(tmp_path: Path) 
         assert together == [ask(text) for text in texts]
         message = {"role": "user", "content": texts[1]}
         assert together[1][0] == model.chat([message], 8, temperature=0)
+        if find_spec("llguidance"):
+            form: dict[str, Any] = {"type": "json_schema", "json_schema": {"schema": {"const": [1]}}}
+            body = {"messages": [message], "response_format": form}
+            assert client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"] == "[1]"
+            form["json_schema"]["schema"] = {"type": "strange"}
+            error = client.post("/v1/chat/completions", json=body)
+            assert (error.status_code, error.json()["error"]["code"]) == (400, "invalid_grammar")
+            tool = {"type": "function", "function": {"name": "f", "parameters": {"const": {}}}}
+            body = {"messages": [message], "tools": [tool], "tool_choice": "required"}
+            choice = client.post("/v1/chat/completions", json=body).json()["choices"][0]
+            assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+            assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
         vectors = client.post("/v1/embeddings", json={"input": texts[:2]}).json()["data"]
         assert vectors[1]["embedding"] == model.embed(texts[:2])[1].tolist()

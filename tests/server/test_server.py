@@ -115,6 +115,31 @@ def test_log_probabilities(client: TestClient) -> None:
     assert (none["text"], none["logprobs"]) == ("de", None)
 
 
+def test_calls_of_tools_are_found_in_answers(client: TestClient) -> None:
+    text = 'So: <tool_call>\n{"name": "sum", "arguments": {"a": 1}}\n</tool_call>'
+    tools = [{"type": "function", "function": {"name": "", "parameters": {}}}]
+    for name, stream in (("sum", False), ("sum", True), ("other", False)):
+        tools[0]["function"] = {"name": name}
+        body = {"messages": [{"role": "user", "content": text}], "tools": tools, "stream": stream}
+        reply = client.post(CHAT, json=body)
+        if name == "other":
+            assert reply.json()["choices"][0]["message"]["content"] == name + text
+            continue
+        if stream:
+            parts = [c for event in events(reply.text) for c in event["choices"]]
+            content = "".join(p["delta"].get("content", "") for p in parts)
+            (call,), reason = parts[-1]["delta"]["tool_calls"], parts[-1]["finish_reason"]
+        else:
+            (choice,) = reply.json()["choices"]
+            content, (call,), reason = (
+                choice["message"]["content"],
+                choice["message"]["tool_calls"],
+                choice["finish_reason"],
+            )
+        assert (content.strip(), call["function"]) == ("sumSo:", {"name": "sum", "arguments": '{"a": 1}'})
+        assert (reason, call["type"]) == ("tool_calls", "function")
+
+
 def test_embeddings(client: TestClient) -> None:
     reply = client.post("/v1/embeddings", json={"input": ["abc", "d"]}).json()
     assert [row["embedding"] for row in reply["data"]] == [[3.0, 0.5], [1.0, 0.5]]
@@ -145,7 +170,10 @@ def test_models_health_and_metrics(client: TestClient) -> None:
         (ask("a", max_token=5), "max_token", "unknown field"),
         (ask("a", top_logprobs=2), "top_logprobs", "only with logprobs"),
         (ask("a", logprobs=True, top_logprobs=21), "top_logprobs", "from 0 to 20"),
-        (ask("a", response_format={"type": "json_schema"}), "response_format", "does not constrain"),
+        (ask("a", response_format={"type": "json_schema"}), "response_format", "a JSON schema"),
+        (ask("a", response_format={"type": "json_object"}), None, "json_schema is not understood by an echo"),
+        (ask("a", response_format={"type": "json_object"}, guided_regex="a"), "response_format", "both constrain"),
+        (ask("a", tool_choice="required"), "tool_choice", "of a tool"),
         (ask("a" * 256), "messages", "256 tokens; expected at most 255"),
         (ask(""), "messages", "no tokens"),
         ({"messages": [{"role": "assistant", "content": "a"}]}, "messages", "not a question"),
@@ -153,7 +181,7 @@ def test_models_health_and_metrics(client: TestClient) -> None:
         ({}, "messages", "null; expected a list"),
     ],
 )
-def test_bad_fields(client: TestClient, body: dict[str, Any], param: str, words: str) -> None:
+def test_bad_fields(client: TestClient, body: dict[str, Any], param: str | None, words: str) -> None:
     error = error_of(client.post(CHAT, json=body), 400)
     assert error["param"] == param
     assert words in error["message"]
