@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from polyhal.cli.reporting import reported
-from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, WeightDType
+from polyhal.commands.language_options import (
+    AdapterFolder,
+    ContextLength,
+    DeviceName,
+    DraftPath,
+    LookupFlag,
+    WeightDType,
+)
 from polyhal.utils.files import parse_json
 
 
@@ -52,6 +60,12 @@ def generate(
     regex: Annotated[
         str | None, typer.Option(help="Of a language model: the regular expression that the whole text matches.")
     ] = None,
+    draft: DraftPath = None,
+    lookup: LookupFlag = False,
+    stats: Annotated[
+        bool,
+        typer.Option("--stats", help="Of a language model: report the speed, and how many proposed tokens were kept."),
+    ] = False,
     device: DeviceName = None,
 ) -> None:
     """Continue a prompt with a trained model, streaming the text."""
@@ -70,14 +84,15 @@ def generate(
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     constraint = _constraint(json_schema, grammar, regex)
     if _is_language_model(checkpoint):
-        options |= constraint
-        texts = _texts_of_language_model(checkpoint, prompt, max_tokens, device, dtype, context, adapter, options)
+        options |= {**constraint, "draft": draft, "lookup": lookup}
+        texts = _texts_of_language_model(
+            checkpoint, prompt, max_tokens, device, dtype, context, adapter, options, stats
+        )
     else:
         path = _find_checkpoint(checkpoint)
-        if constraint:
-            raise typer.BadParameter(
-                "a run of polyhal train; expected a language model, for which grammars are supported"
-            )
+        if constraint or draft or lookup or stats:
+            problem = "a run of polyhal train; expected a language model, for which grammars, --draft, --lookup and --stats are"
+            raise typer.BadParameter(problem)
         texts = _texts_of_run(path, prompt, max_tokens, device, options)
     for text in texts:
         sys.stdout.write(text)
@@ -117,14 +132,26 @@ def _texts_of_language_model(
     context: int | None,
     adapter: Path | None,
     options: Any,
+    stats: bool,
 ) -> Iterator[str]:
     """Yield the prompt, and the text that a model of others writes after it."""
-    from polyhal.llm import load
+    from polyhal.llm import load, load_draft
+    from polyhal.text import decode_stream
 
     loaded = load(path, device, dtype, context, adapter)
-    texts = loaded.stream(prompt, max_tokens, **options)
+    if options["draft"] is not None:
+        options["draft"] = load_draft(options["draft"], loaded, dtype)
+    ids = loaded.ids(prompt)
+    tokens = loaded.stream_ids(ids, max_tokens, **options)
     yield prompt
-    yield from texts
+    begin = time.perf_counter()
+    yield from decode_stream(loaded.tokenizer, tokens, ids)
+    if stats:
+        count, seconds = len(tokens.tokens), time.perf_counter() - begin
+        text = f"{count} tokens, {count / max(seconds, 1e-9):.1f} per second"
+        if tokens.proposed:
+            text += f"; {tokens.accepted} of {tokens.proposed} proposed tokens kept"
+        sys.stderr.write(f"\n{text}\n")
 
 
 def _texts_of_run(path: Path, prompt: str, max_tokens: int, device: str | None, options: Any) -> Iterator[str]:

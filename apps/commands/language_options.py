@@ -29,3 +29,12 @@ DeviceName = Annotated[
         "--device", help="The device, for example [bold]opencl:1[/] or [bold]numpy[/]. Default: the fastest one."
     ),
 ]
+DraftPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--draft", help="A smaller language model with the same tokens, which proposes tokens: speculative decoding."
+    ),
+]
+LookupFlag = Annotated[
+    bool, typer.Option("--lookup", help="Propose tokens that followed the same words before: speculative decoding.")
+]

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from polyhal.cli.reporting import reported
-from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, ModelPath, WeightDType
+from polyhal.commands.language_options import (
+    AdapterFolder,
+    ContextLength,
+    DeviceName,
+    DraftPath,
+    LookupFlag,
+    ModelPath,
+    WeightDType,
+)
 
 
 @reported
@@ -27,6 +35,8 @@ def serve(
     max_body: Annotated[int, typer.Option(min=1, help="The largest number of bytes of a request.")] = 8 << 20,
     dtype: WeightDType = None,
     adapter: AdapterFolder = None,
+    draft: DraftPath = None,
+    lookup: LookupFlag = False,
     device: DeviceName = None,
 ) -> None:
     """Serve a language model by OpenAI's HTTP interface. Ctrl-C lets running answers finish, and ends.
@@ -36,7 +46,7 @@ def serve(
     from rich.console import Console
 
     from polyhal.cli.display import say_wrapped, status_line
-    from polyhal.llm import load
+    from polyhal.llm import load, load_draft
     from polyhal.server import BatchGenerator, ServedLanguageModel, ServerLimits, create_app, listen, run_app
 
     if api_key is not None and not (api_key.isascii() and api_key.strip()):
@@ -46,7 +56,9 @@ def serve(
     listening = listen(host, port)
     with status_line(console, f"loading {model}"):
         loaded = load(model, device, dtype, context, adapter)
-        served, generator = ServedLanguageModel(loaded, name), BatchGenerator(loaded, slots)
+        proposing = None if draft is None else load_draft(draft, loaded, dtype)
+        generator = BatchGenerator(loaded, slots, proposing, lookup)
+        served = ServedLanguageModel(loaded, name)
     app = create_app(served, generator, api_key=api_key, limits=limits)
     address = f"[{host}]" if ":" in host else host
     place = f"http://{address}:{listening.getsockname()[1]}/v1"

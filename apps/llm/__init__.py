@@ -10,6 +10,7 @@ from polyhal.llm.memory import ModelDoesNotFitError
 from polyhal.llm.merging import check_target, merge_adapter
 from polyhal.llm.perplexity import Perplexity, perplexity
 from polyhal.llm.quantize import quantize
+from polyhal.llm.speculation import load_draft, make_proposer
 from polyhal.llm.template_errors import ChatTemplateError, TemplateLimitError
 from polyhal.llm.tool_calls import ToolCall, ToolCallFilter, ToolCallForm, parse_tool_calls
 
@@ -33,6 +34,8 @@ __all__ = [
     "check_target",
     "estimate",
     "load",
+    "load_draft",
+    "make_proposer",
     "merge_adapter",
     "open_model",
     "parse_tool_calls",

@@ -22,6 +22,7 @@ from polyhal.llm.files import ModelFiles, open_model
 from polyhal.llm.grammars import GrammarCompiler
 from polyhal.llm.loading import LoadedParts
 from polyhal.llm.memory import check_fits, memory_need, usable_memory
+from polyhal.llm.speculation import make_proposer
 from polyhal.llm.template_errors import ChatTemplateError
 from polyhal.llm.tool_calls import ToolCallForm, tool_call_form
 from polyhal.models import Decoder, DecoderConfig, Sampling
@@ -51,6 +52,11 @@ class LanguageModel:
         self._tokenizer = tokenizer
         self._templates: dict[str, ChatTemplate] = {}
         model.context_length = context
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """True if the files have a tokenizer."""
+        return self._tokenizer is not None
 
     @property
     def tokenizer(self) -> PretrainedTokenizer:
@@ -121,13 +127,17 @@ class LanguageModel:
         regex: str | None = None,
         grammar: str | None = None,
         choices: Sequence[str] | None = None,
+        draft: LanguageModel | None = None,
+        lookup: bool = False,
     ) -> TokenStream:
         """Iterate over the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
 
         The model's files have the values of settings that are None. With `logprobs` the attribute of that name has the
         log-probability of each token, and of that many most likely ones. The answer follows a `constraint` of `grammars`, a
-        JSON `schema`, a regular expression `regex`, a `grammar` of Lark's form, or is one of `choices`. Raises ShapeError for a
-        prompt that fills the context, and ConstraintError for an invalid grammar.
+        JSON `schema`, a regular expression `regex`, a `grammar` of Lark's form, or is one of `choices`. A `draft` model with
+        the same tokens, or with `lookup` the text so far, proposes tokens that are checked several at a time, which leaves the
+        answer as it is. Raises ShapeError for a prompt that fills the context or a draft model with other tokens, and
+        ConstraintError for an invalid grammar.
         """
         ids = self.ids(prompt)
         room = self.context - len(ids)
@@ -139,7 +149,9 @@ class LanguageModel:
         constraint = self._constraint(constraint, schema, regex, grammar, choices)
         stop_ids = frozenset(self.stop_ids)
         request = GenerationRequest(ids, count, sampling, stop_ids, logprobs=logprobs, constraint=constraint)
-        return GenerationEngine(self.model, captured=count >= WORTH_CAPTURING).submit(request)
+        captured = count >= WORTH_CAPTURING
+        proposer = make_proposer(self, 1, draft, lookup, captured)
+        return GenerationEngine(self.model, 1, captured, proposer).submit(request)
 
     def _constraint(self, constraint: TokenConstraint | None, *stated: Any) -> TokenConstraint | None:
         """Return a constraint, or compile the one that is stated. Raises ValueError for several."""

@@ -166,6 +166,9 @@ class Answer:
             piece = choice.add(delivery)
             self._measure(choice, is_first and bool(delivery.tokens))
             if piece.finish_reason:
+                self._metrics.proposed_tokens += delivery.proposed
+                self._metrics.accepted_tokens += delivery.accepted
+            if piece.finish_reason:
                 running -= 1
                 self._thread.cancel(choice.job)
             if piece.text or piece.measured or piece.finish_reason:

@@ -10,18 +10,23 @@ import numpy as np
 
 from polyhal.generation import ConstraintError, GenerationEngine, GenerationRequest, TokenConstraint, TokenStream
 from polyhal.hal.errors import message
-from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate
+from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate, make_proposer
 from polyhal.text import Tokenizer
 
 
 class BatchGenerator:
     """Generates tokens of up to `slots` requests at a time by a language model."""
 
-    def __init__(self, model: LanguageModel, slots: int) -> None:
-        """Allocates the cache. Raises ModelDoesNotFitError if `slots` contexts exceed the memory of the device."""
+    def __init__(
+        self, model: LanguageModel, slots: int, draft: LanguageModel | None = None, lookup: bool = False
+    ) -> None:
+        """Allocates the cache. `draft` and `lookup` are arguments of `LanguageModel.stream_ids`.
+
+        Raises ModelDoesNotFitError if `slots` contexts exceed the memory of the device.
+        """
         check_slots(model, slots)
         self.slots = slots
-        self._engine = GenerationEngine(model.model, slots)
+        self._engine = GenerationEngine(model.model, slots, proposer=make_proposer(model, slots, draft, lookup))
         self._stop_ids = frozenset(model.stop_ids)
 
     @property

@@ -18,6 +18,10 @@ class GeneratedTokens(Protocol):
     logprobs: list[TokenLogprob]
     prompt_logprobs: list[TokenLogprob]
     error: BaseException | None
+    proposed: int
+    """Number of tokens that speculative decoding proposed."""
+    accepted: int
+    """Number of proposed tokens in the text."""
     finish_reason: str
     """Empty while more tokens may follow, then "stop", "length", "cancelled" or "error"."""
 

@@ -14,6 +14,9 @@ class ServerMetrics:
     """Number of responses by path and status."""
     prompt_tokens: int = 0
     generated_tokens: int = 0
+    proposed_tokens: int = 0
+    """Tokens that speculative decoding proposed."""
+    accepted_tokens: int = 0
     cancelled: int = 0
     """Sequences that ended because their client vanished."""
     first_tokens: int = 0
@@ -40,6 +43,8 @@ class ServerMetrics:
         for name, kind, note, value in (
             ("prompt_tokens_total", "counter", "Tokens of prompts.", self.prompt_tokens),
             ("generated_tokens_total", "counter", "Tokens of answers.", self.generated_tokens),
+            ("proposed_tokens_total", "counter", "Tokens proposed by speculative decoding.", self.proposed_tokens),
+            ("accepted_tokens_total", "counter", "Proposed tokens in answers.", self.accepted_tokens),
             ("cancelled_total", "counter", "Sequences whose client vanished.", self.cancelled),
             ("running", "gauge", "Sequences in the batch.", running),
             ("waiting", "gauge", "Sequences that wait for a place in the batch.", waiting),

@@ -28,6 +28,10 @@ class TokenDelivery:
     """Log-probabilities of the new tokens, if they are requested."""
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     """Log-probabilities of all tokens of the prompt but the first one, if they are requested."""
+    proposed: int = 0
+    """Number of tokens of the sequence that speculative decoding proposed so far."""
+    accepted: int = 0
+    """Number of proposed tokens in the text."""
 
 
 @dataclass(eq=False, slots=True)
@@ -186,7 +190,7 @@ class ModelThread:
             job.read += len(tokens)
             reason = "error" if failure is not None else stream.finish_reason
             if tokens or reason:
-                measured = stream.logprobs[first : job.read], stream.prompt_logprobs
+                measured = stream.logprobs[first : job.read], stream.prompt_logprobs, stream.proposed, stream.accepted
                 job.deliver(TokenDelivery(job.index, tokens, reason, failure or stream.error, *measured))
             if reason:
                 finished.append(job)

@@ -46,6 +46,11 @@ def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Pa
     written = [polyhal("generate", name, *options) for name in ("model.gguf", "half.gguf")]
     assert [w.code for w in written] == [0, 0]
     assert written[0].out.startswith("ab")
+    for more in (["--draft", "half.gguf"], ["--lookup"]):
+        speculative = polyhal("generate", "model.gguf", *options, *more, "--stats")
+        assert speculative.out == written[0].out
+        assert "tokens, " in speculative.err
+    assert polyhal("generate", "model.gguf", *options, "--draft", "half.gguf", "--lookup").code == 2
     pytest.importorskip("llguidance", reason="needs llguidance: pip install 'polyhal[llm]'")
     (tmp_path / "schema.json").write_text('{"enum": [[1, "x"]]}')
     options[3] = 40

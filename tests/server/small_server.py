@@ -77,6 +77,7 @@ class Echo:
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.error: BaseException | None = None
+        self.proposed = self.accepted = 0
         self.prompt_logprobs = [measured(i) for i in request.prompt[1:]] if request.prompt_logprobs else []
         self.finish_reason = "" if request.max_tokens else "length"
 

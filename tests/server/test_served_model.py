@@ -22,7 +22,7 @@ from tests.llm.small_models import with_bytes
 
 def test_requests_of_a_batch_get_the_answers_of_single_requests(tmp_path: Path) -> None:
     model = load(with_bytes(tmp_path / "model.gguf"), "numpy")
-    app = create_app(ServedLanguageModel(model, "small"), BatchGenerator(model, 3))
+    app = create_app(ServedLanguageModel(model, "small"), BatchGenerator(model, 3, draft=model))
     texts = ["a", "abba", "baa", "b" * 9, "aab", "bab"]
     with TestClient(app) as client, ThreadPoolExecutor(6) as pool:
 
@@ -47,5 +47,9 @@ def test_requests_of_a_batch_get_the_answers_of_single_requests(tmp_path: Path) 
             choice = client.post("/v1/chat/completions", json=body).json()["choices"][0]
             assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
             assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
+        counts = dict(
+            line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if not line.startswith("#")
+        )
+        assert 0 < int(counts["polyhal_accepted_tokens_total"]) <= int(counts["polyhal_proposed_tokens_total"])
         vectors = client.post("/v1/embeddings", json={"input": texts[:2]}).json()["data"]
         assert vectors[1]["embedding"] == model.embed(texts[:2])[1].tolist()
