@@ -17,7 +17,7 @@ from polyhal.nn import functional as F
 
 _IGNORED = -100
 _LOGIT_BYTES = 1 << 28
-"""Bytes of the logits of a batch, of which a window needs at least its own."""
+"""Bytes of the logits of a batch; a window needs at least its own."""
 _MOST_WINDOWS = 16
 _IN_FLIGHT = 2
 

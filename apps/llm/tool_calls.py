@@ -58,7 +58,7 @@ _STARTS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>")
 
 
 def tool_call_form(template: str) -> ToolCallForm:
-    """Return the form of calls that a chat template describes; a JSON object alone if it is unknown."""
+    """Return the form of calls that a chat template describes; a JSON object without marks if it is unknown."""
     if "<tool_call>" in template:
         return _HERMES
     if "[TOOL_CALLS]" in template:

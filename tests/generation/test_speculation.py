@@ -29,7 +29,7 @@ def model() -> Any:
 
 
 class _Oracle:
-    """Proposes given texts, of which every fourth token is wrong."""
+    """Proposes given texts with every fourth token replaced by a wrong one."""
 
     def __init__(self, texts: list[list[int]]) -> None:
         self.texts = texts
@@ -75,7 +75,7 @@ def test_texts_do_not_depend_on_proposals(model: Any) -> None:
         share = sum(s.accepted for s in found) / sum(s.proposed for s in found)
         if proposer is proposers[0]:
             assert 0.4 < share < 0.8
-        if proposer is proposers[-1]:  # penalties and the end of the context apart, a model proposes its own tokens
+        if proposer is proposers[-1]:  # a model proposes its own tokens, except for effects of penalties
             assert share > 0.8
 
 
