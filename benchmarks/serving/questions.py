@@ -42,7 +42,7 @@ class SingleRuns:
 
     def __init__(self, path: Path, device: str, context: int) -> None:
         self._model = load(path, device, context=context)
-        self._engine = GenerationEngine(self._model.limited, 1)
+        self._engine = GenerationEngine(self._model.model, 1)
 
     def questions(self, count: int, longest: int, seed: int) -> list[Question]:
         """Make prompts, and answer each of them with up to `longest` tokens."""
@@ -65,7 +65,7 @@ class SingleRuns:
         same = max(n for n, known in enumerate(question.texts) if text.startswith(known.rstrip("\ufffd")))
         ids = [*question.prompt, *question.answer[:same]]
         with no_grad():
-            logits = self._model.limited(Tensor(np.array([ids], np.int32), device=self._model.model.device), None, True)
+            logits = self._model.model(Tensor(np.array([ids], np.int32), device=self._model.model.device), None, True)
         row = logits.numpy().astype(np.float64).reshape(-1)
         second, first = np.sort(row)[-2:]
         return same, float((first - second) / np.spacing(np.float32(np.abs(row).max())))
