@@ -196,7 +196,13 @@ def _rows(job: FinetuneJob, loaded: LanguageModel, records: Records, context: in
         chat = ChatEncoder(loaded.tokenizer, loaded.template(), recognise_special=job.special_tokens)
     options = {"learn_all": job.learn_all, "recognise_special": job.special_tokens}
     examples = [encode_record(r, place, loaded.tokenizer, chat, **options) for place, r in records]
-    return arrange(examples, context, packing=job.packing, split=plain)
+    rows = arrange(examples, context, packing=job.packing, split=plain)
+    if not len(rows):
+        problem = f"no record has tokens to learn among its first {context}; the longest has {rows.longest} tokens"
+        raise SettingError(
+            message(None, problem, fix=f"use --context, at most {loaded.model.config.max_position_embeddings}")
+        )
+    return rows
 
 
 def _print_plan(console: Console, loaded: LanguageModel, tuner: Tuner, layers: int, records: int) -> None:

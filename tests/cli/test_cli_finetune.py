@@ -54,6 +54,8 @@ def test_an_interrupted_run_is_resumed_to_the_same_adapters(polyhal: Command, tm
         (["m.gguf", "d.jsonl", "--targets", "nothing"], "match no linear layer"),
         (["m.gguf", "bad.jsonl"], "bad.jsonl:1 has text 3"),
         (["m.gguf", "d.jsonl", "--context", 1], "--context is 1"),
+        (["m.gguf", "d.jsonl", "--context", 4], "among its first 4; the longest has"),
+        (["m.gguf", "empty.jsonl"], "has no records"),
         (["m.gguf", "d.jsonl", "--lr", "-1"], "lr is -1"),
         (["m.gguf", "d.jsonl", "--context", 4096], "context 4096"),
         (["none.gguf", "d.jsonl"], "does not exist"),
@@ -63,6 +65,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_adapters(polyhal: Command, tm
 def test_bad_input_is_one_sentence(polyhal: Command, tmp_path: Path, arguments: list[object], problem: str) -> None:
     with_bytes(tmp_path / "m.gguf")
     data(tmp_path / "d.jsonl")
+    (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "bad.jsonl").write_text('{"text": 3}\n')
     done = polyhal("finetune", *arguments, "--device", "numpy")
     assert done.code == 2
