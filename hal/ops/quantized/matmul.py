@@ -92,7 +92,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    """GPUs round each 32 numbers of x to 16 bits, which is off by 2^-16.8 of the largest (root mean square).
+    """Kernels round each 32 numbers of x to 16 bits, which is off by 2^-16.8 of the largest (root mean square).
 
     With x up to 1 and n weights of root mean square 1 / sqrt(n), as in the samples, that is the standard deviation of a result.
     The bound of 1024 n roundings of float32 is 7 of them for 64 terms, and more for longer sums.

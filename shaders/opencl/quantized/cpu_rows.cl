@@ -1,9 +1,11 @@
-// Products of few rows of x with quantised weights, on processors: out[r, n] = sum over i of x[r, i] * w[n, i].
+// Products of rows of x with quantised weights, on processors: out[r, n] = sum over i of x[r, i] * w[n, i].
 //
-// The weights are in tiles of 16 rows (quantized/fields.h). A lane of a vector has one row of weights, so that one number of x
-// multiplies a vector of codes, and no sum across lanes is needed. A byte of a word becomes a float without a shift: it is
-// masked in place, and x is divided by the same power of two beforehand. A work-item computes up to TILES tiles, a chunk of
-// terms at a time, with the numbers of x for the chunk in its private memory.
+// The weights are in tiles of 16 rows (quantized/fields.h). A lane of a vector has one row of weights. Codes are multiplied as
+// integers, exactly: the numbers of x that share a scale of the weights become integers of 16 bits with a scale of their own.
+// A word of four codes becomes two words of two codes, and one instruction multiplies both codes of a word by two numbers of x
+// and adds the products. A work-item computes up to TILES tiles for ROWS rows of x, a chunk of terms at a time, with the
+// integers of x for the chunk in its private memory. The sums of STEP rows are in registers. With more rows, the codes of a
+// part are kept in private memory for all of them.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -11,40 +13,152 @@
 #ifndef ROWS
 #define ROWS 1
 #endif
+#define TILES 16
+#define STEP (ROWS < 4 ? ROWS : 4)
+#define DECODED (ROWS > 4)
+// Quads that are unrolled. Compilers keep too many sums and codes of several rows in flight, and spill them.
+#define UNROLL (ROWS > 4 ? 2 : 8)
+#define CHUNK (ROWS > 4 ? 512 : 4096 / ROWS)
 #define WIDTH 16
 #define ALIGNED 0
 #define ROW_LANES 16
-#define TILES 16
-#define CHUNK (4096 / ROWS)
+// Fields of a block are not read in the order of their addresses, which the processor's own prefetching expects.
+#define PREFETCH_DISTANCE 2048
 #pragma OPENCL FP_CONTRACT ON
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "lib/pair_products.h"
 #include "quantized/format.h"
 
-// Numbers of x of a chunk: quads of numbers that multiply bytes 0 to 3 of words, and the sum of each part.
+// Parts of a block that are unrolled. With all of a large block, compilers move its prefetches to one place.
+#define PARTS (BLOCK > PART ? 2 : 1)
+// Bytes of the block of a tile for each of its parts.
+#define PART_BYTES (TILE * BLOCK_BYTES / (BLOCK / PART))
+#define LARGEST 32767.0f
+// Below it, numbers count as zero: LARGEST / x would be infinite.
+#define LEAST_MAGNITUDE 0x1p-100f
+// A float of this size has the unit as its last place, so that its low bits are an integer of 16 bits, in two's complement.
+#define ROUNDING 0x1.8p23f
+// Not max, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+
+// The integers of x for a chunk: of a quad of numbers a word of the first and the third, and a word of the others.
 typedef struct {
-    float quads[ROWS][CHUNK];
-    float totals[ROWS][CHUNK / PART];
+    uint words[ROWS][CHUNK / 2] __attribute__((aligned(32)));
+    int starts[ROWS][CHUNK / PART];    // -ZERO times the sum of the integers of a part
+    float scales[ROWS][CHUNK / PART];  // value of the integer 1
+#if HAS_LEAST
+    float totals[ROWS][CHUNK / PART];  // sum of the numbers of a part
+#endif
 } Chunk;
 
-FORCE_INLINE void load_chunk(__private Chunk *chunk, __global const STORAGE(DTYPE) *x, const long x_row, const uint rows,
-                             const uint first, const uint count) {
-    for (uint r = 0; r < ROWS; r++) {
-        __global const STORAGE(DTYPE) *from = x + min(r, rows - 1) * x_row + first;
-        for (uint p = 0; p < count / PART; p++) {
-            float total = 0;
-            for (uint i = p * PART; i < (p + 1) * PART; i += 4) {
-                const float a = LOAD(DTYPE, from, i), b = LOAD(DTYPE, from, i + 1), c = LOAD(DTYPE, from, i + 2),
-                            d = LOAD(DTYPE, from, i + 3);
-                chunk->quads[r][i] = a;
-                chunk->quads[r][i + 1] = b * 0x1p-8f;
-                chunk->quads[r][i + 2] = c * 0x1p-16f;
-                chunk->quads[r][i + 3] = d;
-                total += (a + b) + (c + d);
-            }
-            chunk->totals[r][p] = total;
-        }
+FORCE_INLINE int sum_of(const int16 v) {
+    const int8 eight = v.lo + v.hi;
+    const int4 four = eight.lo + eight.hi;
+    return four.s0 + four.s1 + (four.s2 + four.s3);
+}
+
+// Prepares a part of a row of x.
+FORCE_INLINE void load_part(__private Chunk *chunk, __global const STORAGE(DTYPE) *x, const uint r, const uint part) {
+    F v[PART / 16];
+    int8 bits = (int8)(0);
+#pragma unroll
+    for (uint i = 0; i < PART / 16; i++) {
+        v[i] = LOADV(DTYPE, x + 16 * i);
+        // Bits of magnitudes are in the order of the numbers; those of NaN are above all.
+        const int16 magnitudes = AS(int, v[i]) & 0x7fffffff;
+        const int8 pairs = LARGER(magnitudes.lo, magnitudes.hi);
+        bits = LARGER(bits, pairs);
     }
+    const int4 four = LARGER(bits.lo, bits.hi);
+    const int2 two = LARGER(four.lo, four.hi);
+    const float largest = as_float(LARGER(two.s0, two.s1));
+    const float inverse = largest > LEAST_MAGNITUDE ? LARGEST / largest : 0.0f;
+    int16 total = (int16)(0);
+#pragma unroll
+    for (uint i = 0; i < PART / 16; i++) {
+        const int16 q = AS(int, v[i] * inverse + ROUNDING);
+        total += q - as_int(ROUNDING);
+        const uint8 words = as_uint8((q.s014589cd & 0xffff) | q.s2367abef << 16);
+        *(__private uint8 *)&chunk->words[r][part * (PART / 2) + 8 * i] = words;
+    }
+    const int sum = sum_of(total);
+    const float scale = largest / LARGEST;
+    chunk->starts[r][part] = -ZERO * sum;
+    chunk->scales[r][part] = scale;
+#if HAS_LEAST
+    chunk->totals[r][part] = scale * (float)sum;
+#endif
+}
+
+// For every row of a tile the sum of the products of two codes with two numbers of x.
+#define PAIR_PRODUCTS(codes, x) ((int16)(pair_products((codes).lo, x), pair_products((codes).hi, x)))
+#define EVEN(quads) ((quads) & 0x00ff00ffu)
+#define ODD(quads) ((quads) >> 8 & 0x00ff00ffu)
+
+// Adds the products of a block: `first` is the number of its first part in the chunk.
+FORCE_INLINE void add_block(__private F *sums, __private const Chunk *chunk, __global const uchar *tile, const uint first,
+                            const uint rows) {
+    F scales[BLOCK / PART];
+#if HAS_LEAST
+    F leasts[BLOCK / PART];
+#endif
+#pragma unroll
+    for (uint part = 0; part < BLOCK / PART; part++) {
+        scales[part] = SCALES(part);
+#if HAS_LEAST
+        leasts[part] = LEASTS(part);
+#endif
+    }
+#pragma unroll 1
+    for (uint next = 0; next < BLOCK / PART; next += PARTS)
+#pragma unroll
+        for (uint part = next; part < next + PARTS; part++) {
+            const uint at = first + part;
+#pragma unroll
+            for (uint line = 0; line < PART_BYTES; line += 64) {
+                PREFETCH_READ(tile + PREFETCH_DISTANCE + part * PART_BYTES + line)
+            }
+#if DECODED
+            U decoded[PART / 4][2];
+#pragma unroll
+            for (uint i = 0; i < PART / 4; i++) {
+                const U quads = QUADS(part, i);
+                decoded[i][0] = EVEN(quads);
+                decoded[i][1] = ODD(quads);
+            }
+            for (uint row = 0; row < rows; row += STEP)
+#else
+            const uint row = 0;
+#endif
+            {
+                int16 products[STEP];
+#pragma unroll
+                for (uint r = 0; r < STEP; r++) products[r] = (int16)(chunk->starts[row + r][at]);
+#pragma unroll UNROLL
+                for (uint i = 0; i < PART / 4; i++) {
+#if DECODED
+                    const U even = decoded[i][0], odd = decoded[i][1];
+#else
+                    const U quads = QUADS(part, i), even = EVEN(quads), odd = ODD(quads);
+#endif
+#pragma unroll
+                    for (uint r = 0; r < STEP; r++) {
+                        __private const uint *pairs = chunk->words[row + r] + at * (PART / 2) + 2 * i;
+                        products[r] += PAIR_PRODUCTS(even, pairs[0]);
+                        products[r] += PAIR_PRODUCTS(odd, pairs[1]);
+                    }
+                }
+#pragma unroll
+                for (uint r = 0; r < STEP; r++) {
+                    F sum = sums[row + r] + scales[part] * chunk->scales[row + r][at] * CONVERT(float, products[r]);
+#if HAS_LEAST
+                    sum += leasts[part] * chunk->totals[row + r][at];
+#endif
+                    sums[row + r] = sum;
+                }
+            }
+        }
 }
 
 __kernel NO_AUTOVEC void quantized_cpu_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const uchar *blocks,
@@ -57,55 +171,33 @@ __kernel NO_AUTOVEC void quantized_cpu_rows(__global const STORAGE(DTYPE) *x, co
     x += x_offset + first_row * x_row;
     blocks += blocks_offset;
     out += out_offset + (ulong)first_row * n;
+    // The last step repeats the last row; its sums are not stored.
+    const uint whole = (here + STEP - 1) / STEP * STEP;
     Chunk chunk;
     F sums[TILES][ROWS];
     for (uint t = 0; t < tiles; t++)
-        for (uint r = 0; r < ROWS; r++) sums[t][r] = (F)(0);
+        for (uint r = 0; r < whole; r++) sums[t][r] = (F)(0);
     for (uint start = 0; start < k; start += CHUNK) {
         const uint count = min((uint)CHUNK, k - start);
-        load_chunk(&chunk, x, x_row, here, start, count);
+        for (uint r = 0; r < whole; r++)
+            for (uint part = 0; part < count / PART; part++)
+                load_part(&chunk, x + min(r, here - 1) * x_row + start + part * PART, r, part);
         for (uint t = 0; t < tiles; t++) {
             __global const uchar *tile =
                 blocks + ((ulong)(first_tile + t) * (k / BLOCK) + start / BLOCK) * (TILE * BLOCK_BYTES);
+#if DECODED
+            __private F *sum = sums[t];
+#else
             F sum[ROWS];
 #pragma unroll
             for (uint r = 0; r < ROWS; r++) sum[r] = sums[t][r];
-            for (uint b = 0; b < count; b += BLOCK, tile += TILE * BLOCK_BYTES) {
-#pragma unroll
-                for (uint part = 0; part < BLOCK / PART; part++) {
-                    F low[ROWS], high[ROWS];
-#pragma unroll
-                    for (uint r = 0; r < ROWS; r++) low[r] = high[r] = (F)(0);
-#pragma unroll
-                    for (uint i = 0; i < PART / 4; i++) {
-                        const U quads = QUADS(part, i);
-                        const F b0 = FLOATS(quads & 0xffu), b1 = FLOATS(quads & 0xff00u), b2 = FLOATS(quads & 0xff0000u),
-                                b3 = FLOATS(quads >> 24);
-#pragma unroll
-                        for (uint r = 0; r < ROWS; r++) {
-                            __private const float *q = chunk.quads[r] + b + part * PART + 4 * i;
-                            low[r] += b0 * q[0];
-                            high[r] += b1 * q[1];
-                            low[r] += b2 * q[2];
-                            high[r] += b3 * q[3];
-                        }
-                    }
-                    const F scales = SCALES(part);
-#if HAS_LEAST
-                    const F leasts = LEASTS(part);
 #endif
-#pragma unroll
-                    for (uint r = 0; r < ROWS; r++) {
-                        const float total = chunk.totals[r][b / PART + part];
-                        sum[r] += scales * (low[r] + high[r] - ZERO * total);
-#if HAS_LEAST
-                        sum[r] += leasts * total;
-#endif
-                    }
-                }
-            }
+            for (uint b = 0; b < count; b += BLOCK, tile += TILE * BLOCK_BYTES)
+                add_block(sum, &chunk, tile, b / PART, whole);
+#if !DECODED
 #pragma unroll
             for (uint r = 0; r < ROWS; r++) sums[t][r] = sum[r];
+#endif
         }
     }
     for (uint t = 0; t < tiles; t++)

@@ -1,6 +1,6 @@
 """Choice of the kernel of a product with quantised weights.
 
-- Few rows on processors: `cpu_rows`; on GPUs: `mma_rows`.
+- Processors: `cpu_rows`. GPUs: `mma_rows` for few rows.
 - Other products decline: their weights become floats first (the op's decomposition).
 """
 
@@ -17,9 +17,6 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
-_CPU_ROWS = 16
-"""Maximum rows for which decoding the weights for every 4 rows is faster than writing them as floats."""
-
 
 def quantized_matmul(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
@@ -29,9 +26,7 @@ def quantized_matmul(
     if isinstance(p, Declined):
         return p
     if runtime.features.cpu:
-        return (
-            cpu_rows.build(runtime, p) if p.m <= _CPU_ROWS else Declined("many rows: the weights become floats first")
-        )
+        return cpu_rows.build(runtime, p)
     if p.m > mma_rows.MAX_ROWS:
         return Declined("many rows: the weights become floats first")
     if not mma_rows.suits(runtime.features):
