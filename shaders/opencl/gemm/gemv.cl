@@ -41,6 +41,8 @@
 #define WIDEN 0
 #endif
 #define ALIGNED 0
+// On CPUs each column is prefetched while the one COLUMNS before is read: the next work-item's, usually on the same core.
+#define PREFETCH_DISTANCE 1
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/epilogue.h"
@@ -122,6 +124,7 @@ __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, 
 #pragma unroll
             for (uint c = 0; c < COLUMNS; c++) {
                 const V right = LOAD_VECTOR(TERMS_OF(c) + i * WIDTH);
+                PREFETCH_READ(TERMS_OF(c) + COLUMNS / SUMS_PER_COLUMN * y_column + i * WIDTH)
 #pragma unroll
                 for (uint r = 0; r < ROWS; r++) partial[r][c] += left[r] * right;
             }

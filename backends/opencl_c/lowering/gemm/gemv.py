@@ -18,6 +18,8 @@ _LANES = 32
 """Work-items of a GPU that process adjacent vectors of columns; the rest of the group divides the terms."""
 _COLUMNS = 4
 """Columns per group of a K-major matrix."""
+_CPU_SHORT_COLUMNS, _CPU_GROUP_BYTES = 8, 16 << 10
+"""Columns per work-item of a CPU if four have fewer bytes than that: starting a work-item takes as long as reading some KB."""
 _CPU_VECTORS = 4
 """Adjacent vectors of columns per work-item of a CPU."""
 
@@ -38,6 +40,8 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         width = max(1, width // 2)
     group, lanes = (1, 1) if cpu else (min(_GROUP, runtime.features.max_group_size), _LANES)
     vectors = _CPU_VECTORS if cpu else 1
+    short = cpu and p.m == 1 and _COLUMNS * p.k * p.dtype.itemsize < _CPU_GROUP_BYTES and divides(p, _CPU_SHORT_COLUMNS)
+    columns = _CPU_SHORT_COLUMNS if short else _COLUMNS
     macros, epilogue_args = epilogue(p)
     matrices, further_args = joined(p)
     defined = definitions(
@@ -49,11 +53,11 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         K_MAJOR=k_major,
         GROUP=group,
         LANES=lanes,
-        COLUMNS=_COLUMNS,
+        COLUMNS=columns,
         VECTORS=vectors,
     )
     pairs = p.joined is not None and p.joined.pairs
-    groups = ceil_div(p.n, _COLUMNS // (1 + pairs) if k_major else lanes * width * vectors)
+    groups = ceil_div(p.n, columns // (1 + pairs) if k_major else lanes * width * vectors)
     args = {
         "x": strided(x),
         "y": strided(y),
