@@ -176,7 +176,7 @@ def test_every_file_of_the_suite_is_listed_with_one_line():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
-    assert len(lines) == 25
+    assert len(lines) == 26
     assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
 
 
@@ -259,6 +259,25 @@ def test_collectives_are_measured(tmp_path):
         (kind, dtype) for kind in collectives.KINDS for dtype in ("float32", "bfloat16")
     ]
     assert "| `all_reduce` | 2 | float32 | 0 MiB |" in report.page([{"place": "here", **result}])
+
+
+def test_language_models_of_files_are_measured(tmp_path, monkeypatch):
+    pytest.importorskip("gguf")
+    from benchmarks import random_language_models
+    from benchmarks.suite import language_models
+
+    monkeypatch.setattr(language_models, "_read_rate", lambda device: 1e9)
+    random_language_models.main(str(tmp_path), "tiny:Q4_K_M")
+    out = tmp_path / "out.json"
+    sizes = ["--prompt", "8", "--tokens", "2", "--rounds", "1"]
+    language_models.main(
+        ["--devices", "numpy", "--files", str(tmp_path / "tiny-Q4_K_M.gguf"), *sizes, "--json", str(out)]
+    )
+    result = json.loads(out.read_text())
+    assert result["rows"][0]["who"]["numpy"]["decode"][0] > 0
+    page = report.page([{"place": "here", **result}])
+    assert "language models in GGUF files" in page
+    assert "| tiny-Q4_K_M.gguf |" in page
 
 
 def test_pairs_are_measured(tmp_path, monkeypatch):

@@ -2,7 +2,8 @@
 
 The files have random weights (`python -m benchmarks.random_language_models FOLDER`), or are any others. llama.cpp runs in an
 interpreter of its own, which has llama-cpp-python (`--llama-cpp PYTHON`; without it only Polyhal is measured), with as many
-threads as the machine has cores. Both alternate. A token reads all weights but the embedding table; the share of the memory's
+threads as the machine has cores. Both alternate. Generated tokens are those of a long answer, whose step is recorded, over
+windows of 8 tokens, because they arrive in pairs. A token reads all weights but the embedding table; the share of the memory's
 speed compares them with the rate of summing 512 MiB.
 """
 
@@ -23,10 +24,12 @@ from benchmarks.llama_cpp_peer import LlamaCpp
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import summarize
 from polyhal import Device, Tensor
+from polyhal.generation import WORTH_CAPTURING
 from polyhal.llm import load
 from polyhal.models.generation import stream
 
 _PROMPT = 32
+_WINDOW = 8
 PEER = "llama.cpp"
 
 
@@ -51,7 +54,7 @@ class _Ours:
     def decode(self, tokens: int) -> list[float]:
         """Return the seconds of each greedy token after a prompt, without the first two, which record."""
         seconds = []
-        running: Iterator[int] = stream(self.model, self._ids(_PROMPT), tokens + 3, temperature=0)
+        running: Iterator[int] = stream(self.model, self._ids(_PROMPT), _most(tokens), temperature=0)
         for _ in range(3):
             next(running)
         for _ in range(tokens):
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         print("no --files are given: nothing is measured")
         return 0
     devices = open_devices(args.devices)
-    context = max(args.prompt, _PROMPT + args.tokens + 3)
+    context = max(args.prompt, _PROMPT + _most(args.tokens))
     rates = {d.name: _read_rate(d) for d in devices}
     rows = []
     for path in map(Path, args.files.split(",")):
@@ -90,6 +93,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _most(tokens: int) -> int:
+    """Return the tokens that are asked for, so that `tokens` can be measured of an answer whose step is recorded."""
+    return max(tokens + 3, WORTH_CAPTURING)
+
+
+def _windows(seconds: list[float]) -> list[float]:
+    """Return the mean seconds of a token in each window."""
+    size = min(_WINDOW, len(seconds))
+    return [sum(seconds[i : i + size]) / size for i in range(0, len(seconds) - size + 1, size)]
+
+
 def _row(
     path: Path, ours: dict[str, _Ours], peer: LlamaCpp | None, prompt: int, tokens: int, rounds: int
 ) -> dict[str, Any]:
@@ -101,12 +115,12 @@ def _row(
             samples = model.prefill(prompt), model.decode(tokens)
             if counted >= 0:
                 prefill.setdefault(name, []).append(samples[0])
-                decode.setdefault(name, []).extend(samples[1])
+                decode.setdefault(name, []).extend(_windows(samples[1]))
         if peer is not None:
             samples = peer.ask("prefill", prompt), peer.ask("decode", _PROMPT, tokens)
             if counted >= 0:
                 prefill.setdefault(PEER, []).append(samples[0])
-                decode.setdefault(PEER, []).extend(samples[1])
+                decode.setdefault(PEER, []).extend(_windows(samples[1]))
     who = {
         name: {
             "prefill": [prompt / s for s in (t.median, t.high, t.low)],
