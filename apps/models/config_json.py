@@ -11,6 +11,7 @@ from polyhal.models.architectures import ARCHITECTURES, SETTINGS, DecoderArchite
 from polyhal.models.decoder_config import DecoderConfig, ExpertConfig, LatentConfig
 from polyhal.models.hugging_face import refuse_unknown, refuse_values
 from polyhal.models.rope_scaling import RopeScaling, logarithmic
+from polyhal.models.setting_types import check_numbers, check_types
 
 _ONLY: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False, None),
@@ -49,7 +50,7 @@ def architecture_of(data: Mapping[str, Any]) -> tuple[DecoderArchitecture, dict[
     kind = data.get("model_type") or "llama"
     if kind == "gemma3" and isinstance(data.get("text_config"), Mapping):
         return architecture_of({"model_type": "gemma3_text", **data["text_config"]})
-    if kind not in ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
         expected = f"one of {', '.join(ARCHITECTURES)}"
         raise ValueError(message("DecoderConfig", f"model_type is {kind!r}", expected=expected))
     return ARCHITECTURES[kind], {k: v for k, v in data.items() if k != "model_type"}
@@ -61,6 +62,7 @@ def read_config(data: Mapping[str, Any]) -> DecoderConfig:
     given = {_SPELLINGS.get(k, k) if _SPELLINGS.get(k) in kind.defaults else k: v for k, v in given.items()}
     refuse_values("DecoderConfig", given, {**_ONLY, **kind.only})
     refuse_unknown("DecoderConfig", given, {*kind.defaults, *_ONLY})
+    check_types("DecoderConfig", given, kind.defaults)
     settings = {**kind.defaults, **given}
     found: dict[str, Any] = {}
     for name, targets in {**SETTINGS, **kind.reads}.items():
@@ -102,13 +104,17 @@ def _rotary(settings: Mapping[str, Any]) -> dict[str, Any]:
     rotary: Mapping[str, Any] = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     found: dict[str, Any] = {}
     if "rope_local_base_freq" in settings:
-        near: Mapping[str, Any] = rotary.get("sliding_attention") or {}
+        parts = {name: rotary.get(name) or {} for name in ("sliding_attention", "full_attention")}
+        if not all(isinstance(part, Mapping) for part in parts.values()):
+            raise ValueError(message("DecoderConfig", f"rotary settings {dict(rotary)!r:.80}", expected="objects"))
+        near: Mapping[str, Any] = parts["sliding_attention"]
         if near.get("rope_type", "default") != "default":
             raise ValueError(message("DecoderConfig", f"rotary settings {dict(near)}", expected="default"))
         rotary = rotary.get("full_attention") or {k: v for k, v in rotary.items() if k != "sliding_attention"}
         found["window_rope_theta"] = float(near.get("rope_theta") or settings["rope_local_base_freq"])
     theta = rotary.get("rope_theta") or settings.get("rope_theta") or settings.get("rotary_emb_base") or 10000.0
     share = rotary.get("partial_rotary_factor") or settings.get("partial_rotary_factor") or settings.get("rotary_pct")
+    check_numbers("DecoderConfig", {"rope_theta": theta, "partial_rotary_factor": share}, (), ())
     positions = settings.get("max_position_embeddings") or settings.get("n_positions") or 0
     scaling = RopeScaling.from_json(rotary, positions, settings.get("original_max_position_embeddings"))
     return {**found, "rope_theta": float(theta), "rotary_share": float(share or 1.0), "rope_scaling": scaling}

@@ -119,6 +119,9 @@ class DecoderConfig:
     latent: LatentConfig | None = None
 
     def __post_init__(self) -> None:
+        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "kv_heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(message("DecoderConfig", f"{name} is {getattr(self, name)}", expected="1 or more"))
         if self.hidden_size % self.num_attention_heads and self.head_dim is None:
             problem = f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads"
             raise ValueError(message("DecoderConfig", f"{problem} {self.num_attention_heads}"))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.errors import message
+from polyhal.models.setting_types import check_numbers
 
 _NEEDED: dict[str, tuple[str, ...]] = {
     "linear": (),
@@ -78,6 +79,9 @@ class RopeScaling:
         if unknown:
             problem = f"rotary settings {', '.join(sorted(unknown))}"
             raise ValueError(message("DecoderConfig", problem, expected=", ".join(f.name for f in fields(cls))))
+        check_numbers("RopeScaling", settings, ("short_factor", "long_factor"), ("rope_type", "truncate"))
+        if kind is not None and not isinstance(kind, str):
+            raise ValueError(message("RopeScaling", f"rope_type is {kind!r:.80}", expected="a text"))
         if kind == "default" or not (settings.keys() - {"rope_type"} or kind):
             return None
         if kind in ("yarn", "longrope", "llama3"):

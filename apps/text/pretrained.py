@@ -12,7 +12,7 @@ from typing import Any
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.text import tokenizer_json
 from polyhal.text.library import converted, library
-from polyhal.text.tokenizer import fit, parse
+from polyhal.text.tokenizer import fit, parse, text_of
 
 _FILE, _SETTINGS, _MAP = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -73,8 +73,8 @@ class PretrainedTokenizer:
         settings: dict[str, Any] = {}
         for name in (_MAP, _SETTINGS):
             if (folder / name).is_file():
-                settings |= parse((folder / name).read_text(encoding="utf-8"))
-        return cls(parse((folder / _FILE).read_text(encoding="utf-8")), settings)
+                settings |= parse(text_of(folder / name))
+        return cls(parse(text_of(folder / _FILE)), settings)
 
     @property
     def vocab_size(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
@@ -63,6 +64,14 @@ def load_tokenizer(text: str) -> Tokenizer:
         return PretrainedTokenizer.from_json(text)
     kinds = f"{CharTokenizer.kind}, {BPETokenizer.kind} or {PretrainedTokenizer.kind}"
     raise IncompatibleFileError(message("load_tokenizer", f"type {kind!r}", expected=kinds))
+
+
+def text_of(path: Path) -> str:
+    """Read a text file. Raises CorruptFileError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(message("text_of", f"{path} is not UTF-8: {error}")) from error
 
 
 def parse(text: str) -> dict[str, Any]:

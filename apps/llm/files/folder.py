@@ -12,10 +12,11 @@ import numpy as np
 
 from polyhal import load
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.llm.files.generation_settings import checked_generation
 from polyhal.llm.files.model_files import ModelFiles, StoredWeight
 from polyhal.models import Stored, checkpoint_names, find_name
 from polyhal.serialize import LazyState
-from polyhal.text import PretrainedTokenizer
+from polyhal.text import PretrainedTokenizer, text_of
 from polyhal.utils.files import parse_json
 
 _FORMATS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
@@ -43,7 +44,7 @@ def open_folder(folder: Path) -> ModelFiles:
         weights,
         partial(PretrainedTokenizer.from_folder, folder),
         _templates(folder),
-        read_object(generation) if generation.is_file() else {},
+        checked_generation(read_object(generation), generation) if generation.is_file() else {},
         str(config.get("_name_or_path") or folder.resolve().name),
     )
 
@@ -81,7 +82,7 @@ def _weight(name: str, stored: Stored, state: LazyState, folder: Path, kind: str
 def _format_of(config: Mapping[str, Any], state: LazyState) -> str:
     """Return the format of the weights as the settings state it, or else the format of the smallest tensor."""
     stated = config.get("dtype") or config.get("torch_dtype")
-    if stated in _FORMATS:
+    if isinstance(stated, str) and stated in _FORMATS:
         return _FORMATS[stated]
     smallest = min(state, key=lambda name: prod(state.shape_of(name) or (1 << 62,)), default=None)
     dtype = None if smallest is None else state[smallest].dtype
@@ -96,7 +97,7 @@ def _templates(folder: Path) -> dict[str, str]:
         found |= named_templates(read_object(settings).get("chat_template"))
     for path in (folder / "chat_template.jinja", *sorted((folder / _MORE_TEMPLATES).glob("*.jinja"))):
         if path.is_file():
-            found["default" if path.parent == folder else path.stem] = path.read_text(encoding="utf-8")
+            found["default" if path.parent == folder else path.stem] = text_of(path)
     return found
 
 
@@ -108,5 +109,5 @@ def named_templates(template: object) -> dict[str, str]:
     return {
         str(row["name"]): row["template"]
         for row in rows
-        if isinstance(row, Mapping) and isinstance(row.get("template"), str) and "name" in row
+        if isinstance(row, Mapping) and isinstance(row.get("template"), str) and isinstance(row.get("name"), str)
     }

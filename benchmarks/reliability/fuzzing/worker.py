@@ -40,6 +40,8 @@ _READABLE = (
 """Files that Python itself reads: modules, descriptions of packages, facts of the system."""
 _FORBIDDEN = frozenset({"pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "exec",
                         "socket.connect", "ctypes.dlopen", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"})  # fmt: skip
+_TEMPLATES = ("<template>", "<unknown>")
+"""Files of code that jinja2 makes of a template, which its sandbox runs."""
 _OPENED = frozenset({"checkpoint", "checkpoint folder", "torch zip", "torch legacy", "pickle", "npz", "safetensors",
                      "tuning database", "verdicts", "benchmark cache", "quarantine", "kernel-call log", "crash journal",
                      "program cache"})  # fmt: skip
@@ -93,6 +95,7 @@ def _is_harmless(code: Any) -> bool:
     own = _CODE in path or f"{os.sep}polyhal{os.sep}" in path
     return (
         (own and "backends" not in path)
+        or path in _TEMPLATES
         or f"{os.sep}encodings{os.sep}" in path
         or f"{os.sep}_unicode_data{os.sep}" in path
     )
