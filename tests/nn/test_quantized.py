@@ -7,8 +7,9 @@ import polyhal
 from polyhal.backends.common.problems.quantized import QuantizedProduct, product
 from polyhal.hal.dtypes import float32, uint8
 from polyhal.hal.layout import Spec, contiguous
+from polyhal.hal.ops.quantized.dequantize import dequantize as dequantize_blocks
 from polyhal.hal.protocol import Declined
-from polyhal.hal.quantization.formats import dequantize, quantize
+from polyhal.hal.quantization.formats import FORMATS, dequantize, quantize
 
 
 @pytest.fixture
@@ -37,6 +38,21 @@ def test_embedding_looks_up_rows(blocks, device):
     table = polyhal.nn.QuantizedEmbedding.from_blocks(blocks, "q5_1", 64, device=device)
     rows = table(polyhal.tensor([[3, 19], [0, 16]], device=device))
     np.testing.assert_allclose(rows.numpy(), dequantize(blocks, "q5_1")[[[3, 19], [0, 16]]], rtol=1e-6)
+
+
+def test_damaged_scales_are_infinite_or_nan_on_every_device(device):
+    """Random bytes make some scales infinite or NaN, in NumPy exactly as the package `gguf` decodes them."""
+    for name in ("q5_1", "q4_k", "q3_k"):
+        damaged = np.random.default_rng(2).integers(0, 256, (16, FORMATS[name].row_bytes(512)), dtype=np.uint8)
+        damaged[:4] = np.tile(np.array([0, 0x7C], np.uint8), damaged.shape[1] // 2)
+        with np.errstate(all="ignore"):
+            expected = dequantize(damaged, name)
+        assert not np.isfinite(expected).all()
+        table = polyhal.nn.QuantizedEmbedding.from_blocks(damaged, name, 512, device=device)
+        in_tiles = table(polyhal.arange(16, device=device)).numpy()
+        in_rows = dequantize_blocks(polyhal.tensor(damaged, device=device), format=name).numpy()
+        np.testing.assert_allclose(in_tiles, expected, rtol=1e-6, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(in_rows, expected, rtol=1e-6, atol=1e-4, err_msg=name)
 
 
 def test_blocks_of_another_width_are_refused(blocks):

@@ -47,6 +47,9 @@ class DeviceArithmetic:
         mantissa = self.floats(low + bitwise_left_shift(bitwise_and(high, 3), 8))
         normal = greater(exponent, 0)
         magnitude = where(normal, mantissa + 1024.0, mantissa) * self._power(where(normal, exponent, 1), 5) * 2.0**-25
+        special = greater(exponent, 30)  # infinity, as a product beyond float32, and NaN, as 0 times it
+        magnitude = magnitude * where(special, 2.0**127, 1.0)
+        magnitude = magnitude * where(special, where(greater(mantissa, 0.0), 0.0, 1.0), 1.0)
         return where(greater(high, 127), magnitude * -1.0, magnitude)
 
     def powers(self, x: Any) -> Any:
