@@ -14,6 +14,7 @@ from polyhal import load
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.llm.files.generation_settings import checked_generation
 from polyhal.llm.files.model_files import ModelFiles, StoredWeight
+from polyhal.llm.files.packed import PackedWeights, packing_of
 from polyhal.models import Stored, checkpoint_names, find_name
 from polyhal.serialize import LazyState
 from polyhal.text import PretrainedTokenizer, text_of
@@ -26,17 +27,16 @@ _MORE_TEMPLATES = "additional_chat_templates"
 def open_folder(folder: Path) -> ModelFiles:
     """Open a folder. Raises CorruptFileError, with the name of a missing file or tensor, and ValueError for its settings."""
     config = read_object(folder / "config.json")
-    if "quantization_config" in config:
-        method = (config["quantization_config"] or {}).get("quant_method")
-        problem = f"{folder} has weights quantised by {method}"
-        raise IncompatibleFileError(message("open_model", problem, expected="floats, or a GGUF file"))
+    packing = packing_of(config["quantization_config"], folder) if config.get("quantization_config") else None
+    config.pop("quantization_config", None)
     try:
         state = load(folder, "numpy", lazy=True)
     except FileNotFoundError:
         expected = "model.safetensors, or an index of shards"
         raise CorruptFileError(message("open_model", f"{folder} has no weights", expected=expected)) from None
     kind = _format_of(config, state)
-    weights = {name: _weight(name, s, state, folder, kind) for name, s in checkpoint_names(config).items()}
+    packed = None if packing is None else PackedWeights(state, packing)
+    weights = {name: _weight(name, s, state, packed, folder, kind) for name, s in checkpoint_names(config).items()}
     generation = folder / "generation_config.json"
     return ModelFiles(
         folder,
@@ -57,26 +57,49 @@ def read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def _weight(name: str, stored: Stored, state: LazyState, folder: Path, kind: str) -> StoredWeight:
+def _weight(
+    name: str, stored: Stored, state: LazyState, packed: PackedWeights | None, folder: Path, kind: str
+) -> StoredWeight:
+    layer = None if packed is None else packed.find(stored.names[0])
+    if packed is not None and layer is not None:
+        return _packed_weight(name, stored, packed, folder)
     sources = []
     for theirs in stored.names:
         found = find_name(theirs, state)
         if found is None:
             raise CorruptFileError(message("open_model", f"{folder} has no tensor {theirs}", expected=f"{name}"))
         sources.append(found)
-    shape = state.shape_of(sources[0]) or ()
-    if stored.transposed:
-        shape = shape[::-1]
-    if stored.size is not None:
-        shape = (stored.size * (shape[0] // stored.period if stored.period else 1), *shape[1:])
-    if len(sources) > 1:
-        shape = (len(sources), *shape)
+    shape = _shape(stored, state.shape_of(sources[0]) or ())
     by_their_name = dict(zip(stored.names, sources, strict=True))
 
     def read() -> np.ndarray:
         return stored.read(lambda theirs: np.asarray(state[by_their_name[theirs]].numpy()))
 
     return StoredWeight(shape, kind, prod(shape) * {"f32": 4, "f64": 8}.get(kind, 2), read)
+
+
+def _packed_weight(name: str, stored: Stored, packed: PackedWeights, folder: Path) -> StoredWeight:
+    layers = {theirs: packed.find(theirs) for theirs in stored.names}
+    known = {theirs: layer for theirs, layer in layers.items() if layer is not None}
+    if len(known) < len(layers):
+        missing = next(theirs for theirs, layer in layers.items() if layer is None)
+        raise CorruptFileError(message("open_model", f"{folder} has no packed tensor {missing}", expected=f"{name}"))
+    first = known[stored.names[0]]
+    if stored.transposed:
+        problem = f"{folder} has {first}.qweight with packed rows of a transposed weight"
+        raise IncompatibleFileError(message("open_model", problem, expected="a GGUF file of this model"))
+    whole = packed.shape(first)
+    shape = _shape(stored, whole)
+    nbytes = packed.nbytes(first) * prod(shape) // prod(whole)
+    return StoredWeight(shape, packed.format(first), nbytes, lambda: stored.read(lambda n: packed.read(known[n])))
+
+
+def _shape(stored: Stored, whole: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a parameter that is stored in tensors of the shape `whole`."""
+    shape = whole[::-1] if stored.transposed else whole
+    if stored.size is not None:
+        shape = (stored.size * (shape[0] // stored.period if stored.period else 1), *shape[1:])
+    return (len(stored.names), *shape) if len(stored.names) > 1 else shape
 
 
 def _format_of(config: Mapping[str, Any], state: LazyState) -> str:
