@@ -14,7 +14,7 @@ from polyhal.hal.errors import CorruptFileError, message
 from polyhal.llm.blocks import BLOCK_FORMATS, dequantized
 from polyhal.llm.files import StoredWeight
 from polyhal.models import DecoderConfig, Parts
-from polyhal.nn import Embedding, Linear, Module, Parameter, QuantizedEmbedding, QuantizedLinear
+from polyhal.nn import Embedding, Linear, Module, Parameter, QuantizedEmbedding, QuantizedExperts, QuantizedLinear
 
 _PLAIN = {"f32": dtypes.float32, "f16": dtypes.float16, "bf16": dtypes.bfloat16}
 
@@ -65,9 +65,12 @@ class LoadedParts(Parts):
         return layer
 
     def experts(self, name: str, count: int, in_features: int, out_features: int) -> Module:
-        """Make a linear layer per expert."""
+        """Make a linear layer per expert, of blocks if the file has blocks."""
+        weight = self._stored(f"{name}.weight", (count, out_features, in_features))
+        if weight.format in BLOCK_FORMATS:
+            return QuantizedExperts.from_blocks(weight.read(), weight.format, in_features, self._target)
         layer = super().experts(name, 1, 1, 1)
-        layer.weight = self._parameter(self._stored(f"{name}.weight", (count, out_features, in_features)))
+        layer.weight = self._parameter(weight)
         return layer
 
     def norm(self, name: str, width: int, config: DecoderConfig, eps: float | None = None) -> Module:

@@ -41,7 +41,7 @@ class MemoryNeed:
 
 def stays_in_blocks(name: str, weight: StoredWeight) -> bool:
     """Return whether a weight keeps its format on the device: matrices with a kernel do."""
-    return weight.format in BLOCK_FORMATS and len(weight.shape) == 2 and name.endswith(".weight")
+    return weight.format in BLOCK_FORMATS and len(weight.shape) in (2, 3) and name.endswith(".weight")
 
 
 def cache_bytes(config: DecoderConfig, context: int, dtype: DType) -> int:

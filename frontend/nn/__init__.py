@@ -129,7 +129,7 @@ from polyhal.nn.pooling import (
     MaxPool3d,
 )
 from polyhal.nn.position import PositionalEncoding, RotaryEmbedding, Rotation
-from polyhal.nn.quantized import QuantizedEmbedding, QuantizedLinear
+from polyhal.nn.quantized import QuantizedEmbedding, QuantizedExperts, QuantizedLinear
 from polyhal.nn.recurrent import GRU, LSTM, RNN
 from polyhal.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell
 from polyhal.nn.resizing import (
@@ -280,6 +280,7 @@ __all__ = [
     "PoissonNLLLoss",
     "PositionalEncoding",
     "QuantizedEmbedding",
+    "QuantizedExperts",
     "QuantizedLinear",
     "RMSNorm",
     "RNNCell",

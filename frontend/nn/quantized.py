@@ -6,9 +6,10 @@ from typing import Self
 
 import numpy as np
 
-from polyhal.creation import tensor
+from polyhal.creation import arange, tensor
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.layout.regions import stack
 from polyhal.hal.ops.quantized.dequantize import quantized_rows
 from polyhal.hal.ops.quantized.matmul import quantized_matmul
 from polyhal.hal.quantization import formats
@@ -136,3 +137,50 @@ class QuantizedEmbedding(QuantizedTable):
     def forward(self, input: Tensor) -> Tensor:
         out: Tensor = quantized_rows(self.blocks, input, format=self.format, in_tiles=True, dtype=self.dtype)
         return out
+
+
+class QuantizedExperts(QuantizedTable):
+    """A quantised matrix for each expert."""
+
+    def __init__(
+        self,
+        blocks: np.ndarray,
+        format: str,  # noqa: A002
+        in_features: int,
+        device: Device | str | None = None,
+    ) -> None:
+        self.experts, self.out_features = blocks.shape[:2]
+        self.padded = self.out_features + -self.out_features % TILE  # so that no tile has rows of two experts
+        whole = np.pad(blocks, ((0, 0), (0, self.padded - self.out_features), (0, 0)))
+        super().__init__(whole.reshape(-1, blocks.shape[-1]), format, in_features, device)
+        self.in_features = in_features
+
+    @classmethod
+    def from_blocks(
+        cls,
+        blocks: np.ndarray,
+        format: str,  # noqa: A002
+        in_features: int,
+        device: Device | str | None = None,
+    ) -> Self:
+        """Make a layer of blocks (experts, out_features, bytes of a row) as a file has them."""
+        return cls(blocks, format, in_features, device)
+
+    def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """Multiply x (T, 1 or k, in) by the matrices of `chosen` experts (T, k): (T, k, out). Only their bytes are read."""
+        tokens, selected = chosen.shape
+        count = tokens * selected
+        rows = chosen.reshape((count, 1)) * self.padded + arange(self.padded, dtype=chosen.dtype, device=chosen.device)
+        matrices: Tensor = quantized_rows(self.blocks, rows, format=self.format, in_tiles=True, dtype=x.dtype)
+        columns = x.broadcast_to((tokens, selected, self.in_features)).reshape((count, self.in_features, 1))
+        out: Tensor = (matrices @ columns).reshape((tokens, selected, self.padded))
+        return out if self.padded == self.out_features else out[..., : self.out_features]
+
+    def every(self, x: Tensor) -> Tensor:
+        """Multiply x (T, in) or (experts, T, in) by the matrices of all experts: (experts, T, out)."""
+        outs = []
+        for i in range(self.experts):
+            part = self.blocks[i * self.padded : (i + 1) * self.padded]
+            outs.append(quantized_matmul(x if x.ndim == 2 else x[i], part, format=self.format, in_tiles=True))
+        out: Tensor = stack(outs)
+        return out if self.padded == self.out_features else out[..., : self.out_features]

@@ -55,6 +55,24 @@ def test_damaged_scales_are_infinite_or_nan_on_every_device(device):
         np.testing.assert_allclose(in_rows, expected, rtol=1e-6, atol=1e-4, err_msg=name)
 
 
+def test_experts_multiply_by_their_dequantised_matrices(device):
+    rng = np.random.default_rng(3)
+    blocks = quantize(rng.standard_normal((5, 20, 64)), "q8_0")
+    weight = dequantize(blocks, "q8_0").astype(np.float64)
+    layer = polyhal.nn.QuantizedExperts.from_blocks(blocks, "q8_0", 64, device=device)
+    chosen = np.array([[4, 0], [2, 2], [0, 1]])
+    x = rng.standard_normal((3, 2, 64)).astype(np.float32)
+    out = polyhal.jit(layer)(*(polyhal.tensor(v, device=device) for v in (x, chosen)))
+    np.testing.assert_allclose(out.numpy(), np.einsum("tkoi,tki->tko", weight[chosen], x), atol=1e-4)
+    same = polyhal.tensor(x[:, 0], device=device, requires_grad=True)
+    every = layer.every(same)
+    np.testing.assert_allclose(every.numpy(), np.einsum("eoi,ti->eto", weight, x[:, 0]), atol=1e-4)
+    every.sum().backward()
+    np.testing.assert_allclose(same.grad.numpy(), np.tile(weight.sum((0, 1)), (3, 1)), atol=1e-3)
+    own = layer.every(polyhal.tensor(np.repeat(x[None, :, 1], 5, 0), device=device))
+    np.testing.assert_allclose(own.numpy(), np.einsum("eoi,ti->eto", weight, x[:, 1]), atol=1e-4)
+
+
 def test_blocks_of_another_width_are_refused(blocks):
     with pytest.raises(polyhal.hal.errors.ShapeError, match="for rows of 96 weights in q5_1"):
         polyhal.nn.QuantizedLinear.from_blocks(blocks, "q5_1", 96)
