@@ -73,7 +73,7 @@ class Harness:
         return answer
 
     def stores(self, *kinds: DType) -> bool:
-        """Return whether the device stores all of these dtypes."""
+        """Return whether the device stores all dtypes."""
         return all(kind in self.backend.capabilities.storage for kind in kinds)
 
     @property

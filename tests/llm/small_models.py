@@ -72,7 +72,8 @@ def stories(path: Path, with_vocabulary: bool = False) -> Path:
         _add_vocabulary(writer, [f"t{i}" for i in range(count)])
 
     more = tokens if with_vocabulary else None
-    return write(path, {**sizes, "head_count": heads, "head_count_kv": kv_heads}, tensors, more)
+    sizes |= {"vocab_size": vocabulary, "head_count": heads, "head_count_kv": kv_heads}
+    return write(path, sizes, tensors, more)
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, words: list[str]) -> None:
