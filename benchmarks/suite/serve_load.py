@@ -1,4 +1,4 @@
-"""`polyhal serve` under many clients: latency, throughput, memory; and every answer must be the answer of a single run.
+"""`polyhal serve` under many clients: latency, throughput, memory; every answer must be that of a single run.
 
 Clients ask for answers of random lengths to prompts that partly begin alike, streamed and not. A third of them leaves at a
 random moment, and some requests are malformed. Answers at temperature 0 are compared with single runs of the same prompts.
