@@ -107,8 +107,8 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-def _wrong(rng: np.random.Generator) -> tuple[Any, ...]:
-    cache, row = rng.uniform(-1, 1, (1, 1, 4, 2)), rng.uniform(-1, 1, (1, 1, 1, 2))
+def _wrong() -> tuple[Any, ...]:
+    cache, row = np.zeros((1, 1, 4, 2)), np.zeros((1, 1, 1, 2))
     return cache, cache, row, row, row, np.zeros(1, np.int32), np.ones((1, 2)), np.ones((1, 2))
 
 
@@ -124,5 +124,5 @@ rotary_store = declare(
     samples=_samples,
     dtypes=(dtypes.float32, dtypes.float16, dtypes.bfloat16),
     tolerance=Tolerance(8.0, floor=4.0),
-    errors=[ErrorSample(_wrong(np.random.default_rng(0)), {}, ValueError, "up to half of q")],
+    errors=[ErrorSample(_wrong(), {}, ValueError, "up to half of q")],
 )
