@@ -81,7 +81,7 @@ def generate(
         raise typer.BadParameter(f"--seed is {seed}; expected 0 to 2**63 - 1")
     if not prompt:
         raise typer.BadParameter("the prompt is empty; expected at least one character", param_hint="--prompt")
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     constraint = _constraint(json_schema, grammar, regex)
     if _is_language_model(checkpoint):
         options |= {**constraint, "draft": draft, "lookup": lookup}
