@@ -34,6 +34,7 @@ def open_folder(folder: Path) -> ModelFiles:
     except FileNotFoundError:
         expected = "model.safetensors, or an index of shards"
         raise CorruptFileError(message("open_model", f"{folder} has no weights", expected=expected)) from None
+    _check_layers(config, len(state), folder)
     kind = _format_of(config, state)
     packed = None if packing is None else PackedWeights(state, packing)
     weights = {name: _weight(name, s, state, packed, folder, kind) for name, s in checkpoint_names(config).items()}
@@ -47,6 +48,19 @@ def open_folder(folder: Path) -> ModelFiles:
         checked_generation(read_object(generation), generation) if generation.is_file() else {},
         str(config.get("_name_or_path") or folder.resolve().name),
     )
+
+
+def _check_layers(config: Mapping[str, Any], tensors: int, folder: Path) -> None:
+    """Raise CorruptFileError for more layers than tensors, before a list of the layers is made."""
+    inner = config.get("text_config")
+    for settings in (config, inner if isinstance(inner, Mapping) else {}):
+        for name in ("num_hidden_layers", "n_layer"):
+            layers = settings.get(name)
+            if type(layers) is int and layers > tensors:
+                problem = f"{name} of {folder} is {layers}"
+                raise CorruptFileError(
+                    message("open_model", problem, expected=f"at most {tensors}, the number of tensors")
+                )
 
 
 def read_object(path: Path) -> dict[str, Any]:
