@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
 _OPERANDS = ("q", "k", "v", "lengths", "cosines", "sines", "keys", "values", "out")
-"""Buffers by their position in the argument list, from 2 on; the cache, which results replace, is 0 and 1."""
+"""Buffers by their position in the argument list, starting at 2; the cache, which results replace, is 0 and 1."""
 
 
 def rotary_store(
