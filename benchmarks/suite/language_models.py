@@ -89,7 +89,8 @@ def main(arguments: Sequence[str]) -> int:
             ours = {d.name: _Ours(path, d, context) for d in devices}
             rows.append(_row(path, ours, peer, args.prompt, args.tokens, args.rounds))
             _print(rows[-1])
-    write(args.json, {"benchmark": "language_models", **describe_machine(devices), "reads": rates, "rows": rows})
+        # After each file: a run that is cut off keeps the others.
+        write(args.json, {"benchmark": "language_models", **describe_machine(devices), "reads": rates, "rows": rows})
     return 0
 
 
