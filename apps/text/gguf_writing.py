@@ -117,7 +117,5 @@ def _check(tokenizer: PretrainedTokenizer, metadata: Mapping[str, Any]) -> None:
             at = next(
                 (i for i, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), min(len(ids), len(other))
             )
-            problem = (
-                f"the tokenizer has rules that GGUF files cannot state: {text!r} has other tokens from token {at} on"
-            )
+            problem = f"the tokenizer has rules that GGUF files cannot state: {text!r} has other tokens after {at}"
             raise IncompatibleFileError(message("gguf_from_tokenizer", problem))

@@ -19,7 +19,7 @@ from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.serialize import LazyState
 
 _AWQ_COLUMNS = np.array([0, 2, 4, 6, 1, 3, 5, 7])
-"""Columns of the codes in a word, from the lowest bits on."""
+"""Columns of the codes in a word, the lowest bits first."""
 _BLOCK, _BITS, _CODES = 32, 4, 8
 
 
