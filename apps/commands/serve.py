@@ -58,6 +58,7 @@ def serve(
         loaded = load(model, device, dtype, context, adapter)
         proposing = None if draft is None else load_draft(draft, loaded, dtype)
         generator = BatchGenerator(loaded, slots, proposing, lookup)
+        generator.warm_up()
         served = ServedLanguageModel(loaded, name)
     app = create_app(served, generator, api_key=api_key, limits=limits)
     address = f"[{host}]" if ":" in host else host

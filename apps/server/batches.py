@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.generation import ConstraintError, GenerationEngine, GenerationRequest, TokenConstraint, TokenStream
+from polyhal.generation import (
+    ConstraintError,
+    GenerationEngine,
+    GenerationRequest,
+    SamplingParameters,
+    TokenConstraint,
+    TokenStream,
+)
 from polyhal.hal.errors import message
 from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate, make_proposer
 from polyhal.text import Tokenizer
@@ -28,6 +35,11 @@ class BatchGenerator:
         self.slots = slots
         self._engine = GenerationEngine(model.model, slots, proposer=make_proposer(model, slots, draft, lookup))
         self._stop_ids = frozenset(model.stop_ids)
+
+    def warm_up(self) -> None:
+        """Record the steps with and without drawn tokens, so that the first clients do not wait for it."""
+        for temperature in (0.0, 1.0):
+            list(self._engine.submit(GenerationRequest([0], 2, SamplingParameters(temperature=temperature))))
 
     @property
     def is_idle(self) -> bool:
