@@ -13,7 +13,7 @@ _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _BYTE_OF = {chr(b): b for b in _PRINTABLE} | {
     chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in _PRINTABLE)
 }
-"""Bytes by the characters that stand for them in byte-level vocabularies."""
+"""Bytes by the characters that encode them in byte-level vocabularies."""
 
 
 class TokenText(NamedTuple):

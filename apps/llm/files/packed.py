@@ -72,7 +72,7 @@ def packing_of(settings: Mapping[str, Any], folder: object) -> Packing:
 
 
 class PackedWeights:
-    """The packed weights of a folder, by the names of the weights that they stand for."""
+    """The packed weights of a folder, by the names of the weights that they encode."""
 
     def __init__(self, state: LazyState, packing: Packing) -> None:
         self._state, self._packing = state, packing
