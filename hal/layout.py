@@ -41,7 +41,7 @@ class Spec(NamedTuple):
 
     @property
     def is_contiguous(self) -> bool:
-        """True if the elements lie next to each other in row-major order."""
+        """True if the elements are contiguous in row-major order."""
         return is_contiguous(self.shape, self.strides)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Ref:
 
     @property
     def is_contiguous(self) -> bool:
-        """True if the elements lie next to each other in row-major order."""
+        """True if the elements are contiguous in row-major order."""
         return is_contiguous(self.spec.shape, self.spec.strides)
 
     def __repr__(self) -> str:
