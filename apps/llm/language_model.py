@@ -67,7 +67,7 @@ class LanguageModel:
     def stop_ids(self) -> list[int]:
         """Tokens that end an answer."""
         stated = self.files.generation.get("eos_token_id", self.files.config.get("eos_token_id"))
-        found = {i for i in (stated if isinstance(stated, list) else [stated]) if type(i) is int}
+        found: set[int | None] = set(stated if isinstance(stated, list) else [stated])
         if self._tokenizer is not None:
             found |= {self._tokenizer.eos_id}
             ids = {self._tokenizer.id_of(name) for name in _ENDS}
