@@ -185,7 +185,8 @@ class _Server:
         await unless_disconnected(request.receive, work())
 
     async def _body(self, request: Any) -> dict[str, Any]:
-        return parse_body(await read_body(request.headers, request.receive, self._limits.body))
+        limits = self._limits
+        return parse_body(await read_body(request.headers, request.receive, limits.body, limits.body_seconds))
 
     async def _answer(
         self, request: Any, send: Send, prompts: list[list[int]], options: Options, is_chat: bool

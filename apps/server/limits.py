@@ -13,6 +13,8 @@ class ServerLimits:
 
     body: int = 8 << 20
     """Bytes of a request."""
+    body_seconds: int = 60
+    """Seconds in which a request must arrive."""
     prompt: int | None = None
     """Tokens of a prompt; None for the model's context."""
     waiting: int = 64
@@ -21,7 +23,7 @@ class ServerLimits:
     """Sequences of one request: prompts times `n`."""
 
     def __post_init__(self) -> None:
-        for name in ("body", "prompt", "waiting", "choices"):
+        for name in ("body", "body_seconds", "prompt", "waiting", "choices"):
             value = getattr(self, name)
             least = 0 if name == "waiting" else 1
             if value is not None and value < least:

@@ -31,8 +31,8 @@ def check_key(authorization: str, key: str | None) -> None:
         raise RequestError(problem, expected="the server's key", fix=fix, status=401, code=code)
 
 
-async def read_body(headers: Any, receive: Receive, limit: int) -> bytes:
-    """Read a request's body. Raises RequestError if it is too long or not declared as JSON, and DisconnectedError.
+async def read_body(headers: Any, receive: Receive, limit: int, seconds: float) -> bytes:
+    """Read a request's body. Raises RequestError if it is too long, too slow or not declared as JSON, and DisconnectedError.
 
     The declaration protects a server without a key: a page in a browser cannot send JSON to another site unasked.
     """
@@ -44,12 +44,17 @@ async def read_body(headers: Any, receive: Receive, limit: int) -> bytes:
     parts: list[bytes] = []
     size = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else 0
     more = size <= limit
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise DisconnectedError
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False) and sum(map(len, parts)) <= limit
+    try:
+        async with asyncio.timeout(seconds):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise DisconnectedError
+                parts.append(message.get("body", b""))
+                more = message.get("more_body", False) and sum(map(len, parts)) <= limit
+    except TimeoutError as error:
+        problem = f"after {seconds:g} s only {sum(map(len, parts))} bytes of the body have arrived"
+        raise RequestError(problem, fix="send the whole body at once", status=408) from error
     size = max(size, sum(map(len, parts)))
     if size > limit:
         fix = "send less, or start the server with a larger --max-body"

@@ -11,7 +11,7 @@ from small_server import EchoGenerator, EchoModel, running
 
 from benchmarks.serving.connection import Connection, post
 from benchmarks.serving.malformed import send_malformed
-from polyhal.server import create_app
+from polyhal.server import ServerLimits, create_app
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -42,3 +42,20 @@ def test_malformed_requests_are_refused_and_the_server_lives() -> None:
     with running(create_app(EchoModel(), generator)) as port:
         asyncio.run(scenario(port))
     assert all(answer.finish_reason for answer in generator.streams)
+
+
+def test_half_sent_requests_are_given_up() -> None:
+    """A client that keeps its connection and sends no more gets an answer, and the server is free of it."""
+
+    async def scenario(port: int) -> None:
+        connection = await Connection.open(port)
+        whole = post("/v1/completions", {"prompt": "a"})
+        await connection.send(whole[:-3])
+        response = await connection.response()
+        assert response.status == 408
+        assert "bytes of the body have arrived" in json.loads(await connection.body(response))["error"]["message"]
+        await connection.close()
+
+    limits = ServerLimits(body_seconds=1)
+    with running(create_app(EchoModel(), EchoGenerator(), limits=limits)) as port:
+        asyncio.run(asyncio.wait_for(scenario(port), 20))
