@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +99,13 @@ def test_clients_that_wait_too_long_or_leave_free_their_places(client: Any) -> N
     GENERATOR.gate.set()
     patient = client.with_options(max_retries=5)
     assert patient.chat.completions.create(**question("abc", n=3)).choices[2].message.content == "abc"
+
+
+@pytest.mark.parametrize("options", [[], ["--openai"]])
+def test_the_example_prints_the_answer(
+    options: list[str], address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path(__file__).parents[2] / "examples" / "call_server.py"
+    monkeypatch.setattr("sys.argv", [example.name, "grün €", "--address", address, "--key", KEY, *options])
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out == "grün €\n"
