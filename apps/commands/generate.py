@@ -19,7 +19,6 @@ from polyhal.commands.language_options import (
     LookupFlag,
     WeightDType,
 )
-from polyhal.utils.files import parse_json
 
 
 @reported
@@ -110,6 +109,8 @@ def _constraint(json_schema: Path | None, grammar: Path | None, regex: str | Non
             except (OSError, UnicodeError) as error:
                 raise typer.BadParameter(f"cannot read {path}: {error}") from None
     if json_schema is not None:
+        from polyhal.utils.files import parse_json
+
         found["schema"] = parse_json(found["schema"], f"the schema {json_schema}")
     if len(found) > 1:
         raise typer.BadParameter("several grammars; expected one of --json-schema, --grammar and --regex")

@@ -60,7 +60,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
             rms_norm.op, (x, weights.pop()), {"axes": 1, "eps": params["eps"], "out_dtype": None}
         )
         x = contiguous(dtype, shape)
-    results = [infer(linear.op, (x, w, None), {})[0] for w in weights]
+    results = [linear.op.infer((x, w, None), {})[0] for w in weights]
     if not results or len({dtype for dtype, _ in results}) > 1 or (params["steps"] and len(results) != 2):
         raise ValueError(f"{len(results)} weights, results {results}; expected one dtype, and two weights with steps")
     dtype = params["out_dtype"] or results[0][0]
