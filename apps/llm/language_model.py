@@ -67,7 +67,8 @@ class LanguageModel:
     def stop_ids(self) -> list[int]:
         """Tokens that end an answer."""
         stated = self.files.generation.get("eos_token_id", self.files.config.get("eos_token_id"))
-        found: set[int | None] = set(stated if isinstance(stated, list) else [stated])
+        listed = stated if isinstance(stated, list) else [stated]
+        found: set[int | None] = {i for i in listed if type(i) is int}
         if self._tokenizer is not None:
             found |= {self._tokenizer.eos_id}
             ids = {self._tokenizer.id_of(name) for name in _ENDS}

@@ -13,6 +13,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("gguf", reason="needs gguf: pip install 'polyhal[llm]'")
 pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[llm]'")
 from benchmarks.suite import serve_load
+from benchmarks.tables import serve_load_table
 from tests.llm.small_models import with_bytes
 
 pytestmark = [
@@ -26,7 +27,13 @@ def test_clients_get_the_answers_of_single_runs_and_nothing_grows(tmp_path: Path
     small = {"minutes": 0.03, "clients": 8, "slots": 3, "context": 64, "questions": 6, "tokens": 12}
     options = [f"--{name}={value}" for name, value in small.items()]
     code = serve_load.main([f"--files={file}", f"--json={result}", "--devices=numpy", *options])
-    (row,) = json.loads(result.read_text(encoding="utf-8"))["rows"]
+    measured = json.loads(result.read_text(encoding="utf-8"))
+    (row,) = measured["rows"]
     assert code == 0, row["findings"]
     assert row["counts"]["compared"] > 10
     assert row["counts"]["cancelled"] > 0
+    head, _, cells = serve_load_table(measured)
+    shown = dict(zip(head.split(" | "), cells.split(" | "), strict=True))
+    assert [shown[name] for name in ("compared", "cancelled")] == [
+        f"{row['counts'][name]:,}" for name in ("compared", "cancelled")
+    ]
