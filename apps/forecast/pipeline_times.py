@@ -19,14 +19,18 @@ class StageTimes(NamedTuple):
 def finish_times(stages: Sequence[StageTimes], passes: int, transfer: float) -> list[float]:
     """Return the seconds until each stage has sent its last micro-batch back. `transfer` is the time between two stages.
 
-    After a few micro-batches per stage, each further one adds the time of the slowest stage, so the rest is extrapolated.
+    After a few micro-batches per stage, each further one adds about the time of the slowest stage, so the rest is extrapolated.
+    No stage takes less than the sum of its work.
     """
-    simulated = min(passes, 3 * len(stages))
+    simulated = min(passes, 8 * len(stages))
     ends = _simulate(stages, simulated, transfer)
     if simulated == passes:
         return ends
     before = _simulate(stages, simulated - 1, transfer)
-    return [end + (passes - simulated) * (end - last) for end, last in zip(ends, before, strict=True)]
+    return [
+        max(end + (passes - simulated) * (end - last), passes * (own.forward + own.backward))
+        for end, last, own in zip(ends, before, stages, strict=True)
+    ]
 
 
 def _simulate(stages: Sequence[StageTimes], passes: int, transfer: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""Which format each tensor of a quantised file gets, as llama.cpp chooses them: more bits where errors cost most."""
+"""Formats of the tensors of a quantised file, as llama.cpp chooses them: more bits where errors cost most."""
 
 from __future__ import annotations
 

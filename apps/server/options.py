@@ -129,7 +129,7 @@ def _logit_bias(fields: Fields, vocabulary: int) -> Mapping[int, float]:
 
 
 def _logprobs(fields: Fields) -> int | None:
-    """Return the number of alternatives: a chat states it in a field of its own, beside a flag."""
+    """Return the number of alternatives: a chat states it in a field of its own, with a flag."""
     if "messages" not in fields:
         return fields.integer("logprobs", None, 0, MOST_ALTERNATIVES)
     count = fields.integer("top_logprobs", None, 0, MOST_ALTERNATIVES)

@@ -129,7 +129,7 @@ async def send_malformed(port: int, random: Random, limit: float) -> str:
 
 
 def _request(random: Random) -> tuple[bytes, bool]:
-    """Return the bytes of a request, and whether it has an end that every reader of HTTP sees."""
+    """Return the bytes of a request, and whether it has an end by the rules of HTTP."""
     path = random.choice(list(_BODIES))
     kind = random.randrange(6)
     if kind <= 1:

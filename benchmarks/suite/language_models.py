@@ -1,4 +1,4 @@
-"""Prompts and generated tokens per second of language models in GGUF files, beside llama.cpp.
+"""Prompts and generated tokens per second of language models in GGUF files, compared with llama.cpp.
 
 The files have random weights (`python -m benchmarks.random_language_models FOLDER`), or are any others. llama.cpp runs in an
 interpreter of its own, which has llama-cpp-python (`--llama-cpp PYTHON`; without it only Polyhal is measured), with as many
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _most(tokens: int) -> int:
-    """Return the tokens that are asked for, so that `tokens` can be measured of an answer whose step is recorded."""
+    """Return the number of tokens to generate so that `tokens` can be measured of an answer whose step is recorded."""
     return max(tokens + 3, WORTH_CAPTURING)
 
 

@@ -66,11 +66,13 @@ def test_experts_multiply_by_their_dequantised_matrices(device):
     np.testing.assert_allclose(out.numpy(), np.einsum("tkoi,tki->tko", weight[chosen], x), atol=1e-4)
     same = polyhal.tensor(x[:, 0], device=device, requires_grad=True)
     every = layer.every(same)
-    np.testing.assert_allclose(every.numpy(), np.einsum("eoi,ti->eto", weight, x[:, 0]), atol=1e-4)
+    # Products round the numbers of x as above.
+    near = 1e-4 + np.abs(x).max() / 32512 / 2 * np.abs(weight).sum(-1).max()
+    np.testing.assert_allclose(every.numpy(), np.einsum("eoi,ti->eto", weight, x[:, 0]), atol=near)
     every.sum().backward()
     np.testing.assert_allclose(same.grad.numpy(), np.tile(weight.sum((0, 1)), (3, 1)), atol=1e-3)
     own = layer.every(polyhal.tensor(np.repeat(x[None, :, 1], 5, 0), device=device))
-    np.testing.assert_allclose(own.numpy(), np.einsum("eoi,ti->eto", weight, x[:, 1]), atol=1e-4)
+    np.testing.assert_allclose(own.numpy(), np.einsum("eoi,ti->eto", weight, x[:, 1]), atol=near)
 
 
 def test_blocks_of_another_width_are_refused(blocks):

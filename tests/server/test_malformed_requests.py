@@ -45,7 +45,7 @@ def test_malformed_requests_are_refused_and_the_server_lives() -> None:
 
 
 def test_half_sent_requests_are_given_up() -> None:
-    """A client that keeps its connection and sends no more gets an answer, and the server is free of it."""
+    """The server answers a client that keeps its connection and sends no more, and is free of it."""
 
     async def scenario(port: int) -> None:
         connection = await Connection.open(port)

@@ -33,7 +33,7 @@ _SKIPPED = {"general.architecture", "general.file_type", "general.quantization_v
 
 @dataclass(frozen=True, slots=True)
 class GgufContent:
-    """Metadata and tensors in the order of a file. Tensors are read when they are asked for."""
+    """Metadata and tensors in the order of a file. Tensors are read when they are used."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, StoredWeight]

@@ -26,7 +26,7 @@ def page(found: Mapping[str, Any]) -> str:
     types = (FOLDER, *TYPES)
     lines += ["", f"| case | {' | '.join(types)} |", f"|---|{'---:|' * len(types)}"]
     lines += [f"| {name} | {' | '.join(_short(row[t]['difference']) for t in types)} |" for name, row in rows.items()]
-    lines += ["", "## Beside llama.cpp", ""]
+    lines += ["", "## Compared with llama.cpp", ""]
     lines += _wrapped(f"""
         llama.cpp (`llama-cpp-python` {found["llama_cpp"]}) reads the same files. A number counts after how many of the
         {LENGTH} tokens both have the same likeliest next token; the last column is the largest difference of logits of the
