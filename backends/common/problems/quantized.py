@@ -1,4 +1,4 @@
-"""Products of rows of x with quantised weights, in the form that kernels take."""
+"""Quantised weights in the form that kernels take: products of rows of x with them, and rows of them by number."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
+from polyhal.backends.common.problems.gather import flat_stride
 from polyhal.hal import dtypes, layout
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -62,6 +63,26 @@ def blocks_in_tiles(blocks: InputSpec | None, out: Spec, params: Params) -> Spec
     if max(out.shape, default=0) >= 1 << 31 or blocks.shape[0] >= 1 << 31:
         return Declined("an axis is longer than 2^31")
     return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByIndex:
+    """Rows of a table of blocks, and the stride between their numbers."""
+
+    blocks: Spec
+    index: Spec
+    step: int
+
+
+def rows_by_index(inputs: tuple[InputSpec | None, ...], out: Spec, params: Params) -> RowsByIndex | Declined:
+    """Return the rows that an op decodes to `out`, or the reason why kernels cannot."""
+    blocks, index = blocks_in_tiles(inputs[0], out, params), inputs[1]
+    if isinstance(blocks, Declined):
+        return blocks
+    if not isinstance(index, Spec):
+        return Declined("the index is a number")
+    step = flat_stride(index)
+    return Declined("the index is not evenly spaced") if step is None else RowsByIndex(blocks, index, step)
 
 
 def product(

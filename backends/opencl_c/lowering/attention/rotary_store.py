@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
+from polyhal.backends.common.problems.rotary import STRIDES, several_dtypes, stored_pairs, stored_sizes
 from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -26,21 +27,18 @@ def rotary_store(
     cached, _, q, k, v, lengths, cosines, sines = (s for s in inputs if isinstance(s, Spec))
     if not all(out.is_contiguous for out in outputs) or max(s.size for s in (q, k, *outputs)) >= 1 << 31:
         return Declined("results that are not contiguous, or 2^31 elements or more")
-    if len({s.dtype for s in (q, k, v)}) > 1 or len({s.dtype for s in outputs[:2]}) > 1:
-        return Declined("queries, keys and values of several dtypes")
+    if refused := several_dtypes(q, k, v, outputs):
+        return refused
     if cosines.dtype is not sines.dtype or len({real_type(s.dtype) for s in (q, cached, cosines)}) > 1:
         return Declined(f"queries of {q.dtype.name}, cosines of {cosines.dtype.name}, sines of {sines.dtype.name}")
-    batch, heads, rows, width = q.shape
-    half = cosines.shape[-1]
 
     def strided(place: int, spec: Spec) -> Strided:
-        return Strided(Tensor(place), dict(zip(("b0", "b1", "row", "column"), spec.strides, strict=True)))
+        return Strided(Tensor(place), dict(zip(STRIDES, spec.strides, strict=True)))
 
     def angles(place: int, spec: Spec) -> Strided:
-        b0, _, row, column = broadcast_strides(spec.shape, spec.strides, (batch, 1, rows, half))
+        b0, _, row, column = broadcast_strides(spec.shape, spec.strides, (q.shape[0], 1, q.shape[2], cosines.shape[-1]))
         return Strided(Tensor(place), {"b0": b0, "row": row, "column": column})
 
-    size = batch * (heads + 2 * k.shape[1]) * rows * (width // 2)
     args: Arguments = {
         "q": strided(_Q, q),
         "k": strided(_K, k),
@@ -51,13 +49,7 @@ def rotary_store(
         "keys": Tensor(_OUT),
         "values": Tensor(_OUT + 1),
         "out": Tensor(_OUT + 2),
-        "size": size,
-        "heads": heads,
-        "cached": k.shape[1],
-        "rows": rows,
-        "width": width,
-        "half_": half,
-        "capacity": cached.shape[2],
+        **stored_sizes(q, k, cached, cosines),
     }
     definitions: dict[str, str | int | bool] = {
         "DTYPE": q.dtype.name,
@@ -66,6 +58,8 @@ def rotary_store(
         "REAL": real_type(q.dtype),
         "INTERLEAVED": bool(params["interleaved"]),
     }
-    launch = runtime.launch("attention/rotary_store", definitions, args, (size,), (runtime.features.group_size,))
+    launch = runtime.launch(
+        "attention/rotary_store", definitions, args, (stored_pairs(q, k),), (runtime.features.group_size,)
+    )
     copied = copy_unless_aliased(copy.copy, runtime, [(0, 0), (1, 1)], inputs, outputs)
     return LaunchSequence((copied, launch))

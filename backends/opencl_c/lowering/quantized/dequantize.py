@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
-from polyhal.backends.common.problems.gather import flat_stride
-from polyhal.backends.common.problems.quantized import blocks_in_tiles
+from polyhal.backends.common.problems.quantized import blocks_in_tiles, rows_by_index
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -36,16 +35,11 @@ def quantized_rows(
 ) -> Launch | Declined:
     """Lower the op `quantized_rows`."""
     (out,) = outputs
-    table, index = blocks_in_tiles(inputs[0], out, params), inputs[1]
-    if isinstance(table, Declined):
-        return table
-    if not isinstance(index, Spec):
-        return Declined("the index is a number")
-    step = flat_stride(index)
-    if step is None:
-        return Declined("the index is not evenly spaced")
-    args: Arguments = {"index": Strided(Tensor(1), {"step": step}), "out": Tensor(2)}
-    return _launch(runtime, params, out, index.size, args, table.shape[0], index)
+    rows = rows_by_index(inputs, out, params)
+    if isinstance(rows, Declined):
+        return rows
+    args: Arguments = {"index": Strided(Tensor(1), {"step": rows.step}), "out": Tensor(2)}
+    return _launch(runtime, params, out, rows.index.size, args, rows.blocks.shape[0], rows.index)
 
 
 def _launch(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
+from polyhal.backends.common.problems.rotary import STRIDES, several_dtypes, stored_pairs, stored_sizes
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -29,8 +30,8 @@ def rotary_store(
     most = runtime.features.max_buffers
     if len(_OPERANDS) > most:
         return Declined(f"the kernel has {len(_OPERANDS)} buffers; the device supports {most}")
-    if len({s.dtype for s in (q, k, v)}) > 1 or len({s.dtype for s in outputs[:2]}) > 1:
-        return Declined("queries, keys and values of several dtypes")
+    if refused := several_dtypes(q, k, v, outputs):
+        return refused
     if cosines.dtype is not sines.dtype:
         return Declined(f"cosines of {cosines.dtype.name}, sines of {sines.dtype.name}")
     contiguous = all(s.strides[-1] == 1 or s.shape[-1] == 1 for s in (q, k, v, cosines, sines))
@@ -38,26 +39,18 @@ def rotary_store(
         return Declined("results, or features of operands, that are not contiguous")
     if too_large(runtime, *specs, *outputs):
         return OPERAND_TOO_LARGE
-    batch, heads, rows, width = q.shape
-    half, group = cosines.shape[-1], runtime.features.group_size
-    size = batch * (heads + 2 * k.shape[1]) * rows * (width // 2)
+    group, table = runtime.features.group_size, (q.shape[0], 1, q.shape[2], cosines.shape[-1])
     args: Arguments = {
         **{name: Tensor(2 + i) for i, name in enumerate(_OPERANDS)},
         **{
             f"{name}_{axis}": s.strides[i]
             for name, s in (("q", q), ("k", k), ("v", v))
-            for i, axis in enumerate(("b0", "b1", "row"))
+            for i, axis in enumerate(STRIDES[:3])
         },
-        **_angles("cosines", cosines, (batch, 1, rows, half)),
-        **_angles("sines", sines, (batch, 1, rows, half)),
+        **_angles("cosines", cosines, table),
+        **_angles("sines", sines, table),
         "lengths_step": lengths.strides[0],
-        "size": size,
-        "heads": heads,
-        "cached": k.shape[1],
-        "rows": rows,
-        "width": width,
-        "half_": half,
-        "capacity": cached.shape[2],
+        **stored_sizes(q, k, cached, cosines),
     }
     definitions = {
         "DTYPE": q.dtype.name,
@@ -66,7 +59,7 @@ def rotary_store(
         "INTERLEAVED": bool(params["interleaved"]),
         "GROUP": group,
     }
-    launch = runtime.launch("attention/rotary_store", definitions, args, ceil_div(size, group))
+    launch = runtime.launch("attention/rotary_store", definitions, args, ceil_div(stored_pairs(q, k), group))
     copied = copy_unless_aliased(copy.copy, runtime, [(0, 0), (1, 1)], inputs, outputs)
     return LaunchSequence((copied, launch))
 

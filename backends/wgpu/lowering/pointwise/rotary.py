@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.rotary import rotated_sizes, rotated_strides, unrotatable
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
-from polyhal.hal.layout import Spec, broadcast_strides
+from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
-
-_STRIDES = ("b0", "b1", "row", "column")
 
 
 def _rotary(
@@ -23,31 +22,17 @@ def _rotary(
 ) -> Launch | Declined:
     x, cosines, sines = (s for s in inputs if isinstance(s, Spec))
     (out,) = outputs
-    if x.ndim > len(_STRIDES) or not out.is_contiguous or x.size >= 1 << 31:
-        return Declined(f"more than {len(_STRIDES)} axes, 2^31 elements or more, or a result that is not contiguous")
+    if refused := unrotatable(x, out):
+        return refused
     if cosines.dtype is not sines.dtype:
         return Declined(f"cosines of {cosines.dtype.name}, sines of {sines.dtype.name}")
     if too_large(runtime, x, cosines, sines, out):
         return OPERAND_TOO_LARGE
-    half, size = x.shape[-1] // 2, runtime.features.group_size
-    pairs = (*x.shape[:-1], half)
-
-    def strides(name: str, values: tuple[int, ...]) -> dict[str, int]:
-        filled = (0,) * (len(_STRIDES) - x.ndim) + values
-        return {f"{name}_{axis}": stride for axis, stride in zip(_STRIDES, filled, strict=True)}
-
+    size, strides = runtime.features.group_size, rotated_strides(x, cosines, sines)
     args: Arguments = {
-        "x": Tensor(0),
-        "cosines": Tensor(1),
-        "sines": Tensor(2),
-        "out": Tensor(3),
-        **strides("x", x.strides),
-        **strides("cosines", broadcast_strides(cosines.shape, cosines.strides, pairs)),
-        **strides("sines", broadcast_strides(sines.shape, sines.strides, pairs)),
-        "size": x.size // 2,
-        "half_": half,
-        "rows": x.shape[-2],
-        "b1": x.shape[-3] if x.ndim > 2 else 1,
+        **{name: Tensor(i) for i, name in enumerate((*strides, "out"))},
+        **{f"{name}_{axis}": step for name, own in strides.items() for axis, step in own.items()},
+        **rotated_sizes(x),
     }
     variables = {
         "DTYPE": x.dtype.name,

@@ -8,8 +8,7 @@ from polyhal.backends.common.codegen.block_decoder import SPAN
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.gather import flat_stride
-from polyhal.backends.common.problems.quantized import blocks_in_tiles
+from polyhal.backends.common.problems.quantized import blocks_in_tiles, rows_by_index
 from polyhal.backends.wgpu.lowering.quantized.decoder import definitions
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -41,18 +40,13 @@ def quantized_rows(
 ) -> Launch | Declined:
     """Lower the op `quantized_rows`."""
     (out,) = outputs
-    blocks, index = blocks_in_tiles(inputs[0], out, params), inputs[1]
-    if isinstance(blocks, Declined):
-        return blocks
-    if not isinstance(index, Spec):
-        return Declined("the index is a number")
-    step = flat_stride(index)
-    if step is None:
-        return Declined("the index is not evenly spaced")
-    if too_large(runtime, blocks, index, out):
+    rows = rows_by_index(inputs, out, params)
+    if isinstance(rows, Declined):
+        return rows
+    if too_large(runtime, rows.blocks, rows.index, out):
         return OPERAND_TOO_LARGE
-    args: Arguments = {"index": Tensor(1), "index_step": step, "out": Tensor(2)}
-    return _launch(runtime, params, out, index.size, args, blocks.shape[0], index)
+    args: Arguments = {"index": Tensor(1), "index_step": rows.step, "out": Tensor(2)}
+    return _launch(runtime, params, out, rows.index.size, args, rows.blocks.shape[0], rows.index)
 
 
 def _launch(
