@@ -38,7 +38,7 @@ class ConstraintState(Protocol):
         """Remove the last tokens."""
 
     def forced(self, most: int) -> list[int]:
-        """Return the next tokens, at most `most`, as far as there is no choice."""
+        """Return the next tokens, at most `most`, that leave no choice."""
 
 
 def constrain(state: ConstraintState, proposed: Sequence[int], rows: np.ndarray) -> tuple[list[int], bool]:

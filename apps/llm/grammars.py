@@ -164,7 +164,7 @@ class GrammarState:
             self._matcher.rollback(count)
 
     def forced(self, most: int) -> list[int]:
-        """Return the next tokens, at most `most`, as far as there is no choice."""
+        """Return the next tokens, at most `most`, that leave no choice."""
         found: list[int] = self._matcher.compute_ff_tokens() if most else []
         return found[:most]
 

@@ -2,8 +2,8 @@
 
 The files have random weights (`python -m benchmarks.random_language_models FOLDER`), or are any others. llama.cpp runs in an
 interpreter of its own, which has llama-cpp-python (`--llama-cpp PYTHON`; without it only Polyhal is measured), with as many
-threads as the machine has cores. Both alternate. Generated tokens are those of a long answer, whose step is recorded, over
-windows of 8 tokens, because they arrive in pairs. A token reads all weights but the embedding table; the share of the memory's
+threads as the machine has cores. Both alternate. Tokens are generated in a long answer, whose step is recorded, and timed
+in windows of 8, because they arrive in pairs. A token reads all weights but the embedding table; the share of the memory's
 speed compares them with the rate of summing 512 MiB.
 """
 

@@ -65,7 +65,7 @@ FORCE_INLINE void load_part(__private Chunk *chunk, __global const STORAGE(DTYPE
 #pragma unroll
     for (uint i = 0; i < PART / 16; i++) {
         v[i] = LOADV(DTYPE, x + 16 * i);
-        // Bits of magnitudes are in the order of the numbers; those of NaN are above all.
+        // Magnitudes have the order of their bits; NaN is above all.
         const int16 magnitudes = AS(int, v[i]) & 0x7fffffff;
         const int8 pairs = LARGER(magnitudes.lo, magnitudes.hi);
         bits = LARGER(bits, pairs);
