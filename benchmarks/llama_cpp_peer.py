@@ -1,4 +1,4 @@
-"""llama.cpp on a GGUF file, in a process with an interpreter that has llama-cpp-python.
+"""llama.cpp's side of `benchmarks.llama_cpp_client`, for an interpreter that has llama-cpp-python.
 
 `PYTHON benchmarks/llama_cpp_peer.py FILE THREADS CONTEXT` answers each line `prefill TOKENS`, `decode PROMPT TOKENS` or
 `loss FILE_OF_IDS` with a line of JSON. It imports nothing of Polyhal.
@@ -9,53 +9,15 @@ from __future__ import annotations
 import ctypes
 import json
 import math
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 
-class LlamaCpp:
-    """A model of llama.cpp in another process. Raises RuntimeError if that process ends."""
-
-    def __init__(self, python: str, path: Path, threads: int, context: int) -> None:
-        # Its threads spin while they wait for each other: on a machine with other work, OMP_WAIT_POLICY=passive is faster, and
-        # on a quiet one five times slower.
-        self._process = subprocess.Popen(
-            [python, __file__, str(path), str(threads), str(context)],
-            env=os.environ | {"PYTHONPATH": ""},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-
-    def ask(self, *words: object) -> Any:
-        """Send a command and return the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(" ".join(map(str, words)) + "\n")
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"llama.cpp's process ended with code {self._process.wait()}")
-        return json.loads(line)
-
-    def __enter__(self) -> LlamaCpp:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.communicate()
-
-
 class _Model:
-    """The peer's side: a model and its context, through the functions of llama.h."""
+    """A model and its context, through the functions of llama.h."""
 
     def __init__(self, path: str, threads: int, context: int) -> None:
         import llama_cpp

@@ -7,47 +7,21 @@ the loss.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from pathlib import Path
-from types import TracebackType
 
-_ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.line_process import LineProcess
 
 
-class PeerProcess:
+class TorchPeer(LineProcess):
     """A step of another process: calling it takes the step, waits for it, and returns the loss."""
 
     def __init__(self, size: str, model: str, who: str, precision: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.torch_peer", size, model, who, precision],
-            cwd=_ROOT,
-            env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+        command = [sys.executable, "-m", "benchmarks.torch_peer", size, model, who, precision]
+        super().__init__("PyTorch", command, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
 
     def __call__(self) -> float:
         """Raises RuntimeError if the process has ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the process of the peer ended with code {self._process.wait()}")
-        return float(line)
-
-    def __enter__(self) -> PeerProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.communicate()
+        return float(self.answer(""))
 
 
 def main(size: str, model: str, who: str, precision: str) -> None:

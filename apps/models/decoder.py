@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 import polyhal as ph
 from polyhal import Device, Tensor
 from polyhal.hal import dtypes
-from polyhal.hal.errors import ShapeError, message
+from polyhal.models.causal import CausalModel
 from polyhal.models.decoder_config import DecoderConfig
 from polyhal.models.decoder_layers import DecoderCall, DecoderLayer
 from polyhal.models.decoder_parts import Parts
 from polyhal.models.masks import visibility, within
 from polyhal.nn import KVCache, Module, ModuleDict, ModuleList, RotaryEmbedding, init
-from polyhal.nn import functional as F
 
 if TYPE_CHECKING:
     from polyhal.parallel import Group
 
 
-class Decoder(Module):
+class Decoder(CausalModel):
     """Token ids (B, T) to logits of the next token (B, T, vocab_size).
 
     `parts` makes the layers and initialises their weights, such as a loader's; by default they are drawn.
@@ -40,7 +39,6 @@ class Decoder(Module):
         super().__init__()
         c = self.config = config
         self.context_length = c.max_position_embeddings
-        """Maximum number of tokens in the context, for which caches are made. A smaller number may be set."""
         made = parts or Parts(device, dtype)
         layers = range(c.num_hidden_layers)
         tables = {"embed_tokens": made.embedding("model.embed_tokens", c.vocab_size, c.hidden_size)}
@@ -93,13 +91,8 @@ class Decoder(Module):
         With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other
         masks broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond the context.
         """
-        if ids.ndim != 2:
-            raise ShapeError(message("Decoder", f"token ids of shape {ids.shape}", expected="(batch, length)"))
+        self.check_context(ids, cache)
         count = ids.shape[1]
-        before = 0 if cache is None else cache.length
-        if before + count > self.context_length:
-            expected = f"at most {self.context_length}"
-            raise ShapeError(message("Decoder", f"{before + count} tokens of context", expected=expected))
         c, parts = self.config, self.model
         mask, places = visibility("Decoder", ids, attention_mask, cache)
         call = DecoderCall(self._angles(places, count), {None: mask}, cache)
@@ -152,23 +145,12 @@ class Decoder(Module):
         cos, sin = (ph.where(is_long, b, a) for a, b in zip(near, far, strict=True))
         return cos, sin
 
-    def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
-        logits = self(ids, attention_mask=attention_mask)
-        return F.cross_entropy(ph.reshape(logits, (-1, logits.shape[-1])), ph.reshape(targets, (-1,)))
-
     def make_cache(self, batch: int = 1, capacity: int | None = None, dtype: object = None) -> KVCache:
         """Make an empty cache for `capacity` positions, by default the context length."""
         c = self.config
         length = self.context_length if capacity is None else min(capacity, self.context_length)
         width = c.head_width if c.latent is None else max(c.head_width, c.latent.value_width)
         return KVCache(c.num_hidden_layers, batch, c.kv_heads, length, width, dtype or self._example.dtype, self.device)
-
-    def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
-        """Generate tokens after a prompt; `options` are passed to `polyhal.models.generate`."""
-        from polyhal.models.generation import generate
-
-        return generate(self, prompt_ids, max_tokens, **options)
 
     def tensor_parallel_vocabulary(self, group: Group, shares: Sequence[float] | None, gather_logits: bool) -> None:
         """Divide the tables of tokens and logits among devices, in place."""

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import polyhal as ph
 from polyhal import Device, Tensor
-from polyhal.hal.errors import ShapeError, message
+from polyhal.models.causal import CausalModel
 from polyhal.models.gpt_config import GPTConfig
 from polyhal.models.masks import visibility
 from polyhal.nn import Dropout, Embedding, KVCache, LayerNorm, Linear, Module, ModuleDict, ModuleList, init
@@ -88,12 +87,13 @@ class GPTBlock(Module):
         return result
 
 
-class GPT(Module):
+class GPT(CausalModel):
     """Token ids (B, T) to logits of the next token (B, T, vocab_size)."""
 
     def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
         self.config = config
+        self.context_length = config.block_size
         self.transformer = ModuleDict(
             {
                 "wte": Embedding(config.vocab_size, config.n_embd, device=device, dtype=dtype),
@@ -119,11 +119,6 @@ class GPT(Module):
                 init.zeros_(p)
 
     @property
-    def context_length(self) -> int:
-        """Maximum number of tokens in the context."""
-        return self.config.block_size
-
-    @property
     def device(self) -> Device:
         """Device of the weights."""
         return self.lm_head.weight.device
@@ -140,14 +135,8 @@ class GPT(Module):
         With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other
         masks broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond `block_size`.
         """
-        if ids.ndim != 2:
-            raise ShapeError(message("GPT", f"token numbers of shape {ids.shape}", expected="(batch, length)"))
+        self.check_context(ids, cache)
         count = ids.shape[1]
-        before = cache.length if cache is not None else 0
-        if before + count > self.config.block_size:
-            raise ShapeError(
-                message("GPT", f"{before + count} tokens of context", expected=f"at most {self.config.block_size}")
-            )
         parts = self.transformer
         mask, places = visibility("GPT", ids, attention_mask, cache)
         positions = parts["wpe"].weight[:count] if places is None else parts["wpe"](places)
@@ -161,21 +150,10 @@ class GPT(Module):
         result: Tensor = self.lm_head(parts["ln_f"](x))
         return result
 
-    def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
-        logits = self(ids, attention_mask=attention_mask)
-        return F.cross_entropy(ph.reshape(logits, (-1, logits.shape[-1])), ph.reshape(targets, (-1,)))
-
     def make_cache(self, batch: int = 1) -> KVCache:
         """Make an empty cache for decoding up to `block_size` tokens."""
         c, weight = self.config, self.lm_head.weight
         return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, weight.dtype, weight.device)
-
-    def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
-        """Generate tokens after a prompt; `options` are passed to `polyhal.models.generate`."""
-        from polyhal.models.generation import generate
-
-        return generate(self, prompt_ids, max_tokens, **options)
 
     def tensor_parallel_vocabulary(self, group: Group, shares: Sequence[float] | None, gather_logits: bool) -> None:
         """Divide the tables of tokens and logits among devices, in place."""

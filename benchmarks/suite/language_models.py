@@ -20,7 +20,7 @@ import numpy as np
 
 import polyhal
 from benchmarks.arguments import make_parser, open_devices
-from benchmarks.llama_cpp_peer import LlamaCpp
+from benchmarks.llama_cpp_client import LlamaCpp
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import summarize
 from polyhal import Device, Tensor

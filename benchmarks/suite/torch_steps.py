@@ -27,7 +27,7 @@ from benchmarks.frameworks.pytorch_ways import GRAPHS, PEER, PEERS
 from benchmarks.result_files import describe_machine, write
 from benchmarks.suite.startup import cache_variables
 from benchmarks.timing import alternate
-from benchmarks.torch_peer import PeerProcess
+from benchmarks.torch_peer import TorchPeer
 from benchmarks.training_workloads import PRECISIONS
 from polyhal import Device
 
@@ -127,7 +127,7 @@ def measure(
         steps: dict[str, Any] = {}
         for w in who:
             if place == "cuda" and w in PEERS:
-                steps[w] = processes.enter_context(PeerProcess(size, workload.name, w, precision))
+                steps[w] = processes.enter_context(TorchPeer(size, workload.name, w, precision))
             else:
                 steps[w] = prepare(workload, w, device, place, precision)
         losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
