@@ -24,8 +24,8 @@ _ITEMS_PER_UNIT = 16
 """Work-items per compute unit of a CPU, for load balance."""
 _TRANSACTION = 16
 """Bytes that a work-item of a GPU moves at once."""
-_NO_TAP = 0xFFFF
-"""NO_TAP of conv/pooling_channels_last.cl."""
+_NO_TAP = {"uchar": 0xFF, "ushort": 0xFFFF}
+"""NO_TAP of conv/pooling_channels_last.cl, by the type of taps."""
 _LENGTHS = (
     "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
     "dilation_h", "dilation_w",
@@ -98,12 +98,19 @@ def _channels_last(
     last = is_channels_last(specs[-1]) and all(s.strides[1] == 1 for s in specs)
     if runtime.features.cpu or not last or kernel == "max_pool_indices":
         return Declined("the result is not contiguous")
+    if any(not s.size for s in specs):
+        return Declined("an image without elements")
     width = _TRANSACTION // pooling.dtype.itemsize
     while width > 1 and any(n % width for s in specs for n in (channels, s.strides[0], *s.strides[2:])):
         width //= 2
     geometry: Args = {"channels": channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True))}
+    area = math.prod(pooling.lengths[4:6])
+    tap = "uchar" if area < _NO_TAP["uchar"] else "ushort"
     vectors: Definitions = {
         **definitions,
+        **{name.upper(): length for name, length in zip(_LENGTHS[4:], pooling.lengths[4:], strict=True)},
+        "TAP": tap,
+        "NO_TAP": _NO_TAP[tap],
         "MASK": "long" if definitions["REAL"] == "double" else "int",
         "WIDTH": width,
         "ALIGNED": width > 1 and all(s.aligned for s in specs),
@@ -130,12 +137,12 @@ def _channels_last(
     tensors: Args = {name: Tensor(i) for i, name in enumerate(operands)}
     if kernel != "max_pool_grad":
         return launch(f"{kernel}_last", tensors, pooling.pixels)
-    if math.prod(pooling.lengths[4:6]) >= _NO_TAP:
-        return Declined(f"windows of {pooling.lengths[4:6]} elements; expected fewer than {_NO_TAP} in all")
+    if area >= _NO_TAP[tap]:
+        return Declined(f"windows of {pooling.lengths[4:6]} elements; expected fewer than {_NO_TAP[tap]} in all")
     windows, taps = math.prod(pooling.lengths[2:4]), Workspace(len(operands))
     choose = launch("max_pool_choose_last", {"x": tensors["x"], "taps": taps}, windows)
     gather = launch("max_pool_grad_last", {"g": tensors["g"], "taps": taps, "dx": tensors["dx"]}, pooling.pixels)
-    return LaunchSequence((choose, gather), (2 * windows * pooling.planes,))
+    return LaunchSequence((choose, gather), ((1 if tap == "uchar" else 2) * windows * pooling.planes,))
 
 
 def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -> Args:
