@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import polyhal
 from polyhal.cli.applications import load, offered
@@ -37,17 +38,40 @@ _OFFERED = offered()
 COMMANDS = (*(name for name in sorted(_OFFERED) if "." not in name), *OWN_COMMANDS)
 """All commands, in the order of the help: commands of applications first."""
 
+_USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+"""Base class of all usage errors, looked up by name: newer versions of typer bundle their own copy of click."""
+
+
+class _Located:
+    """A command whose usage errors have its context, which errors of the parser of options lack."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments, and add the context to an error."""
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+        except _USAGE_ERROR as error:
+            if getattr(error, "ctx", None) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
+
+class _Command(_Located, TyperCommand):
+    """A command without subcommands."""
+
+
+class _Group(_Located, TyperGroup):
+    """A command with subcommands."""
+
+
 app = typer.Typer(
     name="polyhal",
+    cls=_Group,
     help="Train and run neural networks on whatever compute device you have.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-_USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-"""Base class of all usage errors, looked up by name: newer versions of typer bundle their own copy of click."""
 
 
 def _register(name: str) -> None:
@@ -62,14 +86,15 @@ def _add(name: str, command: Any, settings: dict[str, Any] | None = None, panel:
     """Add a command, or a group with the subcommands that other packages offer for it."""
     if not isinstance(command, typer.Typer):
         text = _unwrapped(command.__doc__)
-        app.command(name, help=text, context_settings=settings, rich_help_panel=panel)(command)
+        app.command(name, cls=_Command, help=text, context_settings=settings, rich_help_panel=panel)(command)
         return
     for dotted, point in _OFFERED.items():
         if dotted.startswith(f"{name}."):
             command.command(dotted.removeprefix(f"{name}."))(load(point))
     for one in command.registered_commands:
+        one.cls = _Command
         one.help = _unwrapped((one.callback and one.callback.__doc__) or "")
-    app.add_typer(command, name=name, rich_help_panel=panel)
+    app.add_typer(command, name=name, cls=_Group, rich_help_panel=panel)
 
 
 def _unwrapped(docstring: str) -> str:

@@ -276,6 +276,9 @@ def _content(folder: Path) -> dict[str, bytes]:
         (["verify", "numpy", "--only", "nothing"], "no check matches 'nothing'"),
         (["verify", "--small", "--full"], "exclude each other"),
         (["generate", "nowhere"], "checkpoint nowhere does not exist"),
+        (["finetune", "m", "d", "--merge"], "'--merge' requires an argument; see `polyhal finetune --help`"),
+        (["kernels", "list", "--device"], "'--device' requires an argument; see `polyhal kernels list --help`"),
+        (["chat", "m", "--draft", "d", "--lookup"], "--draft and --lookup are two sources of proposed tokens"),
     ],
 )
 def test_bad_arguments_of_every_command(polyhal: Command, arguments: list[str], expected: str) -> None:
