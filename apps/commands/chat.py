@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyhal.cli.reporting import fail, reported, sentence
-from polyhal.commands.language_options import AdapterFolder, ContextLength, DeviceName, ModelPath, WeightDType
+from polyhal.commands.language_options import (
+    AdapterFolder,
+    ContextLength,
+    DeviceName,
+    DraftPath,
+    LookupFlag,
+    ModelPath,
+    WeightDType,
+    load_for_answers,
+    speed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +58,8 @@ def chat(
     seed: Annotated[int | None, typer.Option(help="Random seed; equal seeds give equal answers.")] = None,
     dtype: WeightDType = None,
     adapter: AdapterFolder = None,
+    draft: DraftPath = None,
+    lookup: LookupFlag = False,
     device: DeviceName = None,
 ) -> None:
     """Talk to a language model. Type [bold]/help[/] for commands; Ctrl-C stops an answer, Ctrl-D ends.
@@ -57,12 +69,12 @@ def chat(
     from rich.console import Console
 
     from polyhal.cli.display import status_line
-    from polyhal.llm import ChatSettings, Conversation, load
+    from polyhal.llm import ChatSettings, Conversation
 
     console = Console(highlight=False)
-    settings = ChatSettings(temperature, top_k, top_p, seed, max_tokens)
+    settings = ChatSettings(temperature, top_k, top_p, seed, max_tokens, lookup)
     with status_line(console, f"loading {model}"):
-        loaded = load(model, device, dtype, context, adapter)
+        loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup)
         loaded.template()
         loaded.sampling(temperature, top_k, top_p)
     conversation = Conversation(loaded, settings)
@@ -140,7 +152,8 @@ class _Terminal:
         sys.stdout.flush()
         if self._console.is_terminal:
             seconds = time.perf_counter() - begin
-            self._note(f"{talk.written} tokens, {talk.written / max(seconds, 1e-9):.1f} per second")
+            if talk.answer is not None:
+                self._note(speed(talk.answer, seconds))
 
     def _note(self, text: str) -> None:
         from polyhal.cli.display import say_wrapped

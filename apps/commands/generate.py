@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,12 @@ from polyhal.commands.language_options import (
     DraftPath,
     LookupFlag,
     WeightDType,
+    load_for_answers,
+    speed,
 )
+
+if TYPE_CHECKING:
+    from polyhal.llm import LanguageModel
 
 
 @reported
@@ -83,10 +88,8 @@ def generate(
     options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     constraint = _constraint(json_schema, grammar, regex)
     if _is_language_model(checkpoint):
-        options |= {**constraint, "draft": draft, "lookup": lookup}
-        texts = _texts_of_language_model(
-            checkpoint, prompt, max_tokens, device, dtype, context, adapter, options, stats
-        )
+        loaded = load_for_answers(checkpoint, device, dtype, context, adapter, draft, lookup)
+        texts = _texts_of_language_model(loaded, prompt, max_tokens, {**options, **constraint, "lookup": lookup}, stats)
     else:
         path = _find_checkpoint(checkpoint)
         if constraint or draft or lookup or stats:
@@ -125,34 +128,18 @@ def _is_language_model(path: Path) -> bool:
 
 
 def _texts_of_language_model(
-    path: Path,
-    prompt: str,
-    max_tokens: int,
-    device: str | None,
-    dtype: str | None,
-    context: int | None,
-    adapter: Path | None,
-    options: Any,
-    stats: bool,
+    loaded: LanguageModel, prompt: str, max_tokens: int, options: Mapping[str, Any], stats: bool
 ) -> Iterator[str]:
     """Yield the prompt, and the text that a model of others writes after it."""
-    from polyhal.llm import load, load_draft
     from polyhal.text import decode_stream
 
-    loaded = load(path, device, dtype, context, adapter)
-    if options["draft"] is not None:
-        options["draft"] = load_draft(options["draft"], loaded, dtype)
     ids = loaded.ids(prompt)
     tokens = loaded.stream_ids(ids, max_tokens, **options)
     yield prompt
     begin = time.perf_counter()
     yield from decode_stream(loaded.tokenizer, tokens, ids)
     if stats:
-        count, seconds = len(tokens.tokens), time.perf_counter() - begin
-        text = f"{count} tokens, {count / max(seconds, 1e-9):.1f} per second"
-        if tokens.proposed:
-            text += f"; {tokens.accepted} of {tokens.proposed} proposed tokens kept"
-        sys.stderr.write(f"\n{text}\n")
+        sys.stderr.write(f"\n{speed(tokens, time.perf_counter() - begin)}\n")
 
 
 def _texts_of_run(path: Path, prompt: str, max_tokens: int, device: str | None, options: Any) -> Iterator[str]:

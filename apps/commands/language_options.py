@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from polyhal.generation import TokenStream
+    from polyhal.llm import LanguageModel
 
 ModelPath = Annotated[
     Path, typer.Argument(help="A folder of Hugging Face's form, or a GGUF file.", metavar="MODEL", show_default=False)
@@ -38,3 +42,28 @@ DraftPath = Annotated[
 LookupFlag = Annotated[
     bool, typer.Option("--lookup", help="Propose tokens that followed the same words before: speculative decoding.")
 ]
+
+
+def load_for_answers(
+    path: Path,
+    device: str | None,
+    dtype: str | None,
+    context: int | None,
+    adapter: Path | None,
+    draft: Path | None,
+    lookup: bool,
+    sequences: int = 1,
+) -> LanguageModel:
+    """Load a model that is to write text, by the options that commands share. Raises BadParameter, and errors of `load`."""
+    if draft is not None and lookup:
+        raise typer.BadParameter("--draft and --lookup are two sources of proposed tokens; expected one of them")
+    from polyhal.llm import load
+
+    return load(path, device, dtype, context, adapter, draft=draft, sequences=sequences)
+
+
+def speed(tokens: TokenStream, seconds: float) -> str:
+    """Describe the speed of an answer, and how many proposed tokens it has."""
+    count = len(tokens.tokens)
+    text = f"{count} {'token' if count == 1 else 'tokens'}, {count / max(seconds, 1e-9):.1f} per second"
+    return f"{text}; {tokens.accepted} of {tokens.proposed} proposed tokens kept" if tokens.proposed else text

@@ -15,6 +15,7 @@ from polyhal.commands.language_options import (
     LookupFlag,
     ModelPath,
     WeightDType,
+    load_for_answers,
 )
 
 
@@ -46,7 +47,6 @@ def serve(
     from rich.console import Console
 
     from polyhal.cli.display import say_wrapped, status_line
-    from polyhal.llm import load, load_draft
     from polyhal.server import BatchGenerator, ServedLanguageModel, ServerLimits, create_app, listen, run_app
 
     if api_key is not None and not (api_key.isascii() and api_key.strip()):
@@ -55,9 +55,8 @@ def serve(
     limits = ServerLimits(body=max_body, prompt=max_prompt, waiting=queue)
     listening = listen(host, port)
     with status_line(console, f"loading {model}"):
-        loaded = load(model, device, dtype, context, adapter)
-        proposing = None if draft is None else load_draft(draft, loaded, dtype)
-        generator = BatchGenerator(loaded, slots, proposing, lookup)
+        loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup, slots)
+        generator = BatchGenerator(loaded, slots, lookup)
         generator.warm_up()
         served = ServedLanguageModel(loaded, name)
     app = create_app(served, generator, api_key=api_key, limits=limits)

@@ -10,7 +10,6 @@ from polyhal.llm.memory import ModelDoesNotFitError
 from polyhal.llm.merging import check_target, merge_adapter
 from polyhal.llm.perplexity import Perplexity, perplexity
 from polyhal.llm.quantize import quantize
-from polyhal.llm.speculation import load_draft, make_proposer
 from polyhal.llm.template_errors import ChatTemplateError, TemplateLimitError
 from polyhal.llm.tool_calls import ToolCall, ToolCallFilter, ToolCallForm, parse_tool_calls
 
@@ -34,8 +33,6 @@ __all__ = [
     "check_target",
     "estimate",
     "load",
-    "load_draft",
-    "make_proposer",
     "merge_adapter",
     "open_model",
     "parse_tool_calls",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from polyhal.generation import GenerationEngine, TokenStream
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeError, message
 from polyhal.llm.language_model import LanguageModel
 from polyhal.text import decode_stream
@@ -27,6 +28,8 @@ class ChatSettings:
     top_p: float | None = None
     seed: int | None = None
     max_tokens: int | None = None
+    lookup: bool = False
+    """True to propose tokens that followed the same words before."""
 
 
 @dataclass(slots=True)
@@ -38,8 +41,10 @@ class Conversation:
     messages: list[dict[str, Any]] = field(default_factory=list)
     dropped: int = 0
     """Number of the oldest messages that the last answer did not see."""
-    written: int = 0
-    """Number of tokens of the last answer."""
+    answer: TokenStream | None = None
+    """Tokens of the last answer."""
+    _engine: GenerationEngine | None = None
+    """Engine whose cache has the tokens of the conversation so far."""
 
     @property
     def system(self) -> str:
@@ -77,20 +82,22 @@ class Conversation:
             self.messages.pop()
             raise
         parts: list[str] = []
-        self.written = 0
+        self.answer = None
         options: dict[str, Any] = {"temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p, "seed": s.seed}
         try:
-            tokens = self._counted(self.model.stream_ids(ids, s.max_tokens, **options))
-            for part in decode_stream(self.model.tokenizer, tokens):
+            request = self.model.request(ids, s.max_tokens, **options)
+            if self._engine is None:
+                self._engine = self.model.engine(lookup=s.lookup)
+            self.answer = self._engine.submit(request)
+            for part in decode_stream(self.model.tokenizer, self.answer):
                 parts.append(part)
                 yield part
         finally:  # also when Ctrl-C stops the answer
             self.messages.append({"role": "assistant", "content": "".join(parts)})
-
-    def _counted(self, tokens: Iterator[int]) -> Iterator[int]:
-        for token in tokens:
-            self.written += 1
-            yield token
+            if self.answer is not None:
+                self.answer.cancel()
+                if self.answer.finish_reason == "error":  # a step was interrupted: its graph may be incomplete
+                    self._engine = None
 
     def _fitting_ids(self) -> list[int]:
         """Return the tokens of the newest messages that leave room for an answer."""

@@ -21,8 +21,8 @@ from polyhal.llm.chat_template import ChatTemplate
 from polyhal.llm.files import ModelFiles, open_model
 from polyhal.llm.grammars import GrammarCompiler
 from polyhal.llm.loading import LoadedParts
-from polyhal.llm.memory import check_fits, memory_need, usable_memory
-from polyhal.llm.speculation import make_proposer
+from polyhal.llm.memory import PlannedModel, check_fits, memory_need, usable_memory
+from polyhal.llm.speculation import check_draft, make_proposer
 from polyhal.llm.template_errors import ChatTemplateError
 from polyhal.llm.tool_calls import ToolCallForm, tool_call_form
 from polyhal.models import Decoder, DecoderConfig, Sampling
@@ -49,6 +49,8 @@ class LanguageModel:
 
     def __init__(self, files: ModelFiles, model: Decoder, tokenizer: PretrainedTokenizer | None, context: int) -> None:
         self.files, self.model, self.context = files, model, context
+        self.draft: LanguageModel | None = None
+        """A smaller model with the same tokens, which proposes tokens of all answers: speculative decoding."""
         self._tokenizer = tokenizer
         self._templates: dict[str, ChatTemplate] = {}
         model.context_length = context
@@ -128,18 +130,44 @@ class LanguageModel:
         regex: str | None = None,
         grammar: str | None = None,
         choices: Sequence[str] | None = None,
-        draft: LanguageModel | None = None,
         lookup: bool = False,
     ) -> TokenStream:
         """Iterate over the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
 
         The model's files have the values of settings that are None. With `logprobs` the attribute of that name has the
         log-probability of each token, and of that many most likely ones. The answer follows a `constraint` of `grammars`, a
-        JSON `schema`, a regular expression `regex`, a `grammar` of Lark's form, or is one of `choices`. A `draft` model with
-        the same tokens, or with `lookup` the text so far, proposes tokens that are checked several at a time, which leaves the
-        answer as it is. Raises ShapeError for a prompt that fills the context or a draft model with other tokens, and
-        ConstraintError for an invalid grammar.
+        JSON `schema`, a regular expression `regex`, a `grammar` of Lark's form, or is one of `choices`. The draft model of
+        `load`, or with `lookup` the text so far, proposes tokens that are checked several at a time, which leaves the answer
+        as it is. Raises ShapeError for a prompt that fills the context, and ConstraintError for an invalid grammar.
         """
+        options: dict[str, Any] = {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+            "logprobs": logprobs,
+        }
+        constraint = self._constraint(constraint, schema, regex, grammar, choices)
+        request = self.request(prompt, max_tokens, constraint=constraint, **options)
+        return self.engine(lookup=lookup, captured=request.max_tokens >= WORTH_CAPTURING).submit(request)
+
+    def engine(self, slots: int = 1, *, lookup: bool = False, captured: bool = True) -> GenerationEngine:
+        """Make an engine for up to `slots` answers at a time, with its cache. A later answer reuses what it has in common."""
+        return GenerationEngine(self.model, slots, captured, make_proposer(self, slots, lookup, captured))
+
+    def request(
+        self,
+        prompt: str | Messages | Sequence[int],
+        max_tokens: int | None = None,
+        *,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        logprobs: int | None = None,
+        constraint: TokenConstraint | None = None,
+    ) -> GenerationRequest:
+        """Return the request of an answer for an `engine`. The arguments are the arguments of `stream_ids`."""
         ids = self.ids(prompt)
         room = self.context - len(ids)
         if room < 1:
@@ -147,12 +175,8 @@ class LanguageModel:
             raise ShapeError(message("stream", problem, expected=f"less than the context of {self.context}"))
         count = room if max_tokens is None else min(max_tokens, room)
         sampling = self.sampling(temperature, top_k, top_p).parameters(seed)
-        constraint = self._constraint(constraint, schema, regex, grammar, choices)
         stop_ids = frozenset(self.stop_ids)
-        request = GenerationRequest(ids, count, sampling, stop_ids, logprobs=logprobs, constraint=constraint)
-        captured = count >= WORTH_CAPTURING
-        proposer = make_proposer(self, 1, draft, lookup, captured)
-        return GenerationEngine(self.model, 1, captured, proposer).submit(request)
+        return GenerationRequest(ids, count, sampling, stop_ids, logprobs=logprobs, constraint=constraint)
 
     def _constraint(self, constraint: TokenConstraint | None, *stated: Any) -> TokenConstraint | None:
         """Return a constraint, or compile the one that is stated. Raises ValueError for several."""
@@ -215,26 +239,50 @@ def load(
     dtype: object = None,
     context: int | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    *,
+    draft: str | os.PathLike[str] | None = None,
+    sequences: int = 1,
 ) -> LanguageModel:
     """Load a language model from a folder of Hugging Face's form or a GGUF file.
 
     Weights in formats of blocks stay in them. All others get `dtype`, by default the dtype of the file if the device supports
     it. `context` is the maximum number of tokens of prompt and answer, by default 8192 or the model's own if it is shorter.
-    `adapter` is a folder of low-rank adapters in PEFT's form. Raises ModelDoesNotFitError before anything is loaded, ShapeError
-    for a context beyond the model's, and the errors of `open_model` and `load_adapter`.
+    `adapter` is a folder of low-rank adapters in PEFT's form. `draft` is a smaller model with the same tokens, which proposes
+    tokens of answers (speculative decoding). Raises ModelDoesNotFitError before anything is loaded if the memory does not
+    suffice for both and for `sequences` answers at a time, ShapeError for a context beyond the model's or a draft model with
+    other tokens, and the errors of `open_model` and `load_adapter`.
     """
+    target = device if isinstance(device, Device) else Device(device)
+    planned = _planned(path, target, dtype, context)
+    proposing = None if draft is None else _planned(draft, target, dtype, planned.context, shorter=True)
+    check_fits(planned, target, proposing, sequences)
+    found = _loaded(planned, target, adapter)
+    if proposing is not None:
+        found.draft = _loaded(proposing, target)
+        check_draft(found, found.draft)
+    return found
+
+
+def _planned(
+    path: str | os.PathLike[str], device: Device, dtype: object, context: int | None, shorter: bool = False
+) -> PlannedModel:
+    """Open a model's files. With `shorter` its context may be shorter than `context`. Raises ShapeError."""
     files = open_model(path)
     config = DecoderConfig.from_json(files.config)
-    target = device if isinstance(device, Device) else Device(device)
-    length = min(config.max_position_embeddings, _DEFAULT_CONTEXT) if context is None else context
-    if not 1 <= length <= config.max_position_embeddings:
-        problem, expected = f"context {length}", f"1 to {config.max_position_embeddings}"
-        raise ShapeError(message("load", problem, expected=expected))
-    kind = as_dtype(dtype) if dtype is not None else _dtype_for(files, target)
-    check_fits(files, config, length, kind, target)
+    longest = config.max_position_embeddings
+    length = _DEFAULT_CONTEXT if context is None else context
+    if context is None or shorter:
+        length = min(length, longest)
+    if not 1 <= length <= longest:
+        raise ShapeError(message("load", f"context {length}", expected=f"1 to {longest}"))
+    return PlannedModel(files, config, length, as_dtype(dtype) if dtype is not None else _dtype_for(files, device))
+
+
+def _loaded(planned: PlannedModel, device: Device, adapter: str | os.PathLike[str] | None = None) -> LanguageModel:
+    files = planned.files
     with no_grad():
-        parts = LoadedParts(files.weights, target, kind)
-        model = Decoder(config, target, kind, parts=parts).eval()
+        parts = LoadedParts(files.weights, device, planned.dtype)
+        model = Decoder(planned.config, device, planned.dtype, parts=parts).eval()
         parts.load_rest(model)
     if adapter is not None:
         load_adapter(model, adapter)
@@ -244,7 +292,7 @@ def load(
         tokenizer = files.load_tokenizer()
     except (PolyhalError, FileNotFoundError):
         tokenizer = None
-    return LanguageModel(files, model, tokenizer, length)
+    return LanguageModel(files, model, tokenizer, planned.context)
 
 
 def estimate(files: ModelFiles, device: Device, context: int) -> tuple[int, int | None, int]:

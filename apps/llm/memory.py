@@ -15,6 +15,8 @@ from polyhal.models import DecoderConfig
 
 _PROMPT = 512
 """Tokens of a prompt for which intermediate values are estimated."""
+_SHORTEST = 256
+"""Tokens of the shortest context that a remedy names."""
 _USABLE = 0.95
 _BASE = 32 << 20
 _TYPES = {"q8_0": 8.5, "q4_k_m": 4.9, "q2_k": 3.0}
@@ -37,6 +39,21 @@ class MemoryNeed:
     def total(self) -> int:
         """All bytes."""
         return self.weights + self.cache + self.work
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A model that is to be loaded: its files, and the context and dtype that it gets."""
+
+    files: ModelFiles
+    config: DecoderConfig
+    context: int
+    dtype: DType
+
+    def need(self, sequences: int = 1) -> MemoryNeed:
+        """Estimate its memory for `sequences` texts at a time."""
+        one = memory_need(self.files, self.config, self.context, self.dtype)
+        return MemoryNeed(one.weights, sequences * one.cache, one.work)
 
 
 def stays_in_blocks(name: str, weight: StoredWeight) -> bool:
@@ -77,36 +94,46 @@ def usable_memory(device: Device) -> int | None:
     return int(_USABLE * total) - device.memory_stats().used
 
 
-def check_fits(files: ModelFiles, config: DecoderConfig, context: int, dtype: DType, device: Device) -> None:
-    """Raise ModelDoesNotFitError, with the numbers and a remedy, if a model is too large for a device."""
+def check_fits(model: PlannedModel, device: Device, draft: PlannedModel | None = None, sequences: int = 1) -> None:
+    """Raise ModelDoesNotFitError, with the numbers and a remedy, if a model is too large for a device.
+
+    The memory includes the context of `sequences` texts at a time, and all that the `draft` model needs for them.
+    """
     usable = usable_memory(device)
-    need = memory_need(files, config, context, dtype)
-    if usable is None or need.total <= usable:
+    planned = [model] if draft is None else [model, draft]
+    total = sum(one.need(sequences).total for one in planned)
+    if usable is None or total <= usable:
         return
-    problem = (
-        f"{files.name} needs {gib(need.total)}: {gib(need.weights)} for weights, {gib(need.cache)} for a context of "
-        f"{context} tokens, {gib(need.work)} for intermediate values"
-    )
-    raise ModelDoesNotFitError(
-        message(
-            "load",
-            problem,
-            expected=f"at most {gib(usable)}",
-            fix=_remedy(files, config, need, dtype, usable),
-            device=device,
-        )
+    fix, expected = _remedy(model, draft, sequences, usable), f"at most {gib(usable)}"
+    problem = "; and as draft model ".join(_described(one, sequences) for one in planned)
+    raise ModelDoesNotFitError(message("load", problem, expected=expected, fix=fix, device=device))
+
+
+def _described(model: PlannedModel, sequences: int) -> str:
+    need = model.need(sequences)
+    contexts = "a context" if sequences == 1 else f"{sequences} contexts"
+    return (
+        f"{model.files.name} needs {gib(need.total)}: {gib(need.weights)} for weights, {gib(need.cache)} for {contexts} of "
+        f"{model.context} tokens, {gib(need.work)} for intermediate values"
     )
 
 
-def _remedy(files: ModelFiles, config: DecoderConfig, need: MemoryNeed, dtype: DType, usable: int) -> str:
-    room = usable - need.weights - need.work
-    fitting = room // max(1, cache_bytes(config, 1, dtype))
-    if fitting >= 256:
-        return f"use --context {fitting // 256 * 256}"
-    shortest = cache_bytes(config, 2048, dtype)
+def _remedy(model: PlannedModel, draft: PlannedModel | None, sequences: int, usable: int) -> str:
+    planned = [model] if draft is None else [model, draft]
+    fixed = sum(one.need().weights + one.need().work for one in planned)
+    contexts = sum(one.need().cache for one in planned)
+    if 1 <= (fitting := (usable - fixed) // max(contexts, 1)) < sequences:
+        return f"use --slots {fitting}, or a smaller --context"
+    per_token = sum(cache_bytes(one.config, 1, one.dtype) for one in planned)
+    if (room := (usable - fixed) // max(1, sequences * per_token)) >= _SHORTEST:
+        return f"use --context {room // _SHORTEST * _SHORTEST}"
+    if draft is not None and model.need(sequences).total <= usable:
+        return "leave out the draft model"
+    need, files = model.need(), model.files
+    least = cache_bytes(model.config, 2048, model.dtype) + need.work
     for name, bits in _TYPES.items():
         nbytes = int(files.parameters * bits / 8)
-        if nbytes < need.weights and nbytes + shortest + need.work <= usable:
+        if nbytes < need.weights and nbytes + least <= usable:
             return f"use `polyhal quantize --type {name}` ({gib(nbytes)} of weights) and --context 2048"
     return "use a smaller model"
 

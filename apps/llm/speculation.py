@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from polyhal.generation import DraftProposer, PromptLookup, Proposer
@@ -12,22 +11,20 @@ if TYPE_CHECKING:
     from polyhal.llm.language_model import LanguageModel
 
 
-def make_proposer(
-    model: LanguageModel, slots: int, draft: LanguageModel | None, lookup: bool, captured: bool = True
-) -> Proposer | None:
-    """Return the source of proposals for a model: a draft model, or earlier parts of the text; None without either.
+def make_proposer(model: LanguageModel, slots: int, lookup: bool, captured: bool = True) -> Proposer | None:
+    """Return the source of proposals for a model: its draft model, or earlier parts of the text; None without either.
 
-    Raises ShapeError for both, and for a draft model with other tokens.
+    Raises ShapeError for both.
     """
+    draft = model.draft
     if draft is None:
         return PromptLookup() if lookup else None
     if lookup:
         raise ShapeError(message("speculation", "a draft model and prompt look-up", expected="one of them"))
-    _check_tokens(model, draft)
     return DraftProposer(draft.model, slots, captured)
 
 
-def _check_tokens(model: LanguageModel, draft: LanguageModel) -> None:
+def check_draft(model: LanguageModel, draft: LanguageModel) -> None:
     """Raise ShapeError if the tokens of a draft model differ. Its vocabulary may be padded differently."""
     if not (model.has_tokenizer and draft.has_tokenizer):
         sizes = [m.model.config.vocab_size for m in (model, draft)]
@@ -39,16 +36,5 @@ def _check_tokens(model: LanguageModel, draft: LanguageModel) -> None:
         names = [m.tokenizer.token(i) for m in (model, draft)]
         if names[0] != names[1]:
             problem, expected = f"token {i} of the draft model is {names[1]!r}", f"{names[0]!r}, as the model has"
-            raise ShapeError(
-                message("speculation", problem, expected=expected, fix="use a smaller model of the same family")
-            )
-
-
-def load_draft(path: str | os.PathLike[str], model: LanguageModel, dtype: object = None) -> LanguageModel:
-    """Load a draft model for a model, on its device, with the model's context or the longest one that it supports."""
-    from polyhal.llm.language_model import load
-
-    try:
-        return load(path, model.model.device, dtype, model.context)
-    except ShapeError:
-        return load(path, model.model.device, dtype)
+            fix = "use a smaller model of the same family"
+            raise ShapeError(message("speculation", problem, expected=expected, fix=fix))

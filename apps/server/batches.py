@@ -10,30 +10,22 @@ import numpy as np
 
 from polyhal.generation import (
     ConstraintError,
-    GenerationEngine,
     GenerationRequest,
     SamplingParameters,
     TokenConstraint,
     TokenStream,
 )
-from polyhal.hal.errors import message
-from polyhal.llm import LanguageModel, ModelDoesNotFitError, estimate, make_proposer
+from polyhal.llm import LanguageModel
 from polyhal.text import Tokenizer
 
 
 class BatchGenerator:
     """Generates tokens of up to `slots` requests at a time by a language model."""
 
-    def __init__(
-        self, model: LanguageModel, slots: int, draft: LanguageModel | None = None, lookup: bool = False
-    ) -> None:
-        """Allocates the cache. `draft` and `lookup` are arguments of `LanguageModel.stream_ids`.
-
-        Raises ModelDoesNotFitError if `slots` contexts exceed the memory of the device.
-        """
-        check_slots(model, slots)
+    def __init__(self, model: LanguageModel, slots: int, lookup: bool = False) -> None:
+        """Allocates the cache. `lookup` is an argument of `LanguageModel.stream_ids`."""
         self.slots = slots
-        self._engine = GenerationEngine(model.model, slots, proposer=make_proposer(model, slots, draft, lookup))
+        self._engine = model.engine(slots, lookup=lookup)
         self._stop_ids = frozenset(model.stop_ids)
 
     def warm_up(self) -> None:
@@ -94,16 +86,3 @@ class ServedLanguageModel:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return a vector per text."""
         return self._model.embed(texts)
-
-
-def check_slots(model: LanguageModel, slots: int) -> None:
-    """Raise ModelDoesNotFitError if a model with the caches of `slots` sequences exceeds the memory of its device."""
-    device = model.model.device
-    one, usable, _ = estimate(model.files, device, model.context)
-    cache = one - estimate(model.files, device, 1)[0]
-    need = one + (slots - 1) * cache
-    if usable is not None and need > usable:
-        fitting = 1 + max(usable - one, 0) // max(cache, 1)
-        problem = f"{slots} sequences of {model.context} tokens need {need >> 20} MiB"
-        fix = f"use --slots {fitting}, or a smaller --context"
-        raise ModelDoesNotFitError(message("serve", problem, expected=f"at most {usable >> 20} MiB", fix=fix))

@@ -85,7 +85,7 @@ def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypat
         "not read",
     ]
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
-    outcome = polyhal("chat", "model.gguf", "--device", "numpy")
+    outcome = polyhal("chat", "model.gguf", "--device", "numpy", "--draft", "model.gguf")
     assert outcome.code == 0, outcome.err
     for text in ("/max-tokens N", "temperature 0.0", "max_tokens 3", "Be good.", "3 messages"):
         assert text in outcome.out

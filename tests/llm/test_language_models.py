@@ -61,6 +61,12 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(tmp_path: Path, monke
     with pytest.raises(ModelDoesNotFitError, match=r"of 1048576 tokens.*expected at most .*use --context \d+"):
         load(path, "numpy", context=2**20)
     assert load(path, "numpy", context=2**10).context == 2**10
+    with pytest.raises(ModelDoesNotFitError, match=r"4 contexts of 524288 tokens.*use --slots 1, or"):
+        load(path, "numpy", context=2**19, sequences=4)
+    small = with_bytes(tmp_path / "small.gguf", context=2**18)
+    monkeypatch.setattr("polyhal.llm.memory.usable_memory", lambda device: need + 2**20)
+    with pytest.raises(ModelDoesNotFitError, match=r"and as draft model small needs .*leave out the draft"):
+        load(path, "numpy", context=2**20, draft=small)
 
 
 def test_conversations_drop_old_messages_and_hide_marks(tmp_path: Path) -> None:
@@ -72,6 +78,9 @@ def test_conversations_drop_old_messages_and_hide_marks(tmp_path: Path) -> None:
     talk.system = "s"
     first = "".join(talk.ask("a"))
     assert talk.messages[-1] == {"role": "assistant", "content": first}
+    assert talk.answer is not None
+    assert len(talk.answer.tokens) == 3
+    next(talk.ask_again())  # stopped half-way
     assert "".join(talk.ask_again()) == first
     for _ in range(3):
         "".join(talk.ask("b" * 8))

@@ -21,8 +21,9 @@ from tests.llm.small_models import with_bytes
 
 
 def test_requests_of_a_batch_get_the_answers_of_single_requests(tmp_path: Path) -> None:
-    model = load(with_bytes(tmp_path / "model.gguf"), "numpy")
-    app = create_app(ServedLanguageModel(model, "small"), BatchGenerator(model, 3, draft=model))
+    path = with_bytes(tmp_path / "model.gguf")
+    model = load(path, "numpy", draft=path)
+    app = create_app(ServedLanguageModel(model, "small"), BatchGenerator(model, 3))
     texts = ["a", "abba", "baa", "b" * 9, "aab", "bab"]
     with TestClient(app) as client, ThreadPoolExecutor(6) as pool:
 
