@@ -139,6 +139,9 @@ ffi.cdef(
     CUresult cuGraphAddKernelNode_v2(
         CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
         const CUDA_KERNEL_NODE_PARAMS *params);
+    typedef struct { unsigned char from_port, to_port, type, reserved[5]; } CUgraphEdgeData;
+    CUresult cuGraphAddDependencies_v2(
+        CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count);
     CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute, const CUlaunchAttributeValue *value);
     CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags);
     CUresult cuGraphExecKernelNodeSetParams_v2(
@@ -153,7 +156,9 @@ NULL = ffi.NULL
 OUT_OF_MEMORY, NOT_READY, PEER_ACCESS_ALREADY_ENABLED = 2, 600, 704
 """Statuses."""
 OLDEST = 12000
-"""Oldest version of the driver's interface with all functions: 1000 times major plus 10 times minor."""
+"""Oldest version of the driver's interface with all functions but those of edges: 1000 times major plus 10 times minor."""
+WITH_EDGES = 12030
+"""Oldest version with `cuGraphAddDependencies_v2`."""
 
 
 class CudaError(Exception):

@@ -1,7 +1,9 @@
 """Command buffers as CUDA graphs: recorded launches that the driver submits by one call.
 
-Each launch is a node with its own arguments. A submission updates the nodes whose arguments have changed since the last one;
-a submission that is still running keeps its arguments. Source: CUDA Driver API, section "Graph Management".
+Each launch is a node with its own arguments, after the one in front of it. A launch that awaits its inputs itself may start
+earlier (programmatic dependent launch), where no launch in front of it writes the memory that it reads before. A submission
+updates the nodes whose arguments have changed since the last one; a submission that is still running keeps its arguments.
+Source: CUDA Driver API, sections "Graph Management" and "Programmatic Dependent Launch and Synchronization".
 """
 
 from __future__ import annotations
@@ -9,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.backends.common.cuda_driver import NULL, ffi
+from polyhal.backends.common.cuda_driver import NULL, WITH_EDGES, ffi
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
 from polyhal.backends.cuda.launch import CudaBoundLaunch, PreparedLaunch
-from polyhal.hal.protocol import RecordedLaunch
+from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
 if TYPE_CHECKING:
     from polyhal.backends.cuda.runtime import CudaRuntime
-    from polyhal.hal.protocol import BindingSlot
 
 
 def record(runtime: CudaRuntime, calls: Sequence[Callable[[], None]]) -> CudaCommandBuffer:
@@ -67,6 +68,7 @@ class CudaCommandBuffer:
                 self._operands.setdefault(slot, []).append(_Operand(i, place, start))
             for place, live, kind in b.numbers:
                 self._numbers.follow(live, _Scalar(i, place, CONVERTERS[kind]))
+        self._early = {id(memory) for b in launches for memory in b.early}
         self._graph: _Graph | None = None
         self._stale: set[int] = set()
         """Launches with arguments that the graph lacks."""
@@ -98,6 +100,8 @@ class CudaCommandBuffer:
             if found:
                 self._memory[slot] = slot.handle
                 address = slot.handle.address
+                if self._graph is not None and (id(slot) in self._early or address in self._graph.early):
+                    self._graph = None
                 for operand in found:
                     block = self.bound[operand.launch].prepared.block
                     block.set(operand.place, address)
@@ -109,6 +113,10 @@ class CudaCommandBuffer:
                 self._stale.add(scalar.launch)
 
 
+_PROGRAMMATIC_PORT, _PROGRAMMATIC = 1, 1
+"""CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC and CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC."""
+
+
 class _Graph:
     """An executable graph, one node after the other."""
 
@@ -117,13 +125,20 @@ class _Graph:
         self._context = runtime.context
         self._driver = driver = runtime.driver
         self._params = [_node_params(b.prepared) for b in launches]
+        overlapping, self.early = _overlapping(launches) if driver.version >= WITH_EDGES else (set(), set())
+        """Addresses of the memory that launches read before the one in front of them ends."""
         self._nodes: list[Any] = []
         self._graph = driver.value("cuGraphCreate", "CUgraph *", 0)
-        for params in self._params:
+        for i, params in enumerate(self._params):
             before = ffi.new("CUgraphNode[]", self._nodes[-1:]) if self._nodes else NULL
+            count = int(bool(self._nodes) and i not in overlapping)
             node = driver.value(
-                "cuGraphAddKernelNode_v2", "CUgraphNode *", self._graph, before, int(bool(self._nodes)), params
+                "cuGraphAddKernelNode_v2", "CUgraphNode *", self._graph, before if count else NULL, count, params
             )
+            if i in overlapping:
+                edge = ffi.new("CUgraphEdgeData *", [_PROGRAMMATIC_PORT, 0, _PROGRAMMATIC])
+                after = ffi.new("CUgraphNode[]", [node])
+                driver.call("cuGraphAddDependencies_v2", self._graph, before, after, edge, 1)
             self._nodes.append(node)
         self._executable = driver.value("cuGraphInstantiateWithFlags", "CUgraphExec *", self._graph, 0)
 
@@ -142,6 +157,28 @@ class _Graph:
                 self._driver.lib.cuGraphExecDestroy(self._executable)
             if hasattr(self, "_graph"):
                 self._driver.lib.cuGraphDestroy(self._graph)
+
+
+def _overlapping(launches: Sequence[CudaBoundLaunch]) -> tuple[set[int], set[int]]:
+    """Return the launches that may start before the one in front of them ends, and the addresses that they read early.
+
+    They await it, and read nothing early that a launch in front of them may write.
+    """
+    written: set[int] = set()
+    overlapping: set[int] = set()
+    read: set[int] = set()
+    for i, b in enumerate(launches):
+        early = {_address(memory) for memory in b.early}
+        if i and b.prepared.dependent and not early & written:
+            overlapping.add(i)
+            read |= early
+        written |= {_address(memory) for memory in b.late}
+    return overlapping, read
+
+
+def _address(memory: Any) -> int:
+    """Return the address of memory, or of the memory in a slot."""
+    return int(memory.handle.address if isinstance(memory, BindingSlot) else memory.address)
 
 
 def _node_params(launch: PreparedLaunch) -> Any:

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 class PreparedLaunch:
     """A kernel, its launch configuration and an argument block of its own, as the driver takes them."""
 
-    __slots__ = ("block", "config", "function", "name")
+    __slots__ = ("block", "config", "dependent", "function", "name")
 
     def __init__(self, kernel: CudaKernel, geometry: Sequence[int], block: ArgumentBlock) -> None:
         """`geometry` has the blocks of the grid and the threads of a block, each on three axes."""
         self.name = kernel.name
         self.function = kernel.function
+        self.dependent = kernel.dependent
         self.block = block
         self.config = ffi.new("CUlaunchConfig *", [*geometry, kernel.shared, NULL, NULL, 0])
 
@@ -153,8 +154,13 @@ class CudaLaunch:
         kept: list[object] = [self._kernel, self]
         slots: list[tuple[int, BindingSlot, int]] = []
         numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []
+        early: list[Any] = []
+        late: list[Any] = []
         for position, p in self._variable:
             given = args[p.index]
+            if not isinstance(p, Number):
+                is_early = isinstance(p, Tensor) and p.early
+                (early if is_early else late).append(given.handle if isinstance(p, Tensor) else given)
             if isinstance(p, Tensor):
                 offset = given.offset + p.start
                 if isinstance(given.handle, BindingSlot):
@@ -169,7 +175,7 @@ class CudaLaunch:
                 numbers.append((position, given, p.type))
             else:
                 values[position] = CONVERTERS[p.type](given)
-        return CudaBoundLaunch(self.name, self._prepared(values), slots, numbers, kept)
+        return CudaBoundLaunch(self.name, self._prepared(values), slots, numbers, kept, early, late)
 
 
 def _formats(parameter: Variable) -> Sequence[str]:
@@ -190,3 +196,7 @@ class CudaBoundLaunch:
     numbers: list[tuple[int, RuntimeScalar, ScalarType]]
     kept: list[object]
     """Objects that must live as long as the launch."""
+    early: list[Any]
+    """Memory and binding slots that the kernel may read before its inputs are complete."""
+    late: list[Any]
+    """Other memory and binding slots."""

@@ -50,7 +50,7 @@ _SHARED_WITH_OPT_IN = 97
 class CudaKernel:
     """A kernel function of a program, which it keeps loaded."""
 
-    __slots__ = ("_program", "folded", "function", "largest_group", "name", "shared")
+    __slots__ = ("_program", "dependent", "folded", "function", "largest_group", "name", "shared")
 
     def __init__(self, program: CudaProgram, name: str, cluster: int = 1) -> None:
         """Look up the function `name`, whose clusters have `cluster` groups. The context must be current. Raises CudaError."""
@@ -63,6 +63,8 @@ class CudaKernel:
         """Maximum threads per block, which is below the device's limit for a kernel with many registers."""
         self.shared = program.shared.get(name, 0)
         """Bytes of dynamic shared memory."""
+        self.dependent = name in program.dependent
+        """True if the kernel awaits its inputs itself (lib/dependent_launch.h)."""
         if self.shared:
             driver.call("cuFuncSetAttribute", self.function, _MAX_DYNAMIC_SHARED, self.shared)
         if cluster > _PORTABLE_CLUSTER:
@@ -86,7 +88,7 @@ class CudaKernel:
 class CudaProgram:
     """Loaded machine code, unloaded with this object."""
 
-    __slots__ = ("context", "errors", "folded", "module", "shared")
+    __slots__ = ("context", "dependent", "errors", "folded", "module", "shared")
 
     def __init__(self, context: PrimaryContext, errors: CudaErrors, image: bytes, folded: bool) -> None:
         """Load an image, which `_image` made. The context must be current. Raises CudaError, and ValueError for others."""
@@ -95,7 +97,12 @@ class CudaProgram:
         self.folded = folded
         """True if its kernels run in folded grids (see `grids`)."""
         header, _, code = image.partition(b"\n")
-        self.shared: dict[str, int] = json.loads(header)
+        facts = json.loads(header)
+        if not {"shared", "dependent"} <= facts.keys():
+            raise ValueError(f"an image with {sorted(facts)}, of another version")
+        self.dependent: frozenset[str] = frozenset(facts["dependent"])
+        """Kernels that await their inputs themselves."""
+        self.shared: dict[str, int] = facts["shared"]
         """Bytes of dynamic shared memory by kernel."""
         self.module = context.driver.value("cuModuleLoadDataEx", "CUmodule *", ffi.from_buffer(code), 0, NULL, NULL)
 
@@ -312,5 +319,6 @@ class CudaPrograms(ProgramTexts):
 
 
 def _image(source: CudaCode, code: bytes) -> bytes:
-    """Return machine code, or PTX, with a line in front that has the shared memory of its kernels."""
-    return json.dumps(source.shared).encode() + b"\n" + code
+    """Return machine code, or PTX, with a line in front that has the facts about its kernels."""
+    facts = {"shared": source.shared, "dependent": sorted(source.dependent)}
+    return json.dumps(facts).encode() + b"\n" + code

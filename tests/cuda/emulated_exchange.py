@@ -67,7 +67,9 @@ class EmulatedExchanges:
                 in_python=run,
             )
             handle = self._machine.handles.new("CUfunction", function)
-            return SimpleNamespace(name=name, function=handle, largest_group=1024, shared=0, folded=False)
+            return SimpleNamespace(
+                name=name, function=handle, largest_group=1024, shared=0, folded=False, dependent=False
+            )
 
         patch.setattr(programs, "kernel", kernel)
 

@@ -62,6 +62,17 @@ class GraphFunctions:
         node[0] = self._machine.handles.new("CUgraphNode", found)
         found.nodes[number_of(node[0])] = Node(self._launch(params), after)
 
+    def cuGraphAddDependencies_v2(self, graph: Any, before: Any, after: Any, edges: Any, count: int) -> None:
+        """Kernels await the ones in front of them: programmatic edges order them like others."""
+        nodes = self._machine.handles.get("CUgraph", graph).nodes
+        for i in range(count):
+            first, second, edge = number_of(before[i]), number_of(after[i]), edges[i]
+            if not {first, second} <= nodes.keys() or (edge.from_port, edge.to_port, edge.type) != (1, 0, 1):
+                raise Refused(
+                    INVALID_VALUE, f"an edge from port {edge.from_port} to {edge.to_port} of type {edge.type}"
+                )
+            nodes[second] = replace(nodes[second], after=(*nodes[second].after, first))
+
     def cuGraphKernelNodeSetAttribute(self, node: Any, attribute: int, value: Any) -> None:
         self._machine.handles.get("CUgraphNode", node)
         check_attribute(attribute, value[0])

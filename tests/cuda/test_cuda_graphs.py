@@ -19,6 +19,7 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 _SIZE = 6
 _SPEC = contiguous(dtypes.float32, (_SIZE,))._replace(aligned=False)
 _UPDATE, _LAUNCH = "cuGraphExecKernelNodeSetParams_v2", "cuGraphLaunch"
+_EDGE = "cuGraphAddDependencies_v2"
 
 
 def filled(emulation: Emulation, value: float) -> Ref:
@@ -82,6 +83,37 @@ def test_nodes_run_in_their_order(emulation: Emulation) -> None:
     steps = [partial(backend.binary, op, x, operand, x) for op, operand in (("add", one), ("mul", x), ("sub", one))]
     backend.record(steps * 2).submit([])
     assert (emulation.harness.download(x) == ((2 * 2 - 1) + 1) ** 2 - 1).all()
+
+
+def test_a_kernel_that_awaits_its_inputs_may_start_early_unless_its_weights_are_written(
+    emulation: Emulation,
+) -> None:
+    backend, library = emulation.backend, emulation.library
+    x, out, weight = filled(emulation, 2), filled(emulation, 0), filled(emulation, 3)
+    slot = BindingSlot()
+    slot.handle = x.handle
+    commands = backend.record(
+        [
+            partial(backend.binary, "add", Ref(slot, _SPEC, 0), x, out),
+            partial(backend.binary, "mul", out, weight, out),
+            partial(backend.fill, 5.0, weight),
+            partial(backend.binary, "mul", out, weight, out),
+        ]
+    )
+    for b in (commands.bound[1], commands.bound[3]):
+        b.prepared.dependent = True
+        b.early.append(weight.handle)
+        b.late.remove(weight.handle)
+    with library.logged() as calls:
+        commands.submit([slot])
+    assert calls.count(_EDGE) == 1  # the second launch; one before the last writes the weight
+    assert (emulation.harness.download(out) == (2 + 2) * 3 * 5).all()
+    slot.handle = weight.handle  # the first launch may write the memory of a slot
+    with library.logged() as calls:
+        commands.submit([slot])
+    assert "cuGraphCreate" in calls
+    assert _EDGE not in calls
+    assert (emulation.harness.download(out) == (5 + 2) * 5 * 5).all()
 
 
 def test_offsets_of_rebound_memory(emulation: Emulation) -> None:

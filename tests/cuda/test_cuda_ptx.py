@@ -74,7 +74,7 @@ _TILES = """	// .globl	tiles
 
 
 def rewritten(*kernels: str) -> tuple[str, dict[str, int]]:
-    text, shared = for_cuda((_HEAD + "".join(kernels)).encode() + b"\0")
+    text, shared, _ = for_cuda((_HEAD + "".join(kernels)).encode() + b"\0")
     assert text.count(b"\0") == 1
     assert text.endswith(b"\0")
     return text[:-1].decode(), shared
@@ -116,6 +116,16 @@ def test_large_arrays_become_parts_of_dynamic_shared_memory() -> None:
     assert "[polyhal_shared+40032], %f1;" in text
     assert "%f2, [polyhal_shared+40016];" in text
     assert "[polyhal_shared+32], {%f1" in text
+
+
+def test_kernels_that_await_their_inputs_do_so_where_the_device_can() -> None:
+    waiting = _SCALE.replace("\tret;", "\t//cuda griddepcontrol.wait;\n\tret;")
+    other = _SCALE.replace("scale", "other")
+    for architecture, able in (("sm_80", False), ("sm_90", True), ("sm_120", True)):
+        head = re.sub(r"sm_\d+", architecture, _HEAD)
+        code = for_cuda((head + waiting + other).encode())
+        assert code.dependent == ({"scale"} if able else set())
+        assert (b"\tgriddepcontrol.wait;" in code.text) is able
 
 
 @pytest.mark.parametrize("order", [(_TILES, _SCALE), (_SCALE, _TILES)])

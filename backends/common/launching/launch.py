@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,8 @@ class Tensor:
     index: int
     start: int = 0
     """Elements between the tensor's and the kernel's first element. Only supported by launches of OpenCL."""
+    early: bool = False
+    """True if the kernel may read it before its inputs are complete (shaders/opencl/lib/dependent_launch.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,13 @@ class Strided:
 Argument = Tensor | Workspace | Strided | Table | LocalMemory | Scalar | int | float | tuple[int, ...]
 """Argument of a named kernel parameter. Numbers are converted to the declared type; tuples fill arrays in structs."""
 Arguments = Mapping[str, Argument]
+
+
+def early(argument: Argument) -> Argument:
+    """Return the argument of a kernel that may read it before its inputs are complete."""
+    if isinstance(argument, Strided) and isinstance(argument.memory, Tensor):
+        return replace(argument, memory=replace(argument.memory, early=True))
+    return replace(argument, early=True) if isinstance(argument, Tensor) else argument
 
 
 def joint_name(steps: Sequence[Callable[..., None]]) -> str:

@@ -54,6 +54,7 @@
 #include "attention/visibility.h"
 #include "lib/vectors.h"
 #include "lib/exponential.h"
+#include "lib/dependent_launch.h"
 
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
@@ -109,6 +110,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #ifdef SUM_IN_LOCAL_MEMORY
     __local REAL lane_sums[KEYS_PER_STEP * ROWS * GROUP];
 #endif
+    START_NEXT
+    AWAIT_INPUTS
     const uint head = get_group_id(1), first_row = get_group_id(2) * ROWS;
 #if LENGTHS
     const uint t = geometry.t, d = geometry.d, e = geometry.e;

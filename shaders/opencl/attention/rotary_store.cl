@@ -19,6 +19,7 @@
 #define INTERLEAVED 0
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 
 // Strides are in elements.
 typedef struct {
@@ -36,6 +37,8 @@ __kernel void attention_rotary_store(__global const STORAGE(DTYPE) *q, const ulo
                                      __global STORAGE(CACHE_DTYPE) *keys, const ulong keys_offset,
                                      __global STORAGE(CACHE_DTYPE) *values, const ulong values_offset,
                                      __global STORAGE(DTYPE) *out, const ulong out_offset, const RotaryGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint item = get_global_id(0);
     if (item >= geometry.size) return;
     const uint pairs = geometry.width / 2, pair = item % pairs, row = item / pairs % geometry.rows;

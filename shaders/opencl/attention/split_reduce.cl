@@ -20,6 +20,7 @@
 #define LOGSUMEXP 1
 #endif
 #include "attention/geometry.h"
+#include "lib/dependent_launch.h"
 
 typedef struct {
     ROW_STRIDES(out);
@@ -33,6 +34,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_split
 #endif
     const SplitGeometry geometry) {
     __local REAL factors[MAX_SPLITS], sums[MAX_SPLITS];
+    START_NEXT
+    AWAIT_INPUTS
     const uint t = geometry.t, e = geometry.e, splits = geometry.splits, pitch = e + 2;
     const uint row = get_group_id(0), lane = get_local_id(0);
     HEAD_INDICES(row / t);

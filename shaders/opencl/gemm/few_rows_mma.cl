@@ -29,6 +29,7 @@
 #define SUM_FACTOR(row) ROW_FACTOR(row)
 #include "gemm/few_rows.h"
 #include "lib/mma.h"
+#include "lib/dependent_launch.h"
 
 #define ROWS (8 * ROW_BLOCKS)
 #define WARP_COLUMNS (16 * COLUMN_BLOCKS)
@@ -158,6 +159,7 @@ static inline Columns columns_of(const Step *step, uint block, uint half_step) {
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_few_rows_mma(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y, const ulong y_offset,
     JOINED_PARAMETERS EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const FewRowsGeometry geometry) {
+    START_NEXT
     LOCATE_GROUP
     SELECT_MATRIX(first_column)
     LOCATE_SCALE
@@ -203,6 +205,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 #endif
             }
         }
+        if (from == start) { AWAIT_INPUTS }
 #pragma unroll
         for (uint u = 0; u < UNROLL; u++) {
             const bool inside = mine + u * STEP < end;
@@ -238,6 +241,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                 }
         }
     }
+    AWAIT_INPUTS  // of a group without terms
 #pragma unroll
     for (uint r = 0; r < ROW_BLOCKS; r++) {
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -28,6 +28,7 @@
 #define ROW_LANES 1
 #include "lib/dtypes.h"
 #include "quantized/format.h"
+#include "lib/dependent_launch.h"
 
 #define ITEMS (32 * WARPS)
 #define ALONG (WARPS / ACROSS)
@@ -35,6 +36,7 @@
 // Terms of x in local memory at a time.
 #define CHUNK (4096 / (ROWS < 4 ? 1 : ROWS / 2))
 #define LARGEST 32512.0f
+#define LINE_BYTES 128
 
 // Four bytes of x per word: high and low bytes of each row, for each quad of terms.
 typedef struct {
@@ -194,13 +196,17 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void quan
     __global STORAGE(DTYPE) *out, const ulong out_offset, const long x_row, const uint rows, const uint n, const uint k) {
     __local Chunk chunk;
     __local float partial[WARPS][ROW_SETS][64];
+    START_NEXT
     const uint me = get_local_id(0), lane = me % 32, warp = me / 32, across = warp % ACROSS, along = warp / ACROSS;
     const uint first_row = get_group_id(1) * ROWS, here = min(rows - first_row, (uint)ROWS), tiles = n / TILE;
     const uint own = get_group_id(0) * ACROSS + across, blocks_of_row = k / BLOCK;
     x += x_offset + first_row * x_row;
     out += out_offset + (ulong)first_row * n;
+    const ulong tile_bytes = (ulong)blocks_of_row * (TILE * BLOCK_BYTES);
     // A warp beyond the last tile computes the last one again.
-    __global const uchar *tile = blocks + blocks_offset + (ulong)min(own, tiles - 1) * blocks_of_row * (TILE * BLOCK_BYTES);
+    __global const uchar *tile = blocks + blocks_offset + min(own, tiles - 1) * tile_bytes;
+    for (ulong line = (ulong)(along * 32 + lane) * LINE_BYTES; line < tile_bytes; line += ALONG * 32 * LINE_BYTES) PREFETCH(tile + line)
+    AWAIT_INPUTS
     float sums[ROW_SETS][2];
 #pragma unroll
     for (uint s = 0; s < ROW_SETS; s++) sums[s][0] = sums[s][1] = 0;

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Strided, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Strided, Tensor, Workspace, early
 from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.opencl_c.features import KernelFeatures
@@ -191,6 +191,8 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     columns = _columns(few, choice) // (2 if few.joined and few.joined.pairs else 1)
     groups = ceil_div(few.m, rows) * ceil_div(few.n, columns)
     kernel = "gemm/few_rows_mma" if half else "gemm/few_rows"
+    if half:
+        args |= {name: early(args[name]) for name in ("y", "y1", "y2") if name in args}
     launch = runtime.launch(kernel, defined, args, (groups * items, few.count, split.splits), (items, 1, 1))
     if not partial:
         return launch

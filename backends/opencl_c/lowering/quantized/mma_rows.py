@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import early
 from polyhal.backends.common.problems.quantized import QuantizedProduct
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -70,7 +71,7 @@ def default(features: KernelFeatures, p: QuantizedProduct) -> QuantizedRows:
 def build(runtime: Runtime, p: QuantizedProduct, choice: QuantizedRows) -> Launch:
     """Build the launch for this division. Raises KernelBuildError."""
     rows = 1 if p.m == 1 else max(4, min(MAX_ROWS, 1 << (p.m - 1).bit_length()))
-    items = _WARP * choice.warps
+    items, args = _WARP * choice.warps, p.args()
     return runtime.launch(
         "quantized/mma_rows",
         {
@@ -82,7 +83,7 @@ def build(runtime: Runtime, p: QuantizedProduct, choice: QuantizedRows) -> Launc
             "UNROLL": choice.unroll,
             "TENSOR_CORES": runtime.features.tensor_cores,
         },
-        p.args(),
+        {**args, "blocks": early(args["blocks"])},
         (ceil_div(p.n, TILE * choice.across) * items, ceil_div(p.m, rows)),
         (items, 1),
     )

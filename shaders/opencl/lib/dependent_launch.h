@@ -1,0 +1,21 @@
+// Programmatic dependent launch: in a CUDA graph, a kernel may start before the end of the one in front of it, whose results
+// it reads after AWAIT_INPUTS. In front of that it only reads arguments that are bound with `early`, which no kernel of the
+// graph in front of it writes. START_NEXT, in every work-item, lets the kernel behind start. Every kernel with
+// START_NEXT has AWAIT_INPUTS in all work-items that read or write memory, so that one that has ended follows all before it.
+// The comments become instructions by the CUDA backend for compute capability 9.0 and later; they are none elsewhere.
+// Source: PTX ISA, "griddepcontrol".
+
+#ifndef POLYHAL_DEPENDENT_LAUNCH
+#define POLYHAL_DEPENDENT_LAUNCH
+
+#if TENSOR_CORES
+#define START_NEXT asm volatile("//cuda griddepcontrol.launch_dependents;");
+#define AWAIT_INPUTS asm volatile("//cuda griddepcontrol.wait;" : : : "memory");
+#define PREFETCH(address) asm volatile("prefetch.global.L2 [%0];" : : "l"((ulong)(size_t)(address)));
+#else
+#define START_NEXT
+#define AWAIT_INPUTS
+#define PREFETCH(address)
+#endif
+
+#endif
