@@ -120,8 +120,10 @@ typedef VEC(REAL) V;
 #define FETCH_WHOLE FETCH_CONTIGUOUS
 #if PARTIAL_IN_WORKSPACE
 #define PARTIAL partial
+#define PARTIAL_DTYPE REAL_DTYPE
 #else
 #define PARTIAL out
+#define PARTIAL_DTYPE OUT_DTYPE
 #endif
 // Rounds rows up to whole tiles.
 #define WHOLE(rows) (((rows) + MR - 1) / MR * MR)
@@ -306,25 +308,29 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
                         STORE(OUT_DTYPE, before + ((__private REAL *)row_totals)[i], target, i);
                     }
 #endif
-#if !PARTIAL_IN_WORKSPACE
                 if (rows == MR && columns == NR) {
 #pragma unroll
                     for (uint r = 0; r < MR; r++)
 #pragma unroll
                         for (uint v = 0; v < VECTORS; v++) {
-                            __global STORAGE(OUT_DTYPE) *target = out + at + (ulong)r * n + v * WIDTH;
+                            const ulong i = at + (ulong)r * n + v * WIDTH;
                             V sum = sums[r][v];
-                            if (start) sum += LOADV(OUT_DTYPE, target);
+                            if (start) sum += LOADV(PARTIAL_DTYPE, PARTIAL + i);
+#if PARTIAL_IN_WORKSPACE
+                            if (!last) {
+                                STOREV(REAL_DTYPE, sum, partial + i);
+                                continue;
+                            }
+#endif
 #if EPILOGUE
                             if (last) {
                                 EPILOGUE_STEPS(sum, row + r, column + v * WIDTH, i0, i1, i2, WIDTH)
                             }
 #endif
-                            STOREV(OUT_DTYPE, sum, target);
+                            STOREV(OUT_DTYPE, sum, out + i);
                         }
                     continue;
                 }
-#endif
                 // Sums go to memory, so that the stores can be a loop: only few results are at edges.
                 V finished[MR * VECTORS];
 #pragma unroll
