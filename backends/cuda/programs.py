@@ -32,6 +32,8 @@ from polyhal.hal.core.settings.log import logger
 from polyhal.hal.errors import KernelBuildError, message
 
 _LOG = logger("kernels")
+_IMAGE = "facts, code"
+"""Form of cached machine code: a line of JSON in front of it."""
 _MOVES_REGISTERS = b"setmaxnreg"
 """Instruction that has no effect in relocatable code, which the linker assembles."""
 _PTX_INPUT = 1
@@ -98,8 +100,6 @@ class CudaProgram:
         """True if its kernels run in folded grids (see `grids`)."""
         header, _, code = image.partition(b"\n")
         facts = json.loads(header)
-        if not {"shared", "dependent"} <= facts.keys():
-            raise ValueError(f"an image with {sorted(facts)}, of another version")
         self.dependent: frozenset[str] = frozenset(facts["dependent"])
         """Kernels that await their inputs themselves."""
         self.shared: dict[str, int] = facts["shared"]
@@ -217,7 +217,7 @@ class CudaPrograms(ProgramTexts):
         version = importlib.metadata.version("polyhal")
         parts = [version, self._architecture, " ".join(flags), *([str(target)] if target else []), text]
         ptx_key = DiskCache.key(parts)
-        key = DiskCache.key([str(self._context.driver.version), *(["folded"] if folded else []), *parts])
+        key = DiskCache.key([_IMAGE, str(self._context.driver.version), *(["folded"] if folded else []), *parts])
         program = self._load(key, folded)
         if program is None and self.background is not None:
             self.background.wait_for_turn(label, DiskCache.key([*options, text]))
