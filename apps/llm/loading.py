@@ -36,7 +36,7 @@ class LoadedParts(Parts):
         weight = self._stored(f"{name}.weight", (out_features, in_features))
         added = self._floats(f"{name}.bias", (out_features,)) if bias else None
         if weight.format in BLOCK_FORMATS:
-            return QuantizedLinear.from_blocks(weight.read(), weight.format, in_features, added, self._target)
+            return QuantizedLinear(weight.read(), weight.format, in_features, added, self._target)
         layer = Linear(in_features, 0, bias, self._target, self._dtype)  # without rows: no initial values are drawn
         layer.out_features = out_features
         layer.weight = self._parameter(weight)
@@ -49,7 +49,7 @@ class LoadedParts(Parts):
         if not isinstance(table, QuantizedEmbedding):
             return super().tied(name, table)
         first = np.zeros((1, BLOCK_FORMATS[table.format].row_bytes(table.width)), np.uint8)
-        layer = QuantizedLinear.from_blocks(first, table.format, table.width, None, self._target)
+        layer = QuantizedLinear(first, table.format, table.width, None, self._target)
         layer.blocks = table.blocks
         layer.rows = layer.out_features = table.rows
         return layer
@@ -58,7 +58,7 @@ class LoadedParts(Parts):
         """Make a table of rows, of blocks if the file has blocks."""
         weight = self._stored(f"{name}.weight", (rows, width))
         if weight.format in BLOCK_FORMATS:
-            return QuantizedEmbedding.from_blocks(weight.read(), weight.format, width, self._target, self._dtype)
+            return QuantizedEmbedding(weight.read(), weight.format, width, self._target, self._dtype)
         layer = Embedding(1, width, device=self._target, dtype=self._dtype)
         layer.num_embeddings = rows
         layer.weight = self._parameter(weight)
@@ -68,7 +68,7 @@ class LoadedParts(Parts):
         """Make a linear layer per expert, of blocks if the file has blocks."""
         weight = self._stored(f"{name}.weight", (count, out_features, in_features))
         if weight.format in BLOCK_FORMATS:
-            return QuantizedExperts.from_blocks(weight.read(), weight.format, in_features, self._target)
+            return QuantizedExperts(weight.read(), weight.format, in_features, self._target)
         layer = super().experts(name, 1, 1, 1)
         layer.weight = self._parameter(weight)
         return layer

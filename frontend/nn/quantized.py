@@ -62,6 +62,7 @@ class QuantizedTable(Module):
 class QuantizedLinear(QuantizedTable):
     """`input @ weight.T + bias` with a quantised weight: (..., in_features) to (..., out_features), in the input's dtype.
 
+    It is made of rows of blocks (out_features, bytes of a row) as a file has them, or of floats by `quantize`.
     Gradients flow to the input and to the bias. The weight itself is not trained.
     """
 
@@ -76,18 +77,6 @@ class QuantizedLinear(QuantizedTable):
         super().__init__(blocks, format, in_features, device)
         self.in_features, self.out_features = in_features, self.rows
         self.bias = None if bias is None else Parameter(tensor(bias, device=device))
-
-    @classmethod
-    def from_blocks(
-        cls,
-        blocks: np.ndarray,
-        format: str,  # noqa: A002
-        in_features: int,
-        bias: Tensor | np.ndarray | None = None,
-        device: Device | str | None = None,
-    ) -> Self:
-        """Make a layer of rows of blocks (out_features, bytes of a row) as a file has them."""
-        return cls(blocks, format, in_features, bias, device)
 
     @classmethod
     def quantize(
@@ -108,7 +97,10 @@ class QuantizedLinear(QuantizedTable):
 
 
 class QuantizedEmbedding(QuantizedTable):
-    """Rows of a quantised table by index: integers (...) to (..., embedding_dim), in `dtype`."""
+    """Rows of a quantised table by index: integers (...) to (..., embedding_dim), in `dtype`.
+
+    It is made of rows of blocks (num_embeddings, bytes of a row) as a file has them.
+    """
 
     def __init__(
         self,
@@ -122,25 +114,13 @@ class QuantizedEmbedding(QuantizedTable):
         self.num_embeddings, self.embedding_dim = self.rows, embedding_dim
         self.dtype = dtype or "float32"
 
-    @classmethod
-    def from_blocks(
-        cls,
-        blocks: np.ndarray,
-        format: str,  # noqa: A002
-        embedding_dim: int,
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> Self:
-        """Make a table of rows of blocks (num_embeddings, bytes of a row) as a file has them."""
-        return cls(blocks, format, embedding_dim, device, dtype)
-
     def forward(self, input: Tensor) -> Tensor:
         out: Tensor = quantized_rows(self.blocks, input, format=self.format, in_tiles=True, dtype=self.dtype)
         return out
 
 
 class QuantizedExperts(QuantizedTable):
-    """A quantised matrix for each expert."""
+    """A quantised matrix for each expert, of blocks (experts, out_features, bytes of a row) as a file has them."""
 
     def __init__(
         self,
@@ -154,17 +134,6 @@ class QuantizedExperts(QuantizedTable):
         whole = np.pad(blocks, ((0, 0), (0, self.padded - self.out_features), (0, 0)))
         super().__init__(whole.reshape(-1, blocks.shape[-1]), format, in_features, device)
         self.in_features = in_features
-
-    @classmethod
-    def from_blocks(
-        cls,
-        blocks: np.ndarray,
-        format: str,  # noqa: A002
-        in_features: int,
-        device: Device | str | None = None,
-    ) -> Self:
-        """Make a layer of blocks (experts, out_features, bytes of a row) as a file has them."""
-        return cls(blocks, format, in_features, device)
 
     def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
         """Multiply x (T, 1 or k, in) by the matrices of `chosen` experts (T, k): (T, k, out). Only their bytes are read."""

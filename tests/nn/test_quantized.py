@@ -20,7 +20,7 @@ def blocks():
 def test_linear_multiplies_by_its_dequantised_weight(blocks, device):
     rng = np.random.default_rng(1)
     weight, bias = dequantize(blocks, "q5_1").astype(np.float64), rng.standard_normal(20).astype(np.float32)
-    layer = polyhal.nn.QuantizedLinear.from_blocks(blocks, "q5_1", 64, bias=bias, device=device)
+    layer = polyhal.nn.QuantizedLinear(blocks, "q5_1", 64, bias=bias, device=device)
     x = rng.standard_normal((2, 3, 64)).astype(np.float32)
     given = polyhal.tensor(x, device=device, requires_grad=True)
     out = polyhal.jit(layer)(given)
@@ -35,7 +35,7 @@ def test_linear_multiplies_by_its_dequantised_weight(blocks, device):
 
 
 def test_embedding_looks_up_rows(blocks, device):
-    table = polyhal.nn.QuantizedEmbedding.from_blocks(blocks, "q5_1", 64, device=device)
+    table = polyhal.nn.QuantizedEmbedding(blocks, "q5_1", 64, device=device)
     rows = table(polyhal.tensor([[3, 19], [0, 16]], device=device))
     np.testing.assert_allclose(rows.numpy(), dequantize(blocks, "q5_1")[[[3, 19], [0, 16]]], rtol=1e-6)
 
@@ -48,7 +48,7 @@ def test_damaged_scales_are_infinite_or_nan_on_every_device(device):
         with np.errstate(all="ignore"):
             expected = dequantize(damaged, name)
         assert not np.isfinite(expected).all()
-        table = polyhal.nn.QuantizedEmbedding.from_blocks(damaged, name, 512, device=device)
+        table = polyhal.nn.QuantizedEmbedding(damaged, name, 512, device=device)
         in_tiles = table(polyhal.arange(16, device=device)).numpy()
         in_rows = dequantize_blocks(polyhal.tensor(damaged, device=device), format=name).numpy()
         np.testing.assert_allclose(in_tiles, expected, rtol=1e-6, atol=1e-4, err_msg=name)
@@ -59,7 +59,7 @@ def test_experts_multiply_by_their_dequantised_matrices(device):
     rng = np.random.default_rng(3)
     blocks = quantize(rng.standard_normal((5, 20, 64)), "q8_0")
     weight = dequantize(blocks, "q8_0").astype(np.float64)
-    layer = polyhal.nn.QuantizedExperts.from_blocks(blocks, "q8_0", 64, device=device)
+    layer = polyhal.nn.QuantizedExperts(blocks, "q8_0", 64, device=device)
     chosen = np.array([[4, 0], [2, 2], [0, 1]])
     x = rng.standard_normal((3, 2, 64)).astype(np.float32)
     out = polyhal.jit(layer)(*(polyhal.tensor(v, device=device) for v in (x, chosen)))
@@ -77,7 +77,7 @@ def test_experts_multiply_by_their_dequantised_matrices(device):
 
 def test_blocks_of_another_width_are_refused(blocks):
     with pytest.raises(polyhal.hal.errors.ShapeError, match="for rows of 96 weights in q5_1"):
-        polyhal.nn.QuantizedLinear.from_blocks(blocks, "q5_1", 96)
+        polyhal.nn.QuantizedLinear(blocks, "q5_1", 96)
 
 
 def test_kernels_decline_blocks_that_begin_inside_a_word():
