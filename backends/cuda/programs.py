@@ -100,6 +100,8 @@ class CudaProgram:
         """True if its kernels run in folded grids (see `grids`)."""
         header, _, code = image.partition(b"\n")
         facts = json.loads(header)
+        if facts.keys() != {"shared", "dependent"}:
+            raise ValueError(f"an image with the facts {sorted(facts)}")
         self.dependent: frozenset[str] = frozenset(facts["dependent"])
         """Kernels that await their inputs themselves."""
         self.shared: dict[str, int] = facts["shared"]
