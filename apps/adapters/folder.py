@@ -11,10 +11,12 @@ import numpy as np
 from safetensors.numpy import save
 
 from polyhal import Tensor, no_grad, tensor
+from polyhal.adapters.fused import Layers, join, split
 from polyhal.adapters.lora import adapters, add_lora
 from polyhal.adapters.settings import LoraSettings
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.models import Stored
 from polyhal.nn import Module
 from polyhal.serialize import load
 from polyhal.utils.files import parse_json, replacing, write_json
@@ -24,18 +26,26 @@ _PREFIX = "base_model.model."
 """PEFT's prefix of the paths of a model's layers."""
 
 
-def save_adapter(model: Module, folder: str | os.PathLike[str], settings: LoraSettings) -> Path:
+def save_adapter(
+    model: Module,
+    folder: str | os.PathLike[str],
+    settings: LoraSettings,
+    stored: Mapping[str, Stored] | None = None,
+) -> Path:
     """Write the adapters of a model, with the settings that they were made with, and return the folder.
 
-    PEFT loads the folder with `PeftModel.from_pretrained`, if the layers of its model have the same paths. Raises ValueError
-    for a model without adapters.
+    PEFT loads the folder with `PeftModel.from_pretrained`, if the layers of its model have the same paths.
+    `stored`, the result of `checkpoint_names`, has the paths of the files of a decoder, whose layers may be fused. Raises
+    ValueError for a model without adapters.
     """
-    arrays: dict[str, np.ndarray] = {}
-    for path, layer in adapters(model):
-        for name in ("lora_A", "lora_B"):
-            arrays[f"{_PREFIX}{path}.{name}.weight"] = getattr(layer, name).weight.numpy()
-    if not arrays:
+    layers: Layers = {
+        path: (layer.lora_A.weight.numpy(), layer.lora_B.weight.numpy()) for path, layer in adapters(model)
+    }
+    if not layers:
         raise ValueError(message("save_adapter", "the model has no adapters", fix="add_lora(model, settings) first"))
+    if stored is not None:
+        layers, settings = join(layers, settings, stored)
+    arrays = {key: values for path, pair in layers.items() for key, values in zip(_keys(path), pair, strict=True)}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with replacing(target / WEIGHTS) as file:
@@ -63,8 +73,8 @@ class AdapterWeights:
         return product
 
 
-def read_adapter(folder: str | os.PathLike[str]) -> AdapterWeights:
-    """Read the adapters in a folder of PEFT's or of `save_adapter`.
+def read_adapter(folder: str | os.PathLike[str], stored: Mapping[str, Stored] | None = None) -> AdapterWeights:
+    """Read the adapters in a folder of PEFT's or of `save_adapter`; with `stored`, of `checkpoint_names`, by a decoder's paths.
 
     Raises FileNotFoundError, CorruptFileError, and IncompatibleFileError for settings that are not supported.
     """
@@ -91,16 +101,20 @@ def read_adapter(folder: str | os.PathLike[str]) -> AdapterWeights:
             text = f"the weights of {path} in {source / WEIGHTS} are {first.shape} and {second.shape}"
             raise IncompatibleFileError(message("adapter", text, expected=f"({rank}, in) and (out, {rank})"))
         layers[path] = first, second
+    if stored is not None:
+        layers, settings = split(layers, settings, stored)
     return AdapterWeights(settings, layers)
 
 
-def load_adapter(model: Module, folder: str | os.PathLike[str]) -> LoraSettings:
+def load_adapter(
+    model: Module, folder: str | os.PathLike[str], stored: Mapping[str, Stored] | None = None
+) -> LoraSettings:
     """Add the adapters in a folder of PEFT's or of `save_adapter` to a model, and return their settings.
 
-    Raises the errors of `read_adapter`, IncompatibleFileError for adapters that do not fit the model, and ValueError if the
-    model has adapters.
+    `stored` is an argument of `read_adapter`. Raises the errors of `read_adapter`, IncompatibleFileError for adapters that do
+    not fit the model, and ValueError if the model has adapters.
     """
-    found = read_adapter(folder)
+    found = read_adapter(folder, stored)
     add_lora(model, found.settings)
     targets = dict(adapters(model))
     for paths, problem in (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from polyhal.hal.errors import IncompatibleFileError, message
@@ -18,7 +18,6 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "bias": ("none", None),
     "corda_config": (None,),
     "eva_config": (None,),
-    "fan_in_fan_out": (False, None),
     "kasa_config": (None,),
     "layer_replication": (None,),
     "layers_pattern": (None, []),
@@ -76,6 +75,8 @@ class LoraSettings:
     init_lora_weights: bool | str = True
     """True for the initial values of a linear layer, "gaussian" for a normal distribution of deviation `1 / r`."""
     base_model_name_or_path: str | None = None
+    fan_in_fan_out: bool | None = False
+    """True if weights of the adapted layers are (in, out) in PyTorch's model, which changes nothing in adapters."""
 
     def __post_init__(self) -> None:
         ranks = (self.r, *self.rank_pattern.values())
@@ -105,16 +106,34 @@ class LoraSettings:
         rank: int = _matching(self.rank_pattern, path, self.r)
         return rank
 
+    def alpha(self, path: str) -> float:
+        """Return the `lora_alpha` of a layer."""
+        alpha: float = _matching(self.alpha_pattern, path, self.lora_alpha)
+        return alpha
+
     def scale(self, path: str) -> float:
         """Return the factor of the adapter's product."""
-        alpha: float = _matching(self.alpha_pattern, path, self.lora_alpha)
-        rank = self.rank(path)
-        return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+        return self.alpha(path) / self.divisor(self.rank(path))
+
+    def divisor(self, rank: int) -> float:
+        """Return the number by which alpha is divided."""
+        return math.sqrt(rank) if self.use_rslora else rank
+
+    def of_layers(self, layers: Mapping[str, tuple[int, float]], paths: Collection[str]) -> LoraSettings:
+        """Return settings of adapters of these layers among the layers of a model, with their ranks and alphas."""
+        targets: set[str] = set()
+        for path in layers:
+            alike = [p for p in paths if _last(p) == _last(path)]
+            targets.add(_last(path) if all(p in layers for p in alike) else path)
+        ranks = _pattern({path: rank for path, (rank, _) in layers.items()}, self.r)
+        alphas = _pattern({path: alpha for path, (_, alpha) in layers.items()}, self.lora_alpha)
+        names = tuple(sorted(targets))
+        return replace(self, target_modules=names, exclude_modules=None, rank_pattern=ranks, alpha_pattern=alphas)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as PEFT's `adapter_config.json` has them."""
         own = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        return {**own, "bias": "none", "fan_in_fan_out": False, "inference_mode": True, "peft_type": "LORA"}
+        return {**own, "bias": "none", "inference_mode": True, "peft_type": "LORA"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LoraSettings:
@@ -136,6 +155,20 @@ class LoraSettings:
             return cls(**given)
         except (TypeError, ValueError) as error:
             raise IncompatibleFileError(message("LoraSettings", f"the settings are unusable: {error}")) from error
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _pattern(values: Mapping[str, Any], default: Any) -> dict[str, Any]:
+    """Return values of layers by the last name if it determines them, else by path; without values that are the default."""
+    found: dict[str, Any] = {}
+    for path, value in values.items():
+        alike = {v for p, v in values.items() if _last(p) == _last(path)}
+        if alike != {default}:
+            found[_last(path) if len(alike) == 1 else re.escape(path)] = value
+    return found
 
 
 def _named(path: str, names: tuple[str, ...] | str) -> bool:

@@ -22,7 +22,7 @@ from polyhal.commands.merge import write_merged
 from polyhal.finetune import IGNORED, RECORD_FORMS, TokenRows, TuneOptions, Tuner, arrange, encode_record, read_records
 from polyhal.hal.errors import IncompatibleFileError, NonFiniteError, SettingError, message
 from polyhal.llm import ChatEncoder, LanguageModel, check_target, load, open_model
-from polyhal.models import DecoderConfig
+from polyhal.models import DecoderConfig, checkpoint_names
 from polyhal.training.folder import RunFolder, writing
 from polyhal.training.metrics import MetricsRow
 from polyhal.utils.files import parse_json, write_json
@@ -150,7 +150,8 @@ def run(
         manual_seed(job.seed)
         try:
             names = add_lora(loaded.model, job.lora)
-            tuner = Tuner(loaded.model, job.lora, job.options(rows), rows)
+            stored = checkpoint_names(loaded.files.config)
+            tuner = Tuner(loaded.model, job.lora, job.options(rows), rows, stored=stored)
         except ValueError as error:
             raise SettingError(str(error)) from error
         if resume:

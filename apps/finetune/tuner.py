@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from polyhal.finetune.options import TuneOptions
 from polyhal.finetune.rows import IGNORED, TokenRows
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import IncompatibleFileError, message
+from polyhal.models import Stored
 from polyhal.nn import Module
 from polyhal.nn import functional as F
 from polyhal.nn.utils import clip_grad_norm_
@@ -30,16 +31,25 @@ class Tuner:
     """Trains the adapters of a language model on rows of tokens.
 
     `model(ids, attention_mask=mask)` returns logits (B, T, V) of ids (B, T). A step does not wait for the device, and is
-    captured unless `eager`. The loss is the mean cross entropy of all learned tokens of a step. Raises ValueError without rows.
+    captured unless `eager`. The loss is the mean cross entropy of all learned tokens of a step. `stored` is an argument of
+    `save_adapter`. Raises ValueError without rows.
     """
 
     def __init__(
-        self, model: Module, settings: LoraSettings, options: TuneOptions, rows: TokenRows, *, eager: bool = False
+        self,
+        model: Module,
+        settings: LoraSettings,
+        options: TuneOptions,
+        rows: TokenRows,
+        *,
+        eager: bool = False,
+        stored: Mapping[str, Stored] | None = None,
     ) -> None:
         if not len(rows):
             raise ValueError(
                 message("Tuner", "there are no rows", expected="at least one example with tokens to learn")
             )
+        self.stored = stored
         self.model, self.settings, self.options, self.rows = model, settings, options, rows
         self.device: Device = next(model.parameters()).device
         self.trained = [p for p in model.parameters() if p.requires_grad]
@@ -82,7 +92,7 @@ class Tuner:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the adapters in PEFT's form to `adapter`, and the state for `resume` to `state`."""
         target = Path(folder)
-        save_adapter(self.model, target / ADAPTER, self.settings)
+        save_adapter(self.model, target / ADAPTER, self.settings, self.stored)
         weights = {path: [layer.lora_A.weight, layer.lora_B.weight] for path, layer in adapters(self.model)}
         extra = {"done": self.done, "options": asdict(self.options), "rows": len(self.rows), "weights": weights}
         save_checkpoint(target / STATE, optimizer=self.optimizer, scheduler=self.scheduler, extra=extra)

@@ -25,7 +25,7 @@ from polyhal.llm.memory import PlannedModel, check_fits, memory_need, usable_mem
 from polyhal.llm.speculation import check_draft, make_proposer
 from polyhal.llm.template_errors import ChatTemplateError
 from polyhal.llm.tool_calls import ToolCallForm, tool_call_form
-from polyhal.models import Decoder, DecoderConfig, Sampling
+from polyhal.models import Decoder, DecoderConfig, Sampling, checkpoint_names
 from polyhal.text import PretrainedTokenizer, decode_stream
 
 Messages = Sequence[Mapping[str, Any]]
@@ -285,7 +285,7 @@ def _loaded(planned: PlannedModel, device: Device, adapter: str | os.PathLike[st
         model = Decoder(planned.config, device, planned.dtype, parts=parts).eval()
         parts.load_rest(model)
     if adapter is not None:
-        load_adapter(model, adapter)
+        load_adapter(model, adapter, checkpoint_names(files.config))
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     try:

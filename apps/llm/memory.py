@@ -43,7 +43,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A model that is to be loaded: its files, and the context and dtype that it gets."""
+    """A model that is to be loaded: its files, and its context and dtype."""
 
     files: ModelFiles
     config: DecoderConfig

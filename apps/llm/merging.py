@@ -61,7 +61,7 @@ def merge_adapter(
         raise SettingError(message("merge", f"dtype {dtype}", expected=" or ".join(_DTYPES)))
     files, folder = open_model(model), Path(target)
     check_target(folder)
-    added = read_adapter(adapter)
+    added = read_adapter(adapter, checkpoint_names(files.config))
     _check(files, added)
     tensors = _of_folder(files, added, dtype) if files.path.is_dir() and _has_config(files) else None
     if tensors is None:
