@@ -38,6 +38,8 @@ _FOLDERS = re.compile(r"[^\s\"']*/site-packages/|" + re.escape(f"{Path(__file__)
 """Beginnings of paths, which differ from machine to machine."""
 _SECONDS = 0.3
 """Time for which a program is repeated to measure its speed."""
+_WARM_UP = 24
+"""Maximum number of steps before the measurement in which PyTorch's compiler compiles: it limits recompilations."""
 
 
 @dataclass
@@ -184,8 +186,21 @@ def _compiled_graphs() -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
+def _compilations() -> int:
+    """Return the number of frames that PyTorch's compiler has compiled or left in this process."""
+    return sum(int(n) for n in torch._dynamo.utils.counters["frames"].values())
+
+
 def _seconds(program: Program) -> float:
-    """Return the shortest time that the processor takes for a step; time of other processes does not count."""
+    """Return the shortest time that the processor takes for a step; time of other processes does not count.
+
+    A program that passes a new object or number in each step is compiled several times before it repeats a graph.
+    """
+    for _ in range(_WARM_UP):
+        compiled = _compilations()
+        program.step()
+        if _compilations() == compiled:
+            break
     times: list[float] = []
     end = time.perf_counter() + _SECONDS
     while len(times) < 3 or (time.perf_counter() < end and len(times) < 200):
