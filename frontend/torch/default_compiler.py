@@ -17,7 +17,14 @@ from polyhal.torch.device import NAME
 
 def install() -> None:
     """Route Inductor's graphs with tensors on the device to Polyhal's backend. A second call is a no-op."""
-    private.before_inductor(_compiled)
+    private.before_inductor(_prepare, _compiled)
+
+
+def _prepare() -> None:
+    """Prepare PyTorch's compiler before it traces a program."""
+    from polyhal.torch.compiler import once
+
+    once.install()
 
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:

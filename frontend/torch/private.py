@@ -310,21 +310,30 @@ def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
     torch._C._increment_version(tensors)
 
 
-def before_inductor(compile_graph: Callable[[torch.fx.GraphModule, Sequence[Any]], Any]) -> None:
+def before_inductor(
+    prepare: Callable[[], None], compile_graph: Callable[[torch.fx.GraphModule, Sequence[Any]], Any]
+) -> None:
     """Offer each graph of `torch.compile` to a function before Inductor, which compiles it if the function returns None.
 
-    Replaces an earlier function.
+    Each call of `torch.compile` calls `prepare` first. Replaces earlier functions.
     """
     wrapper: Any = torch._TorchCompileInductorWrapper
     inductor = getattr(wrapper.__call__, "inductor", wrapper.__call__)
+    create = getattr(wrapper.__init__, "create", wrapper.__init__)
+
+    @functools.wraps(create)
+    def init(self: Any, *args: Any, **settings: Any) -> None:
+        prepare()
+        create(self, *args, **settings)
 
     @functools.wraps(inductor)
     def call(self: Any, model_: torch.fx.GraphModule, inputs_: Sequence[Any], **settings: Any) -> Any:
         made = compile_graph(model_, inputs_)
         return inductor(self, model_, inputs_, **settings) if made is None else made
 
+    init.create = create  # type: ignore[attr-defined]
     call.inductor = inductor  # type: ignore[attr-defined]
-    wrapper.__call__ = call
+    wrapper.__init__, wrapper.__call__ = init, call
 
 
 def replace_list_step(name: str, choose: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,7 +68,32 @@ def test_graphs_of_the_cpu_are_inductors(by_inductor: list[Any]) -> None:
 
 
 def test_a_second_registration_replaces_the_first(by_inductor: list[Any]) -> None:
-    private.before_inductor(lambda graph, inputs: graph.forward)
+    private.before_inductor(lambda: None, lambda graph, inputs: graph.forward)
     default_compiler.install()
     torch.testing.assert_close(torch.compile(lambda x: x.sin() + 1)(torch.ones(2)), torch.ones(2).sin() + 1)
     assert len(by_inductor) == 1
+
+
+class _Logger(logging.Logger):
+    @functools.cache  # noqa: B019  (as transformers caches it)
+    def warning_once(self, text: str) -> None:
+        """Emit a message the first time."""
+        self.warning(text)
+
+
+@pytest.mark.parametrize("settings", [{}, {"backend": "polyhal"}])
+def test_a_cached_method_of_a_logger_does_not_split_a_graph(settings: dict[str, Any], by_inductor: list[Any]) -> None:
+    logger, messages = _Logger("once"), list[str]()
+    logger.addFilter(lambda record: messages.append(record.getMessage()))  # type: ignore[arg-type, func-returns-value]
+
+    def function(x: torch.Tensor, text: str) -> torch.Tensor:
+        x = x.sin()
+        logger.warning_once(text)
+        return x.cos()
+
+    compiled = torch.compile(function, **settings)
+    x = torch.arange(4.0)
+    for text in ("first", "first", "second", "first"):
+        torch.testing.assert_close(compiled(x.to("polyhal"), text).cpu(), x.sin().cos())
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+    assert messages == ["first", "second"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from polyhal.hal.device import Device
-from polyhal.torch.compiler import private
+from polyhal.torch.compiler import once, private
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 from polyhal.torch.compiler.remade import remade_nodes
@@ -67,4 +67,5 @@ def backend(
     return made
 
 
+once.install()
 backend.reset = release_programs  # type: ignore[attr-defined]  # `torch.compiler.reset()` calls it

@@ -59,6 +59,30 @@ def dynamo_backend(**compilers: Any) -> Callable[..., Any]:
     return backend
 
 
+def before_logger_calls(is_repeatable: Callable[[Any], bool]) -> None:
+    """Let Dynamo call methods of loggers that `is_repeatable` accepts while it traces, if all arguments are constants.
+
+    Replaces an earlier function. No-op for versions of Dynamo that represent loggers in another way.
+    """
+    from torch._dynamo import variables
+
+    logger: Any = getattr(variables.misc, "LoggingLoggerVariable", None)
+    if logger is None:
+        return
+    breaking = getattr(logger.call_method, "breaking", logger.call_method)
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        method: Any = getattr(self.value, name, None)
+        given = [*args, *kwargs.values()]
+        if not is_repeatable(method) or not all(x.is_python_constant() for x in given):
+            return breaking(self, tx, name, args, kwargs)
+        method(*(x.as_python_constant() for x in args), **{k: x.as_python_constant() for k, x in kwargs.items()})
+        return variables.ConstantVariable.create(None)
+
+    call_method.breaking = breaking  # type: ignore[attr-defined]
+    logger.call_method = call_method
+
+
 def boxed(function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
     """Return a compiled graph that takes one list of arguments, which it may empty."""
 
