@@ -3,6 +3,7 @@
 Each launch is a node with its own arguments, after the one in front of it. A launch that awaits its inputs itself may start
 earlier (programmatic dependent launch), where no launch in front of it writes the memory that it reads before. A submission
 updates the nodes whose arguments have changed since the last one; a submission that is still running keeps its arguments.
+A single launch needs no graph: it costs the host as much, and less where its arguments have changed.
 Source: CUDA Driver API, sections "Graph Management" and "Programmatic Dependent Launch and Synchronization".
 """
 
@@ -76,11 +77,9 @@ class CudaCommandBuffer:
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed, then enqueue all launches."""
         self._find_changes(rebound)
-        if not self.bound:
-            return
         runtime = self._runtime
         stream = runtime.streams.current()
-        if runtime.profile is not None:
+        if len(self.bound) <= 1 or runtime.profile is not None:
             for b in self.bound:
                 runtime.start(b.prepared, stream)
             return

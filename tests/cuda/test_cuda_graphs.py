@@ -62,18 +62,32 @@ def test_a_submission_is_one_call_and_updates_only_nodes_that_follow_what_change
     assert (emulation.harness.download(out) == 18).all()
 
 
-def test_work_that_was_submitted_keeps_its_arguments(emulation: Emulation) -> None:
+@pytest.mark.parametrize("launches", [1, 2])
+def test_work_that_was_submitted_keeps_its_arguments(emulation: Emulation, launches: int) -> None:
     """The device has not started when the second submission changes the number and the memory."""
     backend = emulation.backend
     outs = [filled(emulation, 0) for _ in range(3)]
     slot, number = BindingSlot(), number_of(0.0)
     slot.handle = outs[0].handle
-    commands = backend.record([partial(backend.fill, number, Ref(slot, _SPEC, 0))])
+    fill = partial(backend.fill, number, Ref(slot, _SPEC, 0))
+    commands = backend.record([fill] * launches)
     for i, out in enumerate(outs):
         slot.handle, number.value = out.handle, float(i + 1)
         commands.submit([slot])
     for i, out in enumerate(outs):
         assert (emulation.harness.download(out) == i + 1).all()
+
+
+def test_a_single_launch_needs_no_graph(emulation: Emulation) -> None:
+    backend, library = emulation.backend, emulation.library
+    x, number = filled(emulation, 0), number_of(1.0)
+    commands = backend.record([partial(backend.fill, number, x)])
+    for value in (1.0, 2.0):
+        number.value = value
+        with library.logged() as calls:
+            commands.submit([])
+        assert not any(c.startswith("cuGraph") for c in calls)
+        assert (emulation.harness.download(x) == value).all()
 
 
 def test_nodes_run_in_their_order(emulation: Emulation) -> None:
@@ -122,7 +136,7 @@ def test_offsets_of_rebound_memory(emulation: Emulation) -> None:
     out = filled(emulation, 0)
     slot = BindingSlot()
     slot.handle = whole.handle
-    commands = backend.record([partial(backend.copy, Ref(slot, _SPEC, 2), out)])
+    commands = backend.record([partial(backend.copy, Ref(slot, _SPEC, 2), out)] * 2)
     for start in (0, 5, 11):
         slot.offset = start
         commands.submit([slot])
@@ -164,10 +178,10 @@ def test_profiled_replays_run_kernel_by_kernel_and_later_ones_have_the_newest_ar
 def test_a_recording_that_is_first_submitted_while_profiling(emulation: Emulation) -> None:
     backend = emulation.backend
     x, number = filled(emulation, 0), number_of(1.0)
-    commands = backend.record([partial(backend.fill, number, x)])
+    commands = backend.record([partial(backend.fill, number, x)] * 2)
     backend.start_profiling()
     commands.submit([])
-    assert len(backend.stop_profiling()) == 1
+    assert len(backend.stop_profiling()) == 2
     number.value = 3.0
     commands.submit([])
     assert (emulation.harness.download(x) == 3).all()
@@ -183,7 +197,7 @@ def test_an_empty_recording_calls_nothing(emulation: Emulation) -> None:
 def test_a_graph_is_released_with_its_recording_and_running_work_ends(emulation: Emulation) -> None:
     backend, handles = emulation.backend, emulation.library.machine.handles
     x = filled(emulation, 0)
-    commands = backend.record([partial(backend.fill, 4.0, x)])
+    commands = backend.record([partial(backend.fill, 4.0, x)] * 2)
     commands.submit([])
     assert len(handles.live("CUgraphExec")) == 1
     del commands
@@ -196,13 +210,13 @@ def test_a_graph_is_released_with_its_recording_and_running_work_ends(emulation:
 def test_a_refused_submission_is_typed_and_the_next_one_is_complete(emulation: Emulation, function: str) -> None:
     backend, library = emulation.backend, emulation.library
     x, number = filled(emulation, 0), number_of(1.0)
-    commands = backend.record([partial(backend.fill, number, x)])
+    commands = backend.record([partial(backend.fill, number, x)] * 2)
     if function != "cuGraphInstantiateWithFlags":
         commands.submit([])
         number.value = 2.0
     library.refused[function] = 1
     with pytest.raises(
-        BackendError, match=rf"submitting 1 recorded launches failed with CUDA_ERROR_INVALID_VALUE.*{function}"
+        BackendError, match=rf"submitting 2 recorded launches failed with CUDA_ERROR_INVALID_VALUE.*{function}"
     ):
         commands.submit([])
     library.refused.clear()
@@ -232,7 +246,7 @@ def test_a_graph_runs_on_the_stream_of_its_thread(emulation: Emulation) -> None:
     backend = emulation.backend
     x = filled(emulation, 0)
     backend.synchronize()
-    commands = backend.record([partial(backend.fill, 4.0, x)])
+    commands = backend.record([partial(backend.fill, 4.0, x)] * 2)
     backend.switch_stream(backend.open_stream())
     commands.submit([])
     marked: Any = backend.mark()
@@ -248,7 +262,7 @@ def test_rebinding_by_a_transposed_view(emulation: Emulation) -> None:
     tables = [emulation.harness.upload(np.arange(6, dtype=np.float32) + k) for k in (0, 10)]
     slot.handle = tables[0].handle
     turned = Ref(slot, Spec(dtypes.float32, (3, 2), (1, 3), False), 0)
-    commands = backend.record([partial(backend.copy, turned, out)])
+    commands = backend.record([partial(backend.copy, turned, out)] * 2)
     for table in tables:
         slot.handle = table.handle
         commands.submit([slot])
