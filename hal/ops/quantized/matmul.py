@@ -85,7 +85,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         *(sample(name, (3,), 2, 32, True, False, f"{name} in tiles") for name in formats.FORMATS),
         sample("q4_0", (), 3, 5, False, False),
         sample("q4_0", (), 5, 48, True, False),
-        sample("q8_0", (2, 17), 2, 16, True, False),
+        sample("q4_k", (2, 17), 3, 16, True, False, "many rows and terms"),
         sample("q6_k", (0,), 1, 16, True, False),
         sample("q4_k", (5,), 1, 16, True, True),
     ]
