@@ -37,7 +37,7 @@ def _allowed(features: KernelFeatures, choice: QuantizedRows) -> bool:
 
 
 FAMILY = Family[QuantizedRows](
-    "quantized_rows", {"warps": (4, 8, 16), "across": (1, 2, 4, 8), "unroll": (1, 2, 4)}, _allowed
+    "quantized_rows", {"warps": (4, 8, 16, 32), "across": (1, 2, 4, 8), "unroll": (1, 2, 4)}, _allowed
 )
 
 
@@ -59,13 +59,14 @@ def choose(runtime: Runtime, p: QuantizedProduct) -> QuantizedRows:
 def default(features: KernelFeatures, p: QuantizedProduct) -> QuantizedRows:
     """Return the division that was fastest on an H200: many rows of x are prepared once for several tiles."""
     tiles, large = p.n // TILE, p.form.block > _WARP
+    most = features.max_group_size // _WARP
+    if p.m <= _SET and tiles <= features.compute_units and most >= 16:
+        return QuantizedRows(16, 1, 1)
     if p.m == 1:
         return QuantizedRows(8, 4 if tiles >= 8 * features.compute_units else 1, 1 if large else 4)
     if p.m <= _SET:
-        return QuantizedRows(8, 2, 1)
-    return QuantizedRows(
-        16 if features.max_group_size >= 16 * _WARP else 8, 4 if tiles >= _MANY_TILES else 2, 1 if large else 2
-    )
+        return QuantizedRows(32, 4, 1) if most >= 32 else QuantizedRows(8, 2, 1)
+    return QuantizedRows(16 if most >= 16 else 8, 4 if tiles >= _MANY_TILES else 2, 1 if large else 2)
 
 
 def build(runtime: Runtime, p: QuantizedProduct, choice: QuantizedRows) -> Launch:
