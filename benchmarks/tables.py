@@ -151,7 +151,7 @@ def decode_table(result: dict[str, Any]) -> list[str]:
 
 def language_models_table(result: dict[str, Any]) -> list[str]:
     """Return tokens per second of prompts and of generation, and the share of the memory's speed."""
-    names = list(result["rows"][0]["who"])
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row["who"]))
     lines = [
         "| file | bytes per token | " + " | ".join(f"{n}, prompt | {n}, generated | of memory" for n in names) + " |",
         "|---|---:|" + "---:|" * (3 * len(names)),
@@ -160,9 +160,9 @@ def language_models_table(result: dict[str, Any]) -> list[str]:
     for row in result["rows"]:
         cells = [row["file"], f"{row['bytes'] / 1e6:,.0f} MB"]
         for name in names:
-            who = row["who"][name]
-            share = who["decode"][0] * row["bytes"] / result["reads"].get(name, fastest)
-            cells += [f"{who['prefill'][0]:,.0f}", _median(who["decode"], ",.1f"), f"{share:.0%}"]
+            who, rate = row["who"].get(name, {}), result["reads"].get(name, fastest)
+            cells.append(f"{who['prefill'][0]:,.0f}" if "prefill" in who else "")
+            cells += [_median(d, ",.1f"), f"{d[0] * row['bytes'] / rate:.0%}"] if (d := who.get("decode")) else ["", ""]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

@@ -269,15 +269,18 @@ def test_language_models_of_files_are_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(language_models, "_read_rate", lambda device: 1e9)
     random_language_models.main(str(tmp_path), "tiny:Q4_K_M")
     out = tmp_path / "out.json"
-    sizes = ["--prompt", "8", "--tokens", "2", "--rounds", "1"]
+    sizes = ["--prompt", "8", "--tokens", "2", "--rounds", "1", "--batch", "3"]
     language_models.main(
         ["--devices", "numpy", "--files", str(tmp_path / "tiny-Q4_K_M.gguf"), *sizes, "--json", str(out)]
     )
     result = json.loads(out.read_text())
-    assert result["rows"][0]["who"]["numpy"]["decode"][0] > 0
+    one, three = (row["who"]["numpy"]["decode"][0] for row in result["rows"])
+    assert min(one, three) > 0
+    assert result["rows"][1]["bytes"] * 3 == result["rows"][0]["bytes"]
     page = report.page([{"place": "here", **result}])
     assert "language models in GGUF files" in page
     assert "| tiny-Q4_K_M.gguf |" in page
+    assert "| tiny-Q4_K_M.gguf, 3 at once |" in page
 
 
 def test_pairs_are_measured(tmp_path, monkeypatch):

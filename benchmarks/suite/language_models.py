@@ -4,7 +4,8 @@ The files have random weights (`python -m benchmarks.random_language_models FOLD
 interpreter of its own, which has llama-cpp-python (`--llama-cpp PYTHON`; without it only Polyhal is measured), with as many
 threads as the machine has cores. Both alternate. Tokens are generated in a long answer, whose step is recorded, and timed
 in windows of 8, because they arrive in pairs. A token reads all weights but the embedding table; the share of the memory's
-speed compares them with the rate of summing 512 MiB.
+speed compares them with the rate of summing 512 MiB. With `--batch N` a row of its own has N answers at once, whose tokens
+share a reading. With `--torch` prompts of a compiled Llama in PyTorch, in bfloat16, are timed too.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from benchmarks.llama_cpp_client import LlamaCpp
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import summarize
 from polyhal import Device, Tensor
-from polyhal.generation import WORTH_CAPTURING
+from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequest, SamplingParameters
 from polyhal.llm import load
 from polyhal.models.generation import stream
 
 _PROMPT = 32
 _WINDOW = 8
 PEER = "llama.cpp"
+TORCH = "PyTorch compiled"
 
 
 class _Ours:
@@ -63,6 +65,48 @@ class _Ours:
             seconds.append(time.perf_counter() - begin)
         return seconds
 
+    def together(self, count: int, tokens: int) -> list[float]:
+        """Return the seconds of each greedy token of `count` answers at once, without those that record."""
+        engine = GenerationEngine(self.model, count)
+        ids = self._ids(_PROMPT)
+        most = tokens + WORTH_CAPTURING
+        answers = [
+            engine.submit(
+                GenerationRequest(ids[i % _PROMPT :] + ids[: i % _PROMPT], most, SamplingParameters(temperature=0))
+            )
+            for i in range(count)
+        ]
+        for answer in answers:
+            next(answer)
+        first, seconds = answers[0], []
+        for counted in range(-_WINDOW, tokens):
+            begin = time.perf_counter()
+            next(first)
+            if counted >= 0:
+                seconds.append(time.perf_counter() - begin)
+        return seconds
+
+
+class _Torch:
+    """Prompts of a compiled Llama in PyTorch, on the GPU if it has one."""
+
+    def __init__(self, ours: _Ours, tokens: int) -> None:
+        import torch
+
+        from benchmarks.torch_llama import TorchLlama
+
+        self._place = "cuda" if torch.cuda.is_available() else "cpu"
+        model = TorchLlama(ours.model.config, torch.bfloat16, self._place).eval()
+        self._run, self._no_grad = torch.compile(model), torch.no_grad
+        self._ids = torch.arange(tokens, device=self._place)[None] % ours.model.config.vocab_size
+
+    def prefill(self) -> float:
+        """Return the seconds of the prompt."""
+        with self._no_grad():
+            begin = time.perf_counter()
+            self._run(self._ids).float().cpu()
+            return time.perf_counter() - begin
+
 
 def main(arguments: Sequence[str]) -> int:
     parser = make_parser("language_models", __doc__)
@@ -71,6 +115,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=0, metavar="N", help="also measure N answers at once")
+    parser.add_argument("--torch", action="store_true", help="also time prompts of a compiled Llama in PyTorch")
     args = parser.parse_args(arguments)
     if not args.files:
         print("no --files are given: nothing is measured")
@@ -87,8 +133,12 @@ def main(arguments: Sequence[str]) -> int:
                 else None
             )
             ours = {d.name: _Ours(path, d, context) for d in devices}
-            rows.append(_row(path, ours, peer, args.prompt, args.tokens, args.rounds))
+            torch_peer = _Torch(next(iter(ours.values())), args.prompt) if args.torch else None
+            rows.append(_row(path, ours, peer, torch_peer, args.prompt, args.tokens, args.rounds))
             _print(rows[-1])
+            if args.batch:
+                rows.append(_together(rows[-1], ours, args.batch, args.tokens))
+                _print(rows[-1])
         # After each file: a run that is cut off keeps the others.
         write(args.json, {"benchmark": "language_models", **describe_machine(devices), "reads": rates, "rows": rows})
     return 0
@@ -106,7 +156,13 @@ def _windows(seconds: list[float]) -> list[float]:
 
 
 def _row(
-    path: Path, ours: dict[str, _Ours], peer: LlamaCpp | None, prompt: int, tokens: int, rounds: int
+    path: Path,
+    ours: dict[str, _Ours],
+    peer: LlamaCpp | None,
+    torch_peer: _Torch | None,
+    prompt: int,
+    tokens: int,
+    rounds: int,
 ) -> dict[str, Any]:
     """Measure one file; a round of everyone at a time, after a round that is not counted."""
     prefill: dict[str, list[float]] = {}
@@ -122,15 +178,26 @@ def _row(
             if counted >= 0:
                 prefill.setdefault(PEER, []).append(samples[0])
                 decode.setdefault(PEER, []).extend(_windows(samples[1]))
+        if torch_peer is not None and (sample := torch_peer.prefill()) and counted >= 0:
+            prefill.setdefault(TORCH, []).append(sample)
     who = {
-        name: {
-            "prefill": [prompt / s for s in (t.median, t.high, t.low)],
-            "decode": [1 / s for s in (d.median, d.high, d.low)],
-        }
+        name: {"prefill": _rates(prefill[name], prompt)} | ({"decode": _rates(decode[name])} if name in decode else {})
         for name in prefill
-        for t, d in [(summarize(prefill[name]), summarize(decode[name]))]
     }
     return {"file": path.name, "bytes": _bytes_per_token(path), "prompt": prompt, "tokens": tokens, "who": who}
+
+
+def _together(row: dict[str, Any], ours: dict[str, _Ours], count: int, tokens: int) -> dict[str, Any]:
+    """Return a row of `count` answers at once, of the file of `row`."""
+    seconds = {name: _windows(model.together(count, tokens)) for name, model in ours.items()}
+    who = {name: {"decode": _rates(taken, count)} for name, taken in seconds.items()}
+    return {**row, "file": f"{row['file']}, {count} at once", "bytes": row["bytes"] / count, "who": who}
+
+
+def _rates(seconds: list[float], tokens: int = 1) -> list[float]:
+    """Return tokens per second: median and quartiles."""
+    s = summarize(seconds)
+    return [tokens / t for t in (s.median, s.high, s.low)]
 
 
 def _read_rate(device: Device) -> float:
@@ -153,5 +220,5 @@ def _bytes_per_token(path: Path) -> int:
 
 
 def _print(row: dict[str, Any]) -> None:
-    parts = [f"{name} {r['prefill'][0]:.0f} and {r['decode'][0]:.1f}" for name, r in row["who"].items()]
+    parts = [f"{name} " + " and ".join(f"{rate[0]:.1f}" for rate in r.values()) for name, r in row["who"].items()]
     print(f"{row['file']}: prompt and generated tokens/s: {'; '.join(parts)}", flush=True)
