@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor, jit
 from polyhal.amp import autocast
+from polyhal.hal.compile.ir.parse import parse
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.nn import functional as F
 
@@ -61,6 +63,12 @@ def test_logits_and_gradient() -> None:
         """,
         _aligned(rich_device()),
     )
+
+
+def test_short_rows_begin_at_whole_vectors() -> None:
+    optimized = str(pad_gemm(parse(textwrap.dedent(_LOGITS.replace("2057", "65")), _aligned(rich_device()))))
+    assert "columns=72" in optimized
+    assert "pad(%1, widths=((0, 7), (0, 0)), value=0): bfloat16[72, 8]" in optimized
 
 
 def test_nothing_where_rows_may_begin_anywhere() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 import polyhal as ph
 from polyhal import Device, Tensor, jit
+from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.nn import functional as F
 
@@ -61,6 +62,25 @@ def test_a_result_with_other_users_keeps_its_layout() -> None:
         return %4, %5
         """
     check(propagate_layouts, graph, graph, _placing())
+
+
+def test_half_precision_is_copied_in_its_dtype() -> None:
+    before = """
+        %0: bfloat16[2, 3, 4]
+        on it
+        %1 = permute(%0, axes=(1, 0, 2)): bfloat16[3, 2, 4] strides [4, 12, 1]
+        %2 = reshape(%1, shape=(3, 8)): bfloat16[3, 8]
+        return %2
+        """
+    after = """
+        %0: bfloat16[2, 3, 4]
+        on it
+        %1 = permute(%0, axes=(1, 0, 2)): bfloat16[3, 2, 4] strides [4, 12, 1]
+        %2 = contiguous(%1): bfloat16[3, 2, 4]
+        %3 = reshape(%2, shape=(3, 8)): bfloat16[3, 8]
+        return %3
+        """
+    check(decompose, before, after, Device("numpy"))
 
 
 def test_a_captured_step_makes_no_copies_of_heads() -> None:

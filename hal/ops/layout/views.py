@@ -107,7 +107,7 @@ reshape: OpFunction = declare(
     infer=_infer_reshape,
     lowering=(
         AsView(lambda spec, params: layout.reshape(spec, params["shape"])),
-        Decompose(lambda x, *, shape: reshape(contiguous(x), shape)),
+        Decompose(lambda x, *, shape: reshape(contiguous(x), shape), widen=False),
     ),
     traits=Trait.LAYOUT_TRANSPARENT,
     batching=_batched_reshape,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
@@ -26,8 +26,9 @@ _GPU_ITEMS = 1 << 17
 """Work-items that fill a GPU in the first stage."""
 _MIN_CHUNK = 16
 """Minimum rows that a work-item of a GPU sums in the first stage."""
-_TOTAL_COLUMNS, _TOTAL_SLICES = 16, 32
-"""Second stage on a GPU: columns of a group, and work-items that share the partial sums of each, a power of two."""
+_TOTAL_COLUMNS, _TOTAL_SLICES = 8, 128
+"""Second stage on a GPU: columns of a group, and work-items that share the partial sums of each, a power of two. Few sums for
+each work-item matter more than long reads: the stage waits for memory, and there are few columns."""
 _TOTAL_GROUP = 64
 _PARTIAL_GROUP = 128
 _LAYER_NORM_GRADIENT = ("g", "x", "weight", "means", "scales", "dx", "dweight", "dbias")
@@ -160,7 +161,8 @@ class _Gradient:
         features, definitions = self.runtime.features, self._definitions(columns)
         group, slices = (min(features.group_size, _TOTAL_GROUP), 1), 1
         if not features.cpu:
-            slices = min(_TOTAL_SLICES, power_of_two_at_most(features.max_group_size) // _TOTAL_COLUMNS)
+            most = power_of_two_at_most(features.max_group_size) // _TOTAL_COLUMNS
+            slices = min(_TOTAL_SLICES, most, power_of_two_at_least(partials))
             definitions |= {"COLUMNS": _TOTAL_COLUMNS, "SLICES": slices}
             group = (_TOTAL_COLUMNS, slices)
         args = self._select("partial", "dweight", "dbias") | {"length": self.kernel.length, "partials": partials}

@@ -2,7 +2,8 @@
 
 A vocabulary has any number of words, so rows of logits start at any address, and products that write logits or read their
 gradients take several times as long. The gradient is written with longer rows, and its users get a view; the product that
-makes the logits gets rows of zeros appended to its weight. Only devices that state a row alignment are affected.
+makes the logits gets rows of zeros appended to its weight. Short rows in half precision begin at whole vectors instead of
+cache lines. Only devices that state a row alignment are affected.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.ops.opdef import OPS
 
 _MIN_PIECES = 32
-"""Rows shorter than this many alignments stay as they are: padding would lengthen them too much."""
+"""Rows shorter than this many alignments get a smaller alignment: padding would lengthen them too much."""
+_VECTOR, _MIN_VECTORS = 16, 8
+"""Bytes that matrix units read at once, the alignment of short rows in half precision, and the minimum in a row."""
 
 
 def pad_gemm(graph: Graph) -> Graph:
@@ -55,8 +58,10 @@ class _Padding:
             return 0
         logits = self._graph.tensor(node.value(node.op.schema.inputs.index("logits")))
         nbytes = logits.shape[1] * logits.dtype.itemsize
-        alignment = node.device.capabilities.limits.row_alignment
-        if nbytes % alignment == 0 or nbytes < _MIN_PIECES * alignment:
+        alignment, pieces = node.device.capabilities.limits.row_alignment, _MIN_PIECES
+        if alignment > _VECTOR and nbytes < pieces * alignment and logits.dtype.itemsize == 2:
+            alignment, pieces = _VECTOR, _MIN_VECTORS
+        if nbytes % alignment == 0 or nbytes < pieces * alignment:
             return 0
         return -(-nbytes // alignment) * alignment // logits.dtype.itemsize
 
