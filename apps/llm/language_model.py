@@ -252,9 +252,12 @@ def load(
     suffice for both and for `sequences` answers at a time, ShapeError for a context beyond the model's or a draft model with
     other tokens, and the errors of `open_model` and `load_adapter`.
     """
-    target = device if isinstance(device, Device) else Device(device)
-    planned = _planned(path, target, dtype, context)
-    proposing = None if draft is None else _planned(draft, target, dtype, planned.context, shorter=True)
+    files, drafted = open_model(path), None if draft is None else open_model(draft)
+    target = (
+        device if isinstance(device, Device) else Device(device)
+    )  # after files: the fastest may have to be measured
+    planned = _planned(files, target, dtype, context)
+    proposing = None if drafted is None else _planned(drafted, target, dtype, planned.context, shorter=True)
     check_fits(planned, target, proposing, sequences)
     found = _loaded(planned, target, adapter)
     if proposing is not None:
@@ -264,10 +267,9 @@ def load(
 
 
 def _planned(
-    path: str | os.PathLike[str], device: Device, dtype: object, context: int | None, shorter: bool = False
+    files: ModelFiles, device: Device, dtype: object, context: int | None, shorter: bool = False
 ) -> PlannedModel:
-    """Open a model's files. With `shorter` its context may be shorter than `context`. Raises ShapeError."""
-    files = open_model(path)
+    """Choose context and dtype. With `shorter` the context may be shorter than `context`. Raises ShapeError."""
     config = DecoderConfig.from_json(files.config)
     longest = config.max_position_embeddings
     length = _DEFAULT_CONTEXT if context is None else context
