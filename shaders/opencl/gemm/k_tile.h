@@ -4,6 +4,15 @@
 #ifndef POLYHAL_GEMM_K_TILE
 #define POLYHAL_GEMM_K_TILE
 
+// 1: four neighbouring elements of an operand are loaded at a time.
+#ifndef A_QUADS
+#define A_QUADS 0
+#endif
+#ifndef B_QUADS
+#define B_QUADS 0
+#endif
+typedef CONCAT(REAL, 4) Quad;
+
 #define PITCH(extent) ((extent) + 4)
 #define LOADS(extent) ((extent) * TERMS / STAGERS)
 // Line and term of element number e of a k-tile. Neighbours load 8 neighbouring terms of a line, or neighbouring lines;
@@ -45,5 +54,24 @@
             *(__local Quad *)to = next[i];                                                                   \
         }                                                                                                    \
     }
+
+#if A_QUADS
+#define A_NEXT Quad a_next[LOADS(ROWS) / 4]
+#define FETCH_A FETCH_QUADS
+#define STAGE_A STAGE_QUADS
+#else
+#define A_NEXT REAL a_next[LOADS(ROWS)]
+#define FETCH_A FETCH
+#define STAGE_A STAGE
+#endif
+#if B_QUADS
+#define B_NEXT Quad b_next[LOADS(COLUMNS) / 4]
+#define FETCH_B FETCH_QUADS
+#define STAGE_B STAGE_QUADS
+#else
+#define B_NEXT REAL b_next[LOADS(COLUMNS)]
+#define FETCH_B FETCH
+#define STAGE_B STAGE
+#endif
 
 #endif

@@ -71,26 +71,6 @@
 #define PARTS (TENSOR_CORES ? CLUSTER : 1)
 #define STAGERS ITEMS
 #include "gemm/k_tile.h"
-typedef CONCAT(REAL, 4) Quad;
-
-#if A_QUADS
-#define A_NEXT Quad a_next[LOADS(ROWS) / 4]
-#define FETCH_A FETCH_QUADS
-#define STAGE_A STAGE_QUADS
-#else
-#define A_NEXT REAL a_next[LOADS(ROWS)]
-#define FETCH_A FETCH
-#define STAGE_A STAGE
-#endif
-#if B_QUADS
-#define B_NEXT Quad b_next[LOADS(COLUMNS) / 4]
-#define FETCH_B FETCH_QUADS
-#define STAGE_B STAGE_QUADS
-#else
-#define B_NEXT REAL b_next[LOADS(COLUMNS)]
-#define FETCH_B FETCH
-#define STAGE_B STAGE
-#endif
 // Addends of a sum: of the slices of this group, or of the groups of the cluster, which have added their slices.
 #if CLUSTER > 1
 #define ADDENDS PARTS

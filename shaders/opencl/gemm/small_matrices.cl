@@ -55,11 +55,10 @@
 #define TILE(extent) (TERMS * PITCH(extent) + 16)
 #define STAGERS SHARE
 #include "gemm/k_tile.h"
-typedef CONCAT(REAL, 4) Quad;
 
 #define FETCH_BOTH(from)                                             \
-    FETCH(a_next, a, A_K_MAJOR, ROWS, a_row, a_column, a_lines, from) \
-    FETCH(b_next, b, B_K_MAJOR, COLUMNS, b_column, b_row, b_lines, from)
+    FETCH_A(a_next, a, A_K_MAJOR, ROWS, a_row, a_column, a_lines, from) \
+    FETCH_B(b_next, b, B_K_MAJOR, COLUMNS, b_column, b_row, b_lines, from)
 
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_small_matrices(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
@@ -82,11 +81,12 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     for (uint i = 0; i < 4 * QUADS; i++)
 #pragma unroll
         for (uint j = 0; j < QUADS; j++) sums[i][j] = (Quad)(0);
-    REAL a_next[LOADS(ROWS)], b_next[LOADS(COLUMNS)];
+    A_NEXT;
+    B_NEXT;
     FETCH_BOTH(0)
     for (uint from = 0; from < k; from += TERMS) {
-        STAGE(a_next, left, A_K_MAJOR, ROWS)
-        STAGE(b_next, right, B_K_MAJOR, COLUMNS)
+        STAGE_A(a_next, left, A_K_MAJOR, ROWS)
+        STAGE_B(b_next, right, B_K_MAJOR, COLUMNS)
         barrier(CLK_LOCAL_MEM_FENCE);
         if (from + TERMS < k) {
             FETCH_BOTH(from + TERMS)

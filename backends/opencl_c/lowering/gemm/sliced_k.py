@@ -27,8 +27,6 @@ _PADDING = 4
 """Elements of padding per line in local memory, against bank conflicts."""
 _SUMS, _OPERANDS, _OTHER_REGISTERS = 16, 8, 13
 """Registers of a work-item for sums, operands and the rest; an element in flight takes 3, with its address."""
-_QUAD_BYTES = 16
-"""Bytes of four elements that are loaded at a time."""
 _MIN_CLUSTER_TERMS = 128
 """Minimum terms of a group of a cluster."""
 _MAX_CLUSTER = 8
@@ -131,7 +129,7 @@ def multiply(runtime: Runtime, p: Product, tile: SlicedTile) -> Launch:
     defined = definitions(
         p,
         macros,
-        _layouts(p, tile),
+        staging.quads(p, tile.rows, tile.columns, tile.terms, _GROUP),
         occupancy.definitions(runtime.features.architecture),
         ROWS=tile.rows,
         COLUMNS=tile.columns,
@@ -148,14 +146,3 @@ def multiply(runtime: Runtime, p: Product, tile: SlicedTile) -> Launch:
     items = (tile.count(p) // p.count * tile.cluster * _GROUP, p.count)
     target = Target(cluster=tile.cluster) if tile.cluster > 1 and runtime.features.tensor_cores else None
     return runtime.launch("gemm/sliced_k", defined, args, items, (_GROUP, 1), target=target)
-
-
-def _layouts(p: Product, tile: SlicedTile) -> dict[str, bool]:
-    """Return the definitions of both operands: their contiguous axes, and whether quads of elements are loaded."""
-    layouts = staging.definitions(p)
-    defined = {}
-    for side, extent in (("A", tile.rows), ("B", tile.columns)):
-        whole = p.dtype is dtypes.float32 and layouts[f"{side}_BYTES"] == _QUAD_BYTES
-        defined[f"{side}_K_MAJOR"] = bool(layouts[f"{side}_K_MAJOR"])
-        defined[f"{side}_QUADS"] = whole and extent * tile.terms >= 4 * _GROUP
-    return defined

@@ -80,7 +80,7 @@ def _tile(p: Product) -> SmallTile:
     rows, columns = (min(_LARGEST, max(16, 1 << (n - 1).bit_length())) for n in (p.m, p.n))
     quads = 2 if rows * columns >= 2048 else 1
     # Transposing the terms of a K-major operand into local memory costs less with more of them at a time.
-    return SmallTile(rows, columns, quads, 16 if p.right.row == 1 else 8, 64)
+    return SmallTile(rows, columns, quads, 16 if quads > 1 or p.right.row == 1 else 8, 64)
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
@@ -92,11 +92,10 @@ def build(runtime: Runtime, p: Product) -> Launch:
 def multiply(runtime: Runtime, p: Product, tile: SmallTile) -> Launch:
     """Build the launch with this tile. Raises KernelBuildError."""
     macros, epilogue_args = epilogue(p)
-    layouts = staging.definitions(p)
     defined = definitions(
         p,
         macros,
-        {name: layouts[name] for name in ("A_K_MAJOR", "B_K_MAJOR")},
+        staging.quads(p, tile.rows, tile.columns, tile.terms, tile.share),
         ROWS=tile.rows,
         COLUMNS=tile.columns,
         QUADS=tile.quads,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.problems.gemm import Matrix, Product
+from polyhal.hal import dtypes
 
 _COPY_BYTES = (16, 8, 4)
 """Sizes of asynchronous copies, fastest first."""
+_QUAD_BYTES = 16
+"""Bytes of four elements that are loaded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +58,14 @@ def definitions(p: Product, *, padded: bool = False, ragged: bool = False) -> di
         "B_BYTES": b.nbytes,
         "RAGGED": a.ragged or b.ragged,
     }
+
+
+def quads(p: Product, rows: int, columns: int, terms: int, stagers: int) -> dict[str, bool]:
+    """Return the definitions of gemm/k_tile.h: contiguous axes, and whether work-items load four elements at a time."""
+    layouts = definitions(p)
+    defined = {}
+    for side, extent in (("A", rows), ("B", columns)):
+        whole = p.dtype is dtypes.float32 and layouts[f"{side}_BYTES"] == _QUAD_BYTES
+        defined[f"{side}_K_MAJOR"] = bool(layouts[f"{side}_K_MAJOR"])
+        defined[f"{side}_QUADS"] = whole and extent * terms >= 4 * stagers
+    return defined
