@@ -47,6 +47,8 @@ class Tolerance(NamedTuple):
     terms: Callable[[Specs, Params], int] | None = None
     """The number of terms n that each result accumulates. A sum of n terms in precision u is off by at most n u times
     the sum of magnitudes, and by about sqrt(n) u when errors are independent."""
+    gradient_terms: Callable[[Specs, Params], int] | None = None
+    """As `terms`, of the sums in the gradient, for ops that round coarser than their dtype."""
     rounded: int = 0
     """The number of factors per term that the op computes itself and may round to a 16-bit result's dtype, because
     matrix units take no wider operands: each is off by half a unit."""

@@ -100,6 +100,12 @@ def _terms(specs: Specs, params: Params) -> int:
     return 1024 * tensor_at(specs, 0).shape[-1]
 
 
+def _gradient_terms(specs: Specs, params: Params) -> int:
+    """As `_terms`: the gradient is a sum over the other axis of the weights."""
+    blocks, width = blocks_and_weights(specs, params, 1)
+    return 1024 * max(blocks.shape[0], width)
+
+
 quantized_matmul: OpFunction = declare(
     _quantized_matmul,
     name="quantized_matmul",
@@ -115,7 +121,7 @@ quantized_matmul: OpFunction = declare(
         ErrorSample((np.zeros((2, 32)), np.zeros((4, 18), np.uint8)), {"format": "q9"}, ValueError, "no format 'q9'"),
     ],
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(4.0, floor=1.0, terms=_terms, rounded=1),
+    tolerance=Tolerance(4.0, floor=1.0, terms=_terms, gradient_terms=_gradient_terms, rounded=1),
     flops=lambda specs, outs, params: 2 * outs[0].size * math.prod(tensor_at(specs, 0).shape[-1:]),
     settings=("precision",),
     autocast=Autocast.HALF,

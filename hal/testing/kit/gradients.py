@@ -143,12 +143,21 @@ def _arrays(gradients: Sequence[Tensor | None], call: OpCall, what: str) -> list
     return out
 
 
-def _limit(dtype: DType, arrays: Sequence[np.ndarray], elements: float) -> float:
-    """Return the allowed error of a directional derivative that sums `elements` products with these gradients."""
+def _limit(dtype: DType, arrays: Sequence[np.ndarray], elements: float, chain: float = _CHAIN_UNITS) -> float:
+    """Return the allowed error of a directional derivative that sums `elements` products with these gradients.
+
+    Each of them may be off by `chain` units of the dtype.
+    """
     count = max(elements, 1)
     largest = max([1.0, *(float(np.abs(a).max(initial=0.0)) for a in arrays)])
-    units = _CHAIN_UNITS * (1 + math.log2(count))
+    units = chain * (1 + math.log2(count))
     return (units * finfo(computing(dtype)).eps + _DIFFERENCE_ERROR) * largest * math.sqrt(count)
+
+
+def _chain_units(call: OpCall) -> float:
+    """Return the units by which a gradient may be off: errors of the terms of a sum are independent."""
+    terms = call.op.tests.tolerance.gradient_terms
+    return _CHAIN_UNITS if terms is None else max(_CHAIN_UNITS, math.sqrt(terms(specs_of(call.values), call.params)))
 
 
 def _moving(direction: Direction) -> float:
@@ -186,7 +195,7 @@ def _check_first_order(device: Device, call: OpCall, inputs: Inputs, dtype: DTyp
     _, fresh = place_inputs(call, contiguous_layouts(call), device)
     derived = _arrays(tape_gradients(call, fresh, weights, device, derived=True), call, what)
     for i, a, b in zip(_differentiated(call), gradients, derived, strict=True):
-        limit = _limit(dtype, [a, b], call.values[i].size)
+        limit = _limit(dtype, [a, b], call.values[i].size, _chain_units(call))
         worst = float(np.abs(a - b).max(initial=0.0))
         if not worst <= limit:
             raise ResultError(what, f"rule and decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed")
@@ -208,7 +217,7 @@ def _compare_with_differences(
 
     for direction in directions(points, np.random.default_rng(SEED)):
         predicted, measured = directional_derivative(gradients, direction), central_difference(loss, points, direction)
-        limit = _limit(dtype, gradients, _moving(direction))
+        limit = _limit(dtype, gradients, _moving(direction), _chain_units(call))
         if not abs(predicted - measured) <= limit:
             raise _disagreement(what, direction, predicted, measured, limit)
 
