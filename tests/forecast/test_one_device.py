@@ -15,7 +15,7 @@ _SMALL_GPT = small_gpt(layers=5)
 @pytest.mark.parametrize(
     ("recipe", "profile", "samples", "dtype"),
     [
-        (_SMALL_GPT, "h200", 64, "bfloat16"),  # bound by the device
+        (_SMALL_GPT, "h200", 96, "bfloat16"),  # bound by the device
         (_SMALL_GPT, "h200", 2, "bfloat16"),  # bound by the host, which enqueues kernels
         (_SMALL_GPT, "cpu_2core", 8, "float32"),
         (small_gpt(layers=2), "h200", 16, "float32"),
