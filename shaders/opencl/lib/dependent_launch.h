@@ -13,9 +13,9 @@
 #define AWAIT_INPUTS asm volatile("//cuda griddepcontrol.wait;" : : : "memory");
 #define PREFETCH(address) asm volatile("prefetch.global.L2 [%0];" : : "l"((ulong)(size_t)(address)));
 #else
-#define START_NEXT
-#define AWAIT_INPUTS
-#define PREFETCH(address)
+#define START_NEXT ;
+#define AWAIT_INPUTS ;
+#define PREFETCH(address) ;
 #endif
 
 #endif
