@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 class LineProcess:
-    """A process that is asked by lines, from the project's root. `name` stands in errors."""
+    """A process in the project's root that answers lines. Errors name it by `name`."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._name = name

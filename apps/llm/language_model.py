@@ -120,35 +120,23 @@ class LanguageModel:
         prompt: str | Messages | Sequence[int],
         max_tokens: int | None = None,
         *,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        logprobs: int | None = None,
         constraint: TokenConstraint | None = None,
         schema: Mapping[str, Any] | None = None,
         regex: str | None = None,
         grammar: str | None = None,
         choices: Sequence[str] | None = None,
         lookup: bool = False,
+        **options: Any,
     ) -> TokenStream:
         """Iterate over the tokens of an answer as they are sampled, up to a token of `stop_ids` or the end of the context.
 
-        The model's files have the values of settings that are None. With `logprobs` the attribute of that name has the
-        log-probability of each token, and of that many most likely ones. The answer follows a `constraint` of `grammars`, a
-        JSON `schema`, a regular expression `regex`, a `grammar` of Lark's form, or is one of `choices`. The draft model of
-        `load`, or with `lookup` the text so far, proposes tokens that are checked several at a time, which leaves the answer
-        as it is. Raises ShapeError for a prompt that fills the context, and ConstraintError for an invalid grammar.
+        `options` are keywords of `request`. The answer follows a `constraint` of `grammars`, a JSON `schema`, a regular
+        expression `regex`, a `grammar` of Lark's form, or is one of `choices`. The draft model of `load`, or with `lookup`
+        the text so far, proposes tokens that are checked several at a time, which leaves the answer as it is. Raises
+        ShapeError for a prompt that fills the context, and ConstraintError for an invalid grammar.
         """
-        options: dict[str, Any] = {
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "logprobs": logprobs,
-        }
         constraint = self._constraint(constraint, schema, regex, grammar, choices)
-        request = self.request(prompt, max_tokens, constraint=constraint, **options)
+        request = self.request(prompt, max_tokens, constraint, **options)
         return self.engine(lookup=lookup, captured=request.max_tokens >= WORTH_CAPTURING).submit(request)
 
     def engine(self, slots: int = 1, *, lookup: bool = False, captured: bool = True) -> GenerationEngine:
@@ -159,15 +147,19 @@ class LanguageModel:
         self,
         prompt: str | Messages | Sequence[int],
         max_tokens: int | None = None,
+        constraint: TokenConstraint | None = None,
         *,
         temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int | None = None,
         logprobs: int | None = None,
-        constraint: TokenConstraint | None = None,
     ) -> GenerationRequest:
-        """Return the request of an answer for an `engine`. The arguments are the arguments of `stream_ids`."""
+        """Return the request of an answer for an `engine`. Raises ShapeError for a prompt that fills the context.
+
+        The model's files have the values of settings that are None. With `logprobs` the answer's attribute of that name has
+        the log-probability of each token, and of that many most likely ones.
+        """
         ids = self.ids(prompt)
         room = self.context - len(ids)
         if room < 1:
@@ -253,9 +245,8 @@ def load(
     other tokens, and the errors of `open_model` and `load_adapter`.
     """
     files, drafted = open_model(path), None if draft is None else open_model(draft)
-    target = (
-        device if isinstance(device, Device) else Device(device)
-    )  # after files: the fastest may have to be measured
+    # After files: the fastest device may have to be measured.
+    target = device if isinstance(device, Device) else Device(device)
     planned = _planned(files, target, dtype, context)
     proposing = None if drafted is None else _planned(drafted, target, dtype, planned.context, shorter=True)
     check_fits(planned, target, proposing, sequences)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,20 +13,20 @@ from polyhal.nn import KVCache, Module
 from polyhal.nn import functional as F
 
 
-class CausalModel(Module):
+class CausalModel(Module, ABC):
     """Token ids (B, T) to logits of the next token (B, T, vocab_size), with an optional cache of earlier tokens."""
 
     context_length: int
     """Maximum number of tokens in the context, for which caches are made. A smaller number may be set."""
 
     @property
+    @abstractmethod
     def device(self) -> Device:
-        """Device of the weights; defined by subclasses."""
-        raise NotImplementedError(f"{type(self).__name__} defines no device")
+        """Device of the weights."""
 
+    @abstractmethod
     def make_cache(self, batch: int = 1) -> KVCache:
-        """Make an empty cache for `context_length` tokens; defined by subclasses."""
-        raise NotImplementedError(f"{type(self).__name__} defines no make_cache")
+        """Make an empty cache for `context_length` tokens."""
 
     def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""

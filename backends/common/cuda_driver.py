@@ -156,7 +156,7 @@ NULL = ffi.NULL
 OUT_OF_MEMORY, NOT_READY, PEER_ACCESS_ALREADY_ENABLED = 2, 600, 704
 """Statuses."""
 OLDEST = 12000
-"""Oldest version of the driver's interface with all functions but those of edges: 1000 times major plus 10 times minor."""
+"""Oldest version of the driver's interface with all functions except `cuGraphAddDependencies_v2`: 1000 major + 10 minor."""
 WITH_EDGES = 12030
 """Oldest version with `cuGraphAddDependencies_v2`."""
 

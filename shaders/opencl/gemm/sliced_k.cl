@@ -41,13 +41,6 @@
 #ifndef TERMS
 #define TERMS 64
 #endif
-// 1: four neighbouring elements of an operand are loaded at a time, from contiguous lines of whole quads (float32).
-#ifndef A_QUADS
-#define A_QUADS 0
-#endif
-#ifndef B_QUADS
-#define B_QUADS 0
-#endif
 // Blocks of four rows of a work-item: 1 or 2.
 #ifndef QUAD_ROWS
 #define QUAD_ROWS 1
