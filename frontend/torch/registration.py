@@ -42,6 +42,11 @@ TABLE: dict[str, Entry] = {}
 """Entries by overload, as in `add.Tensor` and `relu.default`."""
 
 
+LIBRARY_OPS: dict[str, Callable[..., Any]] = {}
+"""Functions for ops that libraries define, by full name, as in `transformers::grouped_mm_fallback`, with the op's arguments.
+Compiled graphs call them; eagerly the library's own code runs."""
+
+
 def full_name(name: str) -> str:
     """Return the full name of an overload; its second part defaults to `default`."""
     return name if "." in name else f"{name}.default"
@@ -61,6 +66,16 @@ def aten(*names: str, is_view: bool = False, keeps_format: bool = False) -> Call
     def declare(function: F) -> F:
         for name in names:
             add_entry(name, Entry(function, None, is_view, keeps_format))
+        return function
+
+    return declare
+
+
+def library_op(name: str) -> Callable[[F], F]:
+    """Declare that a function computes an op that a library defines: `@library_op("transformers::grouped_mm_fallback")`."""
+
+    def declare(function: F) -> F:
+        LIBRARY_OPS[name] = function
         return function
 
     return declare

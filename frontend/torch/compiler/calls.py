@@ -13,14 +13,14 @@ from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch import tensors
 from polyhal.torch.compiler.functional import FUNCTIONAL
 from polyhal.torch.compiler.lists import list_function
-from polyhal.torch.registration import HANDLED, TABLE, writes_first
+from polyhal.torch.registration import HANDLED, LIBRARY_OPS, TABLE, writes_first
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import Keywords, Operator
 
 
 class TableCall(NamedTuple):
-    """Call of a table function for an overload of ATen."""
+    """Call of a table function for an overload."""
 
     function: Callable[..., Any]
     dropped: tuple[int, ...]
@@ -41,6 +41,9 @@ class TableCall(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def call_of(target: Operator) -> TableCall | None:
     """Return the call for the target of a node; None if the table has no function for it."""
+    own = LIBRARY_OPS.get(target._schema.name) if isinstance(target, torch._ops.OpOverload) else None
+    if own is not None:
+        return TableCall(own, (), False)
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
         return None
     name = str(target).removeprefix("aten.")

@@ -12,6 +12,7 @@ from polyhal.torch.table import (  # noqa: F401
     fourier,
     grouped_products,
     indexing,
+    library_ops,
     linear_algebra,
     loss_scaling,
     losses,

@@ -30,9 +30,9 @@ def grouped_mm(a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Any = Non
     if a.ndim == 2 and b.ndim == 3:
         out = _rows_by_matrices(a, b, offs)
     elif a.ndim == 3 and b.ndim == 2:
-        out = _transposed(_rows_by_matrices(_transposed(b), _transposed(a), offs))
+        out = transposed(_rows_by_matrices(transposed(b), transposed(a), offs))
     else:
-        out = _products_of_groups(_transposed(a), b, offs)
+        out = _products_of_groups(transposed(a), b, offs)
     return cast(out, out_dtype)
 
 
@@ -90,7 +90,7 @@ def _products_of_groups(x: Tensor, y: Tensor, ends: Tensor) -> Any:
         return zeros((groups, m, n), x.dtype, x.device)
     blocks = _Blocks(ends, rows)
     is_used = F["reshape"](blocks.is_used, (*blocks.is_used.shape, 1))
-    parts = F["matmul"](_transposed(F["where"](is_used, blocks.of(x), 0)), F["where"](is_used, blocks.of(y), 0))
+    parts = F["matmul"](transposed(F["where"](is_used, blocks.of(x), 0)), F["where"](is_used, blocks.of(y), 0))
     flat = F["reshape"](cast(parts, dtypes.accumulator(x.dtype)), (-1, m * n))
     return F["reshape"](cast(F["scatter_rows"](flat, blocks.groups, groups), x.dtype), (groups, m, n))
 
@@ -98,9 +98,10 @@ def _products_of_groups(x: Tensor, y: Tensor, ends: Tensor) -> Any:
 def _matrices_at(matrices: Tensor, index: Any) -> Any:
     """Return the matrices (..., k, n) at an index; in their order in memory, so that a transposed view is copied once."""
     if matrices.ref.spec.strides[1] < matrices.ref.spec.strides[2]:
-        return _transposed(F["take"](_transposed(matrices), index))
+        return transposed(F["take"](transposed(matrices), index))
     return F["take"](matrices, index)
 
 
-def _transposed(x: Any) -> Any:
+def transposed(x: Any) -> Any:
+    """Swap the last two axes."""
     return F["permute"](x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
