@@ -18,6 +18,7 @@ from polyhal.hal.compile.passes.fuse.join_products import join_products
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
+from polyhal.hal.compile.passes.fuse.row_sums import fuse_row_sums
 from polyhal.hal.compile.passes.layout.channels_last import channels_last
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
@@ -54,6 +55,7 @@ PASSES = (
     join_batch_norm,
     simplify_views,
     cast_results,
+    fuse_row_sums,
     batch_products,
     simplify_views,
     read_strided,
