@@ -138,6 +138,19 @@ def logsumexp(x: np.ndarray) -> np.ndarray:
     return np.concatenate([top, np.log(np.exp(x - top).sum(1, keepdims=True))], 1)
 
 
+def check_added_gradients(device: Any, rng: Any, shape: tuple[int, int], half: DType) -> None:
+    """Check gradients of norms in float32 that read a gradient in half precision, add another, and are cast as well."""
+    x, g, addend = (rng.uniform(-1, 1, shape) for _ in range(3))
+    weight, g = rng.uniform(0.5, 1.5, shape[1]), g.astype(half.numpy)
+    for op in ("layer_norm", "rms_norm"):
+        _, *saved = OPS[op].reference(x.astype(np.float32).astype(np.float64), axes=1)
+        operands = [g, x, weight, *(s.astype(np.float32) for s in saved)]
+        check(device, f"{op}_grad", operands, ulps=64, axes=1)
+        check(device, f"{op}_add_grad", [*operands, addend], ulps=64, axes=1, cast_dtype=half)
+        check(device, f"{op}_add_grad", [*operands, addend], ulps=64, axes=1)
+        check(device, f"{op}_add_grad", [*operands, None], ulps=64, axes=1, cast_dtype=half)
+
+
 def check_cross_entropy(
     device: Any, rng: Any, rows: int, classes: int, smoothing: float, dtype: DType, index: type
 ) -> None:

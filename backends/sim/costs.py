@@ -35,6 +35,7 @@ _LAUNCHES = {
     "batch_norm_grad": 3,
     "batch_norm_relu_grad": 3,
     "layer_norm_grad": 2,
+    "layer_norm_add_grad": 2,
 }
 """Kernels of ops that reduce across work-groups before they use the sums; 1 for all others."""
 

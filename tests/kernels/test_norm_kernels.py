@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_ops import check
+from native_ops import check, check_added_gradients
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
@@ -63,6 +63,7 @@ def test_rows_that_are_cast(device: Any, rng: Any, shape: tuple[int, int]) -> No
     for out_dtype in (dtypes.bfloat16, dtypes.float16):
         check(device, "layer_norm", [x, weight, bias], ulps=16, axes=1, eps=1e-5, out_dtype=out_dtype)
         check(device, "rms_norm", [x, weight], ulps=16, axes=1, eps=1e-6, out_dtype=out_dtype)
+        check_added_gradients(device, rng, shape, out_dtype)
 
 
 @pytest.mark.parametrize("shape", [(2, 8192), (1, 40_000)], ids=str)

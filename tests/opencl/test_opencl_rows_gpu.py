@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import as_gpu
-from native_ops import check, run
+from native_ops import check, check_added_gradients, run
 
 from polyhal.hal import dtypes
 from polyhal.hal.core.settings.state import settings
@@ -37,6 +37,7 @@ def test_rows_in_registers_and_not(gpu: Any, rng: Any, shape: tuple[int, ...]) -
     check(gpu, "layer_norm", [x, weight, bias], ulps=16, axes=1, eps=1e-5)
     _, mean, rstd = OPS["layer_norm"].reference(x.astype(np.float32).astype(np.float64), axes=1)
     check(gpu, "layer_norm_grad", [g, x, weight, mean, rstd], ulps=64, axes=1)
+    check_added_gradients(gpu, rng, shape, dtypes.bfloat16)
     check(gpu, "cross_entropy_rows", [x, rng.integers(0, shape[1], shape[0])], ulps=16)
 
 

@@ -7,6 +7,7 @@ import pytest
 from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.row_sums import fuse_row_sums
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
@@ -329,3 +330,35 @@ def test_rows_are_added_to_the_table_that_they_would_be_summed_with() -> None:
     )
     others_read_it = graph.replace("return %5", "return %5, %4")
     check(fuse_row_sums, others_read_it, others_read_it)
+
+
+def test_gradients_of_norms_read_half_precision_and_are_added_and_cast() -> None:
+    start = """
+        %0: bfloat16[4, 8]
+        %1: float32[4, 8]
+        %2: float32[8]
+        %3: float32[4]
+        %4: float32[4, 8]
+        on it
+        """
+    check(
+        fuse_norm_gradients,
+        start
+        + """%5 = cast(%0, dtype=polyhal.float32): float32[4, 8]
+        %6, %7 = rms_norm_grad(%5, %1, %2, %3, axes=1): float32[4, 8], float32[8]
+        %8 = add(%4, %6): float32[4, 8]
+        %9 = cast(%8, dtype=polyhal.bfloat16): bfloat16[4, 8]
+        return %7, %8, %9
+        """,
+        start
+        + """%5, %6, %7 = rms_norm_add_grad(%0, %1, %2, %3, %4, axes=1, cast_dtype=polyhal.bfloat16): float32[4, 8], float32[8], bfloat16[4, 8]
+        return %6, %5, %7
+        """,  # noqa: E501
+        rich_device(),
+    )
+    late = """%5, %6 = rms_norm_grad(%1, %1, %2, %3, axes=1): float32[4, 8], float32[8]
+        %7 = exp(%1): float32[4, 8]
+        %8 = add(%7, %5): float32[4, 8]
+        return %6, %8
+        """
+    check(fuse_norm_gradients, start + late, start + late, rich_device())

@@ -39,21 +39,28 @@ def forward(
     if not isinstance(x, Spec) or (outputs[0].dtype is not x.dtype and not casts):
         return Declined("the operands have different dtypes")
     refusal = parameter_refusal(*inputs[1:])
-    flat, out = _flatten(x, axes), _flatten(outputs[0], axes)
+    flat, out = flatten(x, axes), flatten(outputs[0], axes)
     if refusal or flat is None or out is None:
         return Declined(refusal or "the normalised axes are not contiguous")
     return flat, out
 
 
-def backward(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> NormGradient | Declined:
-    """Return the large operands; `inputs` are g, x, weight and the statistics."""
+def backward(
+    inputs: Inputs, outputs: tuple[Spec, ...], params: Params, *, casts: bool = False
+) -> NormGradient | Declined:
+    """Return the large operands; `inputs` are g, x, weight and the statistics.
+
+    `casts` means that the kernel reads g in half precision, too, where it computes in the dtype of x.
+    """
     g, x = inputs[:2]
-    if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
+    if not isinstance(g, Spec) or not isinstance(x, Spec):
+        return Declined("the operands have different dtypes")
+    if g.dtype is not x.dtype and not (casts and g.dtype.is_floating_point and accumulator(g.dtype) is x.dtype):
         return Declined("the operands have different dtypes")
     refusal = parameter_refusal(*inputs[2:])
     if any(s is None or s.dtype is not accumulator(x.dtype) for s in inputs[3:]):
         refusal = "the statistics have an unexpected dtype"
-    flat = [_flatten(s, params["axes"]) for s in (g, x, outputs[0])]
+    flat = [flatten(s, params["axes"]) for s in (g, x, outputs[0])]
     if refusal or flat[0] is None or flat[1] is None or flat[2] is None:
         return Declined(refusal or "the normalised axes are not contiguous")
     g_row, x_row = _row_step(flat[0]), _row_step(flat[1])
@@ -70,7 +77,7 @@ def parameter_refusal(*parameters: InputSpec | None) -> str:
     return ""
 
 
-def _flatten(spec: Spec, axes: int) -> Spec | None:
+def flatten(spec: Spec, axes: int) -> Spec | None:
     """Merge the last `axes` axes of a spec; None if they are not contiguous."""
     lead, tail = spec.ndim - axes, spec.shape[spec.ndim - axes :]
     lengths, (steps,) = collapse(tail, (spec.strides[lead:],))

@@ -16,6 +16,7 @@ from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.join_products import join_products
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
+from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
 from polyhal.hal.compile.passes.fuse.row_sums import fuse_row_sums
@@ -54,6 +55,8 @@ PASSES = (
     simplify_views,
     join_batch_norm,
     simplify_views,
+    fuse_norm_gradients,
+    remove_dead_code,
     cast_results,
     fuse_row_sums,
     batch_products,

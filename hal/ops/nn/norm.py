@@ -221,7 +221,8 @@ def _norm_samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-def _norm_grad_samples(rng: np.random.Generator) -> list[Sample]:
+def norm_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    """Return calls of `layer_norm_grad`."""
     out = []
     for shape, axes in _SHAPES:
         tail = shape[len(shape) - axes :]
@@ -244,7 +245,7 @@ layer_norm_grad = declare(
     infer=_infer_layer_norm_grad,
     outputs=("dx", "dweight", "dbias"),
     lowering=Decompose(_layer_norm_grad_decomposed),
-    samples=_norm_grad_samples,
+    samples=norm_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
 )
@@ -362,7 +363,7 @@ rms_norm_grad = declare(
             s.params,
             differentiable=False,
         )
-        for s in _norm_grad_samples(rng)
+        for s in norm_grad_samples(rng)
     ],
 )
 

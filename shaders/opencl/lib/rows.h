@@ -15,7 +15,8 @@
 //                                   selects one of several independent sums
 //   FOR_TAIL body                   for each element i after the last whole vector
 //   ROW_VALUE(x, at)                vector i of x; SET_ROW_VALUE(x, v) replaces it if rows are in registers
-//   WRITE(out, v, at, i)            stores a vector; WRITE_AS(D, out, v, at, i) as elements of dtype D
+//   WRITE(out, v, at, i)            stores a vector
+//   ..._AS(D, ...)                  LOAD_ROW, ROW_VALUE and WRITE for an operand with elements of dtype D
 //   PREFETCH_NEXT_ROW(x, at)        on CPUs, prefetches vector i of the next row; once per operand and row
 //   PREFETCH_NEXT_RESULT(out, at)   the same for a row to be written
 //   DECLARE_ACCUMULATORS(s, v)      the sums s[ACCUMULATORS], all v; SUM_ACCUMULATORS(s) and MAX_ACCUMULATORS(s) reduce them to a REAL
@@ -84,17 +85,18 @@ typedef VEC(REAL) V;
 #endif
 #if WIDTH == 1
 #define WHOLE length
-#define READ(name, at, i) LOAD(DTYPE, name, (at) + (long)(i) * name##_step)
+#define READ_AS(D, name, at, i) LOAD(D, name, (at) + (long)(i) * name##_step)
 #define WRITE_AS(D, name, value, at, i) STORE(D, value, name, (at) + (long)(i) * name##_step)
 #define READ_SMALL(D, name, i) LOAD(D, name, name##_offset + (i))
 #define TAIL_BEGIN length
 #else
 #define WHOLE (length / WIDTH)
-#define READ(name, at, i) LOADV(DTYPE, name + (at) + (i) * WIDTH)
+#define READ_AS(D, name, at, i) LOADV(D, name + (at) + (i) * WIDTH)
 #define WRITE_AS(D, name, value, at, i) STOREV(D, value, name + (at) + (i) * WIDTH)
 #define READ_SMALL(D, name, i) LOADV(D, name + name##_offset + (i) * WIDTH)
 #define TAIL_BEGIN (length / WIDTH * WIDTH)
 #endif
+#define READ(name, at, i) READ_AS(DTYPE, name, at, i)
 #define WRITE(name, value, at, i) WRITE_AS(DTYPE, name, value, at, i)
 
 #if ROW_VECTORS
@@ -104,8 +106,8 @@ typedef VEC(REAL) V;
     _Pragma("unroll") for (uint slot = 0, k = 0, i = LANE_ID; slot < ROW_VECTORS; slot++, k = slot % ACCUMULATORS, i += LANES) \
         if (FULL || slot + 1 < ROW_VECTORS || i < WHOLE)
 #define DECLARE_ROW(name) V name##_vectors[ROW_VECTORS];
-#define LOAD_ROW(name, at) FOR_VECTORS name##_vectors[slot] = READ(name, at, i);
-#define ROW_VALUE(name, at) name##_vectors[slot]
+#define LOAD_ROW_AS(D, name, at) FOR_VECTORS name##_vectors[slot] = READ_AS(D, name, at, i);
+#define ROW_VALUE_AS(D, name, at) name##_vectors[slot]
 #define SET_ROW_VALUE(name, value) name##_vectors[slot] = value;
 #else
 #define REQUIRED_GROUP_SIZE
@@ -115,10 +117,12 @@ typedef VEC(REAL) V;
     for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) \
         _Pragma("unroll") for (uint k = 0, i = begin; k < ACCUMULATORS; k++, i += LANES) if (i < WHOLE)
 #define DECLARE_ROW(name)
-#define LOAD_ROW(name, at)
-#define ROW_VALUE(name, at) READ(name, at, i)
+#define LOAD_ROW_AS(D, name, at)
+#define ROW_VALUE_AS(D, name, at) READ_AS(D, name, at, i)
 #define SET_ROW_VALUE(name, value)
 #endif
+#define LOAD_ROW(name, at) LOAD_ROW_AS(DTYPE, name, at)
+#define ROW_VALUE(name, at) ROW_VALUE_AS(DTYPE, name, at)
 // The last, partial vector of a row, element by element, by the first work-items of the group.
 #if ROW_VECTORS
 #define FOR_TAIL for (uint i = 0; i < 0; i++)

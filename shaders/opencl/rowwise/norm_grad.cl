@@ -4,6 +4,9 @@
 // With WEIGHT_SUMS every group also sums g * n and g over its rows, into its part of partial (groups, 2, length), so that g
 // and x are read from memory once. rowwise/norm_weight_grad.cl adds up the parts of all groups.
 //
+// With ADDEND a row of another tensor is added to the result, and with CAST the result is also stored as CAST_DTYPE. g may
+// have another dtype than x, G_DTYPE.
+//
 // Lines under ROW_VECTORS run on GPUs only, and keep a row and these sums in registers. CPUs run the other lines, with the
 // sums in the cache. GPUs run them too if a row does not fit in registers, but then without WEIGHT_SUMS.
 
@@ -18,6 +21,18 @@
 #endif
 #ifndef WEIGHT_SUMS
 #define WEIGHT_SUMS 0
+#endif
+#ifndef G_DTYPE
+#define G_DTYPE DTYPE
+#endif
+#ifndef ADDEND
+#define ADDEND 0
+#endif
+#ifndef CAST
+#define CAST 0
+#endif
+#ifndef CAST_DTYPE
+#define CAST_DTYPE DTYPE
 #endif
 #include "lib/rows.h"
 
@@ -42,22 +57,51 @@
 #define ADD_SLOPES1(slope, normal)
 #endif
 
+#if ADDEND
+#define WITH_ADDEND(value) ((value) + ROW_VALUE(addend, addend_at))
+#define WITH_ADDEND1(value) ((value) + LOAD(DTYPE, addend, addend_at + i))
+#else
+#define WITH_ADDEND(value) (value)
+#define WITH_ADDEND1(value) (value)
+#endif
+
+#if CAST
+#define WRITE_CAST(value) WRITE_AS(CAST_DTYPE, cast, value, cast_at, i);
+#define WRITE_CAST1(value) STORE(CAST_DTYPE, value, cast, cast_at + i);
+#else
+#define WRITE_CAST(value)
+#define WRITE_CAST1(value)
+#endif
+
 typedef struct {
-    STRIDE_MEMBERS(g);
     STRIDE_MEMBERS(x);
+    STRIDE_MEMBERS(g);
     STRIDE_MEMBERS(dx);
+#if ADDEND
+    STRIDE_MEMBERS(addend);
+#endif
+#if CAST
+    STRIDE_MEMBERS(cast);
+#endif
     ROW_MEMBERS;
 } NormGradGeometry;
 
 __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
-    OPERAND(g), OPERAND(x),
+    __global const STORAGE(G_DTYPE) *g, const ulong g_offset, OPERAND(x),
 #if WEIGHT
     __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif
 #if CENTRED
     __global const REAL *means, const ulong means_offset,
 #endif
-    __global const REAL *scales, const ulong scales_offset, RESULT(dx),
+    __global const REAL *scales, const ulong scales_offset,
+#if ADDEND
+    OPERAND(addend),
+#endif
+    RESULT(dx),
+#if CAST
+    __global STORAGE(CAST_DTYPE) *cast, const ulong cast_offset,
+#endif
 #if WEIGHT_SUMS
     __global REAL *partial,
 #endif
@@ -66,6 +110,13 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
     DECLARE_STRIDES(g);
     DECLARE_STRIDES(x);
     DECLARE_STRIDES(dx);
+#if ADDEND
+    DECLARE_STRIDES(addend);
+    DECLARE_ROW(addend)
+#endif
+#if CAST
+    DECLARE_STRIDES(cast);
+#endif
     GROUP_SCRATCH(REAL)
 #if WEIGHT_SUMS
     __global REAL *weight_sums = partial + (ulong)get_group_id(0) * 2 * length, *bias_sums = weight_sums + length;
@@ -81,19 +132,28 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
     DECLARE_ROW(x)
     FOR_ROWS {
         const long g_at = ROW_OF(g, row), x_at = ROW_OF(x, row), dx_at = ROW_OF(dx, row);
+#if ADDEND
+        const long addend_at = ROW_OF(addend, row);
+#endif
+#if CAST
+        const long cast_at = ROW_OF(cast, row);
+#endif
 #if CENTRED
         const REAL mean = means[means_offset + row];
 #else
         const REAL mean = 0;
 #endif
         const REAL scale = scales[scales_offset + row];
-        LOAD_ROW(g, g_at)
+        LOAD_ROW_AS(G_DTYPE, g, g_at)
         LOAD_ROW(x, x_at)
+#if ADDEND
+        LOAD_ROW(addend, addend_at)
+#endif
         DECLARE_ACCUMULATORS(sums, 0)
         DECLARE_ACCUMULATORS(products, 0)
         FOR_VECTORS {
             PREFETCH_NEXT_ROW(g, g_at)
-            const V slope = ROW_VALUE(g, g_at), s = SCALED(slope), centred = ROW_VALUE(x, x_at) - mean;
+            const V slope = ROW_VALUE_AS(G_DTYPE, g, g_at), s = SCALED(slope), centred = ROW_VALUE(x, x_at) - mean;
 #if WEIGHT_SUMS && ROW_VECTORS
             weight_vectors[slot] += slope * (centred * scale);
             bias_vectors[slot] += slope;
@@ -105,7 +165,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
         }
         REAL sum = SUM_ACCUMULATORS(sums), product = SUM_ACCUMULATORS(products);
         FOR_TAIL {
-            const REAL s = SCALED1(LOAD(DTYPE, g, g_at + i));
+            const REAL s = SCALED1(LOAD(G_DTYPE, g, g_at + i));
             sum += s;
             product += s * (LOAD(DTYPE, x, x_at + i) - mean);
         }
@@ -118,18 +178,27 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
         sum = 0;
 #endif
 #if ROW_VECTORS
-        FOR_VECTORS WRITE(dx, (ROW_VALUE(g, g_at) - sum - ROW_VALUE(x, x_at) * product) * scale, dx_at, i);
+        FOR_VECTORS {
+            const V slope = ROW_VALUE(g, g_at), centred = ROW_VALUE(x, x_at);
+            const V value = WITH_ADDEND((slope - sum - centred * product) * scale);
+            WRITE(dx, value, dx_at, i);
+            WRITE_CAST(value)
+        }
 #else
         FOR_VECTORS {
             PREFETCH_NEXT_ROW(x, x_at)
             PREFETCH_NEXT_RESULT(dx, dx_at)
-            const V slope = READ(g, g_at, i), centred = READ(x, x_at, i) - mean;
-            WRITE(dx, (SCALED(slope) - sum - centred * product) * scale, dx_at, i);
+            const V slope = READ_AS(G_DTYPE, g, g_at, i), centred = READ(x, x_at, i) - mean;
+            const V value = WITH_ADDEND((SCALED(slope) - sum - centred * product) * scale);
+            WRITE(dx, value, dx_at, i);
+            WRITE_CAST(value)
             ADD_SLOPES(slope, centred * scale)
         }
         FOR_TAIL {
-            const REAL slope = LOAD(DTYPE, g, g_at + i), centred = LOAD(DTYPE, x, x_at + i) - mean;
-            STORE(DTYPE, (SCALED1(slope) - sum - centred * product) * scale, dx, dx_at + i);
+            const REAL slope = LOAD(G_DTYPE, g, g_at + i), centred = LOAD(DTYPE, x, x_at + i) - mean;
+            const REAL value = WITH_ADDEND1((SCALED1(slope) - sum - centred * product) * scale);
+            STORE(DTYPE, value, dx, dx_at + i);
+            WRITE_CAST1(value)
             ADD_SLOPES1(slope, centred * scale)
         }
 #endif

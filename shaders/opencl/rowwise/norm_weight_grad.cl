@@ -10,6 +10,9 @@
 #ifndef DTYPE
 #define DTYPE float32
 #endif
+#ifndef G_DTYPE
+#define G_DTYPE DTYPE
+#endif
 #ifndef OUT_DTYPE
 #define OUT_DTYPE DTYPE
 #endif
@@ -36,13 +39,13 @@
 
 typedef VEC(REAL) V;
 #if WIDTH == 1
-#define READ(p) LOAD(DTYPE, p, 0)
+#define READ(D, p) LOAD(D, p, 0)
 #else
-#define READ(p) LOADV(DTYPE, p)
+#define READ(D, p) LOADV(D, p)
 #endif
 
-__kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                                  const ulong x_offset,
+__kernel void norm_weight_partial(__global const STORAGE(G_DTYPE) *g, const ulong g_offset,
+                                  __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if CENTRED
                                   __global const REAL *means, const ulong means_offset,
 #endif
@@ -63,8 +66,8 @@ __kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong 
 #else
         const REAL mean = 0;
 #endif
-        const V slope = READ(g + row * g_row);
-        weight += slope * ((READ(x + row * x_row) - mean) * scales[scales_offset + row]);
+        const V slope = READ(G_DTYPE, g + row * g_row);
+        weight += slope * ((READ(DTYPE, x + row * x_row) - mean) * scales[scales_offset + row]);
         bias += slope;
     }
     VECTOR_STORE(REAL, weight, partial);

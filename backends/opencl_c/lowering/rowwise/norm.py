@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
-from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
 from polyhal.backends.common.problems.norm import Inputs, NormGradient
@@ -31,8 +32,8 @@ _TOTAL_COLUMNS, _TOTAL_SLICES = 8, 128
 each work-item matter more than long reads: the stage waits for memory, and there are few columns."""
 _TOTAL_GROUP = 64
 _PARTIAL_GROUP = 128
-_LAYER_NORM_GRADIENT = ("g", "x", "weight", "means", "scales", "dx", "dweight", "dbias")
-_RMS_NORM_GRADIENT = ("g", "x", "weight", "scales", "dx", "dweight")
+_LAYER_NORM_GRADIENT = (("g", "x", "weight", "means", "scales"), ("dx", "dweight", "dbias"))
+_RMS_NORM_GRADIENT = (("g", "x", "weight", "scales"), ("dx", "dweight"))
 
 
 def _forward(centred: bool) -> LoweringFunction:
@@ -54,20 +55,33 @@ def _forward(centred: bool) -> LoweringFunction:
     return lower
 
 
-def _backward(centred: bool) -> LoweringFunction:
+def _backward(centred: bool, *, adds: bool = False) -> LoweringFunction:
+    """Return the lowering of the gradients; `adds` means that an addend is the last input and a cast may be the last result."""
+
     def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
-        merged = norm.backward(inputs, outputs, params)
+        read, written = _LAYER_NORM_GRADIENT if centred else _RMS_NORM_GRADIENT
+        merged = norm.backward(inputs[: len(read)], outputs, params, casts=True)
         if isinstance(merged, Declined):
             return merged
+        memory = tensors(dict(zip((*read, *(("addend",) if adds else ())), inputs, strict=True)))
+        memory |= {
+            name: Tensor(len(inputs) + i) for name, i in zip((*written, "cast"), range(len(outputs)), strict=False)
+        }
+        memory["partial"] = Workspace(len(inputs) + len(outputs))
+        addend = inputs[len(read)] if adds else None
+        cast = outputs[len(written)] if len(outputs) > len(written) else None
+        extra = {name: s for name, s in (("addend", addend), ("cast", cast)) if isinstance(s, Spec)}
+        more = {name: norm.flatten(s, params["axes"]) for name, s in extra.items()}
+        if any(s is None for s in more.values()):
+            return Declined("the normalised axes of an addend or result are not contiguous")
+        large = {"x": merged.x, "g": merged.g, "dx": merged.dx, **{name: s for name, s in more.items() if s}}
         weight = inputs[2]
-        flat = (merged.g, merged.x, merged.dx)
-        kernel = row_kernel(runtime, flat, merged.x.ndim - 1, cached=2, parameters=(weight,), persistent=True)
+        kernel = row_kernel(
+            runtime, [*large.values()], merged.x.ndim - 1, cached=2, parameters=(weight,), persistent=True
+        )
         if isinstance(kernel, Declined):
             return kernel
-        names = _LAYER_NORM_GRADIENT if centred else _RMS_NORM_GRADIENT
-        memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
-        memory["partial"] = Workspace(len(names))
-        return _Gradient(runtime, merged, kernel, weight, outputs[1], memory, centred).lower()
+        return _Gradient(runtime, merged, kernel, weight, outputs[1], memory, centred, large).lower()
 
     return lower
 
@@ -84,6 +98,8 @@ class _Gradient:
     memory: Args
     """All operands, and `partial`, the sums of g * (x - mean) * scale and of g, (partials, 2, length)."""
     centred: bool
+    large: Mapping[str, Spec]
+    """The operands that the first launch walks by rows."""
 
     def lower(self) -> Launch:
         fused = self.runtime.features.cpu or bool(self.kernel.definitions["ROW_VECTORS"])
@@ -105,11 +121,13 @@ class _Gradient:
 
     def _input_gradient(self, fused: bool) -> Launch:
         definitions = self.kernel.definitions | {"CENTRED": self.centred, "WEIGHT_SUMS": fused}
-        operands = ("g", "x", "weight", "means", "scales", "dx", *(("partial",) if fused else ()))
+        definitions |= {"G_DTYPE": self.merged.g.dtype.name, "ADDEND": "addend" in self.large}
+        definitions |= optional("CAST", self.large.get("cast"))
+        operands = ("g", "x", "weight", "means", "scales", "addend", "dx", "cast", *(("partial",) if fused else ()))
         return self.runtime.launch(
             "rowwise/norm_grad",
             definitions | optional("WEIGHT", self.weight),
-            self._select(*operands) | self.kernel.args("g", "x", "dx"),
+            self._select(*operands) | self.kernel.args(*self.large),
             self.kernel.items,
             self.kernel.group,
         )
@@ -129,6 +147,7 @@ class _Gradient:
     def _definitions(self, columns: int) -> Definitions:
         return {
             "DTYPE": self.merged.x.dtype.name,
+            "G_DTYPE": self.merged.g.dtype.name,
             "OUT_DTYPE": self.dweight.dtype.name,
             "REAL": self.kernel.real,
             "WIDTH": columns,
@@ -179,6 +198,8 @@ class _Gradient:
 LOWERINGS: dict[str, LoweringFunction] = {
     "layer_norm": _forward(True),
     "layer_norm_grad": _backward(True),
+    "layer_norm_add_grad": _backward(True, adds=True),
     "rms_norm": _forward(False),
     "rms_norm_grad": _backward(False),
+    "rms_norm_add_grad": _backward(False, adds=True),
 }
