@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.compile.ir.graph import Graph, Node, Operand, operand_key
 from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.compile.passes.regather import is_temporary
@@ -20,6 +21,9 @@ from polyhal.hal.ops.traits import Trait
 
 _MAX_SIZE = 1 << 16
 """Elements of the largest tensor that takes part: a launch costs less than the work for larger ones."""
+_MAX_KEPT = 1 << 22
+"""Elements of the largest copy of an input of the graph that takes part on a GPU if it is read several times, as weights in
+half precision are by both passes. A copy occupies memory until it is read last, so it costs little to make all copies first."""
 _FEWEST = 2
 """Ops that one launch runs sooner than launches of their own."""
 
@@ -104,7 +108,8 @@ class _Grouping:
             return None
         outputs = [graph.tensor(v) for v in node.outputs]
         shape = outputs[0].shape
-        if outputs[0].size > _MAX_SIZE or not outputs[0].size or not can_fuse(node):
+        early = all(map(self._stays, node.reads))
+        if not can_fuse(node) or not 0 < outputs[0].size <= self._limit(node, early):
             return None
         if any(s.shape != shape or not s.is_contiguous for s in outputs):
             return None
@@ -124,10 +129,19 @@ class _Grouping:
             return None
         order = [i for i, _, _ in kinds]
         steps, results = _renumbered(*_steps_of(node), order)
-        early = all(map(self._stays, node.reads))
         key = tuple((dtype, kind) for _, dtype, kind in kinds)
         call = _Call(steps, results, key, node.place.merge_key, repr(steps), early)
         return call, _Member(node, tuple(node.inputs[i] for i in order))
+
+    def _limit(self, node: Node, early: bool) -> int:
+        """Return the elements of the largest result with which a node takes part."""
+        kept = early and node.device.type is not DeviceType.CPU and all(self._reads(v) > 1 for v in node.outputs)
+        return _MAX_KEPT if kept else _MAX_SIZE
+
+    def _reads(self, value: int) -> int:
+        """Return how often a value is read, also through views of it."""
+        views = [n.outputs[0] for n in self._graph.users(value) if self._graph.is_view(n)]
+        return self._graph.use_count(value) - len(views) + sum(map(self._reads, views))
 
     def _stays(self, value: int) -> bool:
         """Return whether a value is there for the whole step, in an input of the graph or in a gathered tensor."""
