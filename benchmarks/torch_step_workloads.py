@@ -17,7 +17,7 @@ import polyhal
 from benchmarks import torch_models
 from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from benchmarks.frameworks.pytorch_ways import COMPILED as PEERS_COMPILED
-from benchmarks.frameworks.pytorch_ways import GRAPHS, PEERS
+from benchmarks.frameworks.pytorch_ways import GRAPHS, PEERS, TRACED, traced
 from benchmarks.training_workloads import WORKLOADS, TrainingWorkload, polyhal_step
 from polyhal import Device
 
@@ -25,7 +25,8 @@ Step = Callable[[], torch.Tensor]
 """Takes one training step, waits for it, and returns the loss."""
 EAGER, RECORDED, COMPILED = "eager", "recorded", "compiled"
 OWN = "Polyhal's own"
-WHO = (EAGER, RECORDED, COMPILED, OWN, *PEERS)
+WHO = (EAGER, RECORDED, COMPILED, OWN, *PEERS, TRACED)
+_BACKENDS = {COMPILED: "polyhal", TRACED: traced}
 
 
 def _loss_of_logits(forward: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -146,7 +147,7 @@ def prepare(workload: TorchWorkload, who: str, device: Device, place: str, preci
     if who == OWN:
         step: Any = polyhal_step(WORKLOADS[workload.twin], device, precision, captured=True)
         return lambda: torch.tensor(step().item())
-    if who in PEERS:
+    if who in PEERS or who == TRACED:
         return torch_step(workload, place, precision, who)
     polyhal.set_default_device(device)
     polyhal.set_float32_matmul_precision("highest" if precision == "bfloat16" else precision)  # type: ignore[arg-type]
@@ -162,8 +163,8 @@ def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) ->
     inputs, targets = (x.to(place) for x in workload.batch())
     optimizer = torch.optim.AdamW(model.parameters(), lr=workload.rate, fused=True, capturable=who in GRAPHS)
     forward: Any = model
-    if who in (COMPILED, *PEERS_COMPILED):
-        forward = torch.compile(model, backend="polyhal" if who == COMPILED else "inductor")
+    if who in (COMPILED, TRACED, *PEERS_COMPILED):
+        forward = torch.compile(model, backend=_BACKENDS.get(who, "inductor"))
     if place == "cuda":
         torch.set_float32_matmul_precision("highest" if precision == "highest" else "high")
 

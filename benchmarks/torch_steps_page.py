@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.frameworks.pytorch_ways import best_ms
+from benchmarks.frameworks.pytorch_ways import TRACED, best_ms
 
 _RECORDED = "recorded"
 _FIRST_STEPS = {
@@ -25,10 +25,11 @@ def torch_steps_table(result: dict[str, Any]) -> list[str]:
         else "Time that passes until a step is done."
     )
     everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["who"]))
-    head = ["model", "precision", "device", *everyone, "best of PyTorch : recorded"]
+    timed = [who for who in everyone if who != TRACED]
+    head = ["model", "precision", "device", *timed, "best of PyTorch : recorded"]
     lines = [f"PyTorch {result['torch']}. {how}", "", _row(head), "|---|---|---|" + "---:|" * (len(head) - 3)]
     for row in result["rows"]:
-        cells = [_time(row["who"].get(who)) for who in everyone]
+        cells = [_time(row["who"].get(who)) for who in timed]
         lines.append(_row([row["what"], row["precision"], f"`{row['device']}`", *cells, _speedup(row)]))
     for name, title in _FIRST_STEPS.items():
         if any(name in t for row in result["rows"] for t in row["who"].values()):

@@ -55,7 +55,9 @@ def backend(
         """Partition a joint graph. Constants and masks are made in both graphs."""
         return private.min_cut(joint, remade_nodes(joint.graph), *args, **kwargs)
 
-    compile_graph = private.dynamo_backend(
+    return private.compiled_below_autograd(
+        graph,
+        example_inputs,
         fw_compiler=forward,
         bw_compiler=whole,
         inference_compiler=whole,
@@ -63,8 +65,6 @@ def backend(
         partition_fn=partition,
         keep_inference_input_mutations=True,
     )
-    made: Callable[..., Any] = compile_graph(graph, example_inputs)
-    return made
 
 
 once.install()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import _core_aten_decompositions_post_autograd
 
 _UNINITIALIZED = (
     torch.ops.aten.empty.memory_format,
@@ -47,16 +47,26 @@ def forward_results() -> int | None:
 
 
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return PyTorch's decompositions of all other ops to core ops."""
-    return dict(core_aten_decompositions())
+    """Return PyTorch's decompositions of all other ops to core ops; tracing decomposes composite ops without rules."""
+    return dict(_core_aten_decompositions_post_autograd())
 
 
-def dynamo_backend(**compilers: Any) -> Callable[..., Any]:
-    """Return a Dynamo backend whose compilers receive functional graphs of ATen ops, below autograd."""
-    from torch._dynamo.backends.common import aot_autograd
+def compiled_below_autograd(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], bw_compiler: Callable[..., Any], **compilers: Any
+) -> Callable[..., Any]:
+    """Compile a Dynamo graph by compilers of functional graphs of ATen ops, and hide the result from Dynamo.
 
-    backend: Callable[..., Any] = aot_autograd(**compilers)
-    return backend
+    PyTorch's class of such backends also imports Inductor's scheduler, for a log that this backend does not write.
+    """
+    from torch import _dynamo
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    hidden: Callable[[Callable[..., Any]], Callable[..., Any]] = _dynamo.disable
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        return hidden(hidden(bw_compiler)(*args, **kwargs))
+
+    return hidden(aot_module_simplified(graph, inputs, bw_compiler=backward, **compilers))
 
 
 def before_logger_calls(is_repeatable: Callable[[Any], bool]) -> None:
