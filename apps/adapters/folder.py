@@ -79,6 +79,12 @@ def read_adapter(folder: str | os.PathLike[str], stored: Mapping[str, Stored] | 
     Raises FileNotFoundError, CorruptFileError, and IncompatibleFileError for settings that are not supported.
     """
     source = Path(folder)
+    missing = [name for name in (SETTINGS, WEIGHTS) if not (source / name).is_file()]
+    if missing:
+        problem = f"{source} has no {' and no '.join(missing)}" if source.is_dir() else f"{source} is not a folder"
+        raise FileNotFoundError(
+            message("adapter", problem, expected="a folder that `polyhal finetune` or PEFT's `save_pretrained` wrote")
+        )
     data = parse_json((source / SETTINGS).read_bytes(), source / SETTINGS)
     if not isinstance(data, dict):
         raise CorruptFileError(message("adapter", f"{source / SETTINGS} is not a JSON object", expected="settings"))

@@ -113,11 +113,12 @@ def _rotary(settings: Mapping[str, Any]) -> dict[str, Any]:
         rotary = rotary.get("full_attention") or {k: v for k, v in rotary.items() if k != "sliding_attention"}
         found["window_rope_theta"] = float(near.get("rope_theta") or settings["rope_local_base_freq"])
     theta = rotary.get("rope_theta") or settings.get("rope_theta") or settings.get("rotary_emb_base") or 10000.0
-    share = rotary.get("partial_rotary_factor") or settings.get("partial_rotary_factor") or settings.get("rotary_pct")
+    stated = (rotary.get("partial_rotary_factor"), *map(settings.get, ("partial_rotary_factor", "rotary_pct")))
+    share = next((x for x in stated if x is not None), 1.0)
     check_numbers("DecoderConfig", {"rope_theta": theta, "partial_rotary_factor": share}, (), ())
     positions = settings.get("max_position_embeddings") or settings.get("n_positions") or 0
     scaling = RopeScaling.from_json(rotary, positions, settings.get("original_max_position_embeddings"))
-    return {**found, "rope_theta": float(theta), "rotary_share": float(share or 1.0), "rope_scaling": scaling}
+    return {**found, "rope_theta": float(theta), "rotary_share": float(share), "rope_scaling": scaling}
 
 
 def _windows(settings: Mapping[str, Any], kind: DecoderArchitecture, count: int, positions: int) -> dict[str, Any]:

@@ -128,6 +128,10 @@ class DecoderConfig:
         if self.num_attention_heads % self.kv_heads:
             heads, expected = f"num_attention_heads {self.num_attention_heads}", f"num_key_value_heads {self.kv_heads}"
             raise ValueError(message("DecoderConfig", f"{heads} is not a multiple of {expected}"))
+        width, most = self.rotary_width, self.head_width
+        if self.positions == "rotary" and (width % 2 or not 2 <= width <= most):
+            problem = f"{width} of {most} features per head are rotated, a share of {self.rotary_share:g}"
+            raise ValueError(message("DecoderConfig", problem, expected=f"an even number from 2 to {most}"))
         for name, known in (("activation", ACTIVATIONS), ("norm", NORMS)):
             if getattr(self, name) not in known:
                 problem = f"{name} is {getattr(self, name)!r}"

@@ -71,10 +71,12 @@ def plain_table(*titles: str, right: Iterable[str] = ()) -> Table:
 
 
 def memory(nbytes: int) -> str:
-    """Format a number of bytes in MiB or GiB; "unknown" for 0."""
+    """Format a number of bytes in KiB, MiB or GiB; "unknown" for 0."""
     if not nbytes:
         return "unknown"
-    return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"
+    if nbytes >= 2**30:
+        return f"{nbytes / 2**30:.1f} GiB"
+    return f"{nbytes / 2**20:.0f} MiB" if nbytes >= 10 << 20 else f"{nbytes / 2**10:,.0f} KiB"
 
 
 def count(number: int, singular: str, plural: str = "") -> str:

@@ -138,6 +138,9 @@ def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("[")
     with pytest.raises(CorruptFileError, match="not valid JSON"):
         load_adapter(Network(), tmp_path)
+    (tmp_path / "adapter_config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no adapter_config.json; expected a folder that"):
+        load_adapter(Network(), tmp_path)
 
 
 def test_a_quantised_base_keeps_its_blocks() -> None:

@@ -44,6 +44,11 @@ LLAMA3 = {
         ({"attention_dropout": 0.1}, "attention_dropout"),
         ({"hidden_act": "laplace"}, "hidden_act"),
         ({"num_key_value_heads": 3}, "num_key_value_heads 3"),
+        (
+            {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.2}},
+            "3 of 16 features per head are rotated",
+        ),
+        ({"rope_parameters": {"partial_rotary_factor": 0.0}}, "0 of 16 features per head are rotated"),
         ({"model_type": "qwen2_moe", "num_experts": 3}, "4 of 3 experts"),
     ],
     ids=str,
