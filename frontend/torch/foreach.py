@@ -19,6 +19,7 @@ from polyhal.tensor import Tensor
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.failures import as_pytorch
+from polyhal.torch.list_programs import KnownLists
 
 if TYPE_CHECKING:
     from polyhal.torch.call_types import Operator
@@ -218,20 +219,33 @@ def _kernel(op: Operator, make: Callable[..., _Call | None], in_place: bool) -> 
 class ListCalls:
     """Calls of ops over the same lists of tensors as one op, with results that are equal to the last bit."""
 
-    def __init__(self, lists: Sequence[Sequence[torch.Tensor]], found: list[list[Any]]) -> None:
+    def __init__(
+        self, lists: Sequence[Sequence[torch.Tensor]], found: list[list[Any]], known: KnownLists | None = None
+    ) -> None:
         """`found` are the lists as Polyhal tensors."""
-        self._tensors, self._lists = lists, found
+        self._tensors, self._lists, self._known = lists, found, known
         self._shared: list[float] = []
         self._steps: list[tuple[str, tuple[_Value, ...], tuple[Any, ...]]] = []
 
     @classmethod
     def over(cls, *lists: Sequence[torch.Tensor]) -> ListCalls | None:
         """Return calls over lists of plain tensors of the device in one dtype that is not rounded between ops; else None."""
-        plain = all(type(x) in _PLAIN for xs in lists for x in xs)
-        if not plain or not lists[0] or lists[0][0].dtype.itemsize < 4:
+        flat = [x for xs in lists for x in xs]
+        if not flat or dispatch.thread.executor.fuses_later:
+            return None
+        known = KnownLists.of(flat)
+        same = None if known is None else known.tensors(flat)
+        if same is not None:
+            n = len(lists[0])
+            return cls(lists, [same[i : i + n] for i in range(0, len(same), n)], known)
+        if any(type(x) not in _PLAIN for x in flat) or flat[0].dtype.itemsize < 4:
             return None
         found = _inputs(_Call(lists, (), ()))
-        return None if found is None else cls(lists, found[0])
+        if found is None:
+            return None
+        known = KnownLists(flat, [x for xs in found[0] for x in xs])
+        known.keep(flat[0])
+        return cls(lists, found[0], known)
 
     def __call__(self, name: str, *args: Any, **options: Any) -> _Value:
         """Call an overload of a list op, such as `add.List`. Its arguments are numbers, lists of them, lists and results."""
@@ -270,8 +284,13 @@ class ListCalls:
 
         steps = tuple((op, tuple(map(number, values)), params) for op, values, params in self._steps)
         inputs = (*(x for xs in self._lists for x in xs), *self._shared)
-        params = (len(self._lists), len(self._lists[0]), steps, tuple(map(number, results.values())), ())
-        dispatch.apply_into(_OP, inputs, params, tuple(outs))
+        length = len(self._lists[0])
+        params = (len(self._lists), length, steps, tuple(map(number, results.values())), ())
+        places = [i * length + at for i in results for at in range(length)]
+        arrays = inputs[: len(inputs) - len(self._shared)]
+        known = self._known if len(self._lists) == len(self._tensors) else None  # lists of numbers change
+        if known is None or not known.run(_OP, params, arrays, self._shared, places):
+            dispatch.apply_into(_OP, inputs, params, tuple(outs))
         private.increment_versions([x for i in results for x in self._tensors[i]])
         return True
 

@@ -38,6 +38,14 @@ def reinterpret(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], o
     return _reinterpret(x, tuple(shape), tuple(strides), offset_increment)
 
 
+def same_layouts(xs: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    """Return a function of as many tensors that compares each with the one here: type, dtype, device, shape and strides."""
+    sizes, strides = [list(x.shape) for x in xs], [list(x.stride()) for x in xs]
+    checks: Any = guards.TensorGuards
+    check: Callable[..., bool] = checks(*xs, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    return check
+
+
 def negative_view(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor with all signs changed, without a copy."""
     return torch._neg_view(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -279,29 +280,39 @@ _DEFAULT: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", _DEFAULT)
 def test_default_steps_are_one_op(torch_on_numpy: None, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parameters, gradients and states are bitwise equal to results of PyTorch's ops over lists, and versions advance."""
+    """Parameters, gradients and states are bitwise equal to results of PyTorch's ops over lists, and versions advance.
+
+    Steps over the same tensors are programs, unless they are counted.
+    """
     optimizer_of, settings = _DEFAULT[kind]
 
-    def run() -> tuple[list[torch.Tensor], list[list[str]], list[int]]:
+    def run(counted: bool) -> tuple[list[torch.Tensor], list[list[str]], list[int]]:
         random = torch.Generator().manual_seed(0)
         params = [torch.randn(n, generator=random).to("polyhal").requires_grad_() for n in (3, 40, 1)]
         optimizer = optimizer_of(params, lr=0.1, **settings)
         names = []
-        for step in range(4):
+        for step in range(8):
             for i, p in enumerate(params):
                 grad = torch.randn(p.shape, generator=random).to("polyhal")
                 p.grad = None if i + 1 == step else grad
+            if step == 6:
+                optimizer.param_groups[0]["lr"] = 0.05
+                params[1].data = torch.cat([params[1].data, params[1].data])[40:]
             counting = _Counting(dispatch.thread.executor)
-            with dispatch.executing(counting):
+            with dispatch.executing(counting) if counted else nullcontext():
                 optimizer.step()
             names.append(getattr(counting, "names", []))
         leaves = torch.utils._pytree.tree_leaves((params, [p.grad for p in params], optimizer.state_dict()["state"]))
         tensors = [x.detach().cpu() for x in leaves if isinstance(x, torch.Tensor)]
         return tensors, names, [p._version for p in params]
 
-    found, names, versions = run()
-    assert names[1:] == [["foreach_elementwise"]] * 3
+    found, names, versions = run(True)
+    assert names[1:] == [["foreach_elementwise"]] * 7
+    replayed, _, same_versions = run(False)
+    assert same_versions == versions
     assert min(versions) >= 2  # PyTorch begins momentum, without new versions
     monkeypatch.setattr(default_steps, "_is_plain", lambda options: False)
-    expected, _, _ = run()
-    assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+    expected, _, _ = run(False)
+    for x, y, z in zip(found, replayed, expected, strict=True):
+        assert torch.equal(x, z)
+        assert torch.equal(y, z)
