@@ -60,7 +60,7 @@ def test_an_adapter_of_a_fused_layer_is_read_and_written_again(tmp_path: Path, k
     product = read_adapter(tmp_path / "other").product(layer)
     expected = (second @ first) * np.float32(2)
     expected[parts["q"].rows(len(second))] *= -1
-    # A sum of 9 products, of which 6 are 0, in another order than a sum of 3.
+    # A sum of 9 products with 6 zeros, in another order than a sum of 3.
     np.testing.assert_allclose(product, expected, atol=9 * 2**-24 * np.abs(expected).max())
     assert json.loads((tmp_path / "other" / "adapter_config.json").read_text())["fan_in_fan_out"] is (kind == "gpt2")
     _write(tmp_path, "model.layers.0.block_sparse_moe.experts.0.w1", 24)
