@@ -2,7 +2,7 @@
 
 A vocabulary has any number of words, so rows of logits start at any address, and products that write logits or read their
 gradients take several times as long. The gradient is written with longer rows, and its users get a view; the product that
-makes the logits gets rows of zeros appended to its weight. Short rows in half precision begin at whole vectors instead of
+makes the logits gets rows of zeros joined to its weight. Short rows in half precision begin at whole vectors instead of
 cache lines. Only devices that state a row alignment are affected.
 """
 
@@ -94,13 +94,15 @@ class _Padding:
 
     def _with_padded_weight(self, node: Node, columns: int) -> list[Operand]:
         """The operands of a product whose weight, and bias, have `columns` rows."""
-        x, weight, bias = self._rewriter.operands(node)
-        after = (0, columns - self._rewriter.tensor(weight).shape[0])
-        pad = OPS["pad"]
-        (weight,) = self._rewriter.add(pad, [weight], ((after, (0, 0)), 0), node.origin)
-        if bias is not None:
-            (bias,) = self._rewriter.add(pad, [bias], ((after,), 0), node.origin)
-        return [x, weight, bias]
+        x, *padded = self._rewriter.operands(node)
+        return [x, *(None if operand is None else self._with_zeros(node, operand, columns) for operand in padded)]
+
+    def _with_zeros(self, node: Node, operand: Operand, rows: int) -> Operand:
+        """A tensor followed by rows of zeros. It is joined with them, so that a cast is computed in place before them."""
+        spec = self._rewriter.tensor(operand)
+        missing = (rows - spec.shape[0], *spec.shape[1:])
+        (zeros,) = self._rewriter.add(OPS["full"], [], (missing, 0.0, spec.dtype), node.origin)
+        return self._rewriter.add(OPS["concat"], [operand, zeros], (0,), node.origin)[0]
 
     def _pad(self, node: Node, inputs: list[Operand], params: tuple[object, ...]) -> None:
         """Add a node with padded rows, and a view of the rows that it had."""
