@@ -14,7 +14,7 @@ from native_ops import check, check_placed
 
 from polyhal.backends.opencl_c.lowering.attention import decode, few_queries, fused_grad, mma, ping_pong
 from polyhal.backends.opencl_c.lowering.attention import tiles as local_tiles
-from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, backward_call, forward_call
+from polyhal.backends.opencl_c.lowering.attention.call import AttentionCall, backward_call, cached_call, forward_call
 from polyhal.backends.opencl_c.lowering.attention.decode import DecodeTile
 from polyhal.backends.opencl_c.lowering.attention.few_queries import FewQueriesTile, KeyDivision
 from polyhal.backends.opencl_c.lowering.attention.fused_grad import FusedTile
@@ -37,13 +37,13 @@ class _Chosen:
 
     def __init__(self, backend: Any, forward: Build, backward: Build | None) -> None:
         self._backend = backend
-        self._builds = {"attention": forward, "attention_grad": backward}
+        self._builds = {"attention": forward, "attention_grad": backward, "cached_attention": forward}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
     def lower(self, op: str, inputs: Any, outputs: Any, params: Mapping[str, Any]) -> Launch | Declined:
-        describe = forward_call if op == "attention" else backward_call
+        describe = {"attention": forward_call, "cached_attention": cached_call}.get(op, backward_call)
         call = describe(inputs, outputs, params)
         build = self._builds[op]
         assert build is not None
@@ -150,6 +150,19 @@ def test_mma_tiles(device: Any, rng: Any, tile: MmaTile, lengths: Any, dtype: An
 def test_wgmma_tiles(device: Any, rng: Any, terms: int, dtype: Any, masked: str) -> None:
     builds = _on_units(MmaTile(4, 1, 64, 1, False, wgmma=True, terms=terms), fuse_dk_dv=terms == 1)
     _compare(device, rng, builds, (70, 80, 24, 40), dtype, True, masked)
+
+
+@pytest.mark.parametrize(("wgmma", "split_to", "window"), [(False, 1, None), (False, 100, 20), (True, 1, 9)])
+def test_mma_tiles_with_a_cache(device: Any, rng: Any, wgmma: bool, split_to: int, window: int | None) -> None:
+    """Sequences of three lengths; the queries of one continue beyond its cache. Keys beyond a length are not used."""
+    tile = MmaTile(4 if wgmma else 2, 1, 64 if wgmma else 16, 1, False, wgmma, split_to=split_to, min_keys=16)
+    q, keys, values = (rng.uniform(-2, 2, (3, heads, n, 24)) for heads, n in ((4, 70), (2, 150), (2, 150)))
+    lengths = np.array([0, 80, 100], np.int32)
+    for b, n in enumerate(lengths + 70):
+        keys[b, :, n:], values[b, :, n:] = 3e4, 3e4
+    chosen = Harness(_Chosen(device.backend, partial(mma.forward, tile=tile), None))
+    params = {"scale": 0.3, "window": window, "softcap": None}
+    check(chosen, "cached_attention", [q, keys, values, lengths], dtypes.float16, ulps=32, **params)
 
 
 @pytest.mark.parametrize(

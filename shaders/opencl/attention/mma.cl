@@ -1,7 +1,8 @@
 // softmax(q k^T * scale + mask) v on matrix units (flash attention), for 16-bit elements or for float32 as three bfloat16
 // terms: the scores are never written to memory. A group takes a query block of ROWS, whose fragments may stay in
 // registers, and loops over key blocks of COLUMNS with an online softmax: per query a running maximum, a running sum and
-// an output accumulator. `scale` must be positive unless the mask is added. Source: Dao, arXiv:2307.08691.
+// an output accumulator. `scale` must be positive unless the mask is added. With LENGTHS the keys are a cache: only filled
+// positions are read, and the groups of SPLIT share the visible keys. Source: Dao, arXiv:2307.08691.
 
 #ifndef DTYPE
 #define DTYPE float16
@@ -24,18 +25,31 @@
 
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND
+#if LENGTHS
+    __global const int *lengths, const ulong lengths_offset, const CacheGeometry cache,
+#elif SPLIT
+    const uint keys_per_group,
+#endif
 #if SPLIT
-    __global float *partial, const uint keys_per_group,
+    __global float *partial,
 #else
-    RESULT(OUT_DTYPE, out), __global float *lse, const ulong lse_offset,
+    RESULT(OUT_DTYPE, out),
+#if !LENGTHS
+    __global float *lse, const ulong lse_offset,
+#endif
 #endif
     const float scale, const AttentionGeometry geometry) {
     __local uint queries[BLOCK_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint keys[STAGES * BLOCK_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
     __local uint values[STAGES * BLOCK_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
     __local uint scratch[SCRATCH_WORDS];
-    DECLARE_LENGTHS;
     const uint head = get_group_id(1);
+#if LENGTHS
+    const uint t = geometry.t, d = geometry.d, e = geometry.e;
+    SELECT_LENGTH(head);
+#else
+    DECLARE_LENGTHS;
+#endif
     HEAD_INDICES(head);
     SELECT_HEAD(q);
     SELECT_HEAD(k);
@@ -43,11 +57,15 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     SELECT_MASK;
     // Under a causal mask the last query blocks attend to the most keys, so they start first.
     const uint group_row = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
+    const uint visible_keys = VISIBLE_KEYS(min(group_row + ROWS, t)), first_key = FIRST_KEY(group_row) / COLUMNS * COLUMNS;
+#if SPLIT && LENGTHS
+    const uint blocks = (visible_keys - first_key + COLUMNS - 1) / COLUMNS;
+    const uint keys_per_group = (blocks + get_num_groups(2) - 1) / get_num_groups(2) * COLUMNS;
+#endif
 #if SPLIT
-    const uint begin = get_group_id(2) * keys_per_group;
-    const uint end = min(begin + keys_per_group, VISIBLE_KEYS(min(group_row + ROWS, t)));
+    const uint begin = first_key + get_group_id(2) * keys_per_group, end = min(begin + keys_per_group, visible_keys);
 #else
-    const uint begin = 0, end = VISIBLE_KEYS(min(group_row + ROWS, t));
+    const uint begin = first_key, end = visible_keys;
 #endif
     const uint warp_offset = get_local_id(0) / WARP * WARP_ROWS, warp_row = group_row + warp_offset;
 #if TENSOR_CORES && !USE_WGMMA

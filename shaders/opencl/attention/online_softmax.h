@@ -74,6 +74,9 @@ FORCE_INLINE void online_softmax(float scores[ROW_TILES][BLOCKS][SUMS], float ru
 #define NATURAL_MAX(t, h) (running_max[t][h] == -INFINITY ? -INFINITY : running_max[t][h] * score_scale / SCORE_UNIT)
 // Sum the weights over the four work-items of a row, and store the results of the warp's rows.
 #define INVERSE(t, h) (running_sum[t][h] == 0 ? 0 : 1 / running_sum[t][h])
+#if LENGTHS
+#define STORE_ATTENTION(acc) STORE_ROWS(acc, INVERSE, out, warp_row, t, e, VALUES);
+#else
 #define STORE_ATTENTION(acc)                                                                                    \
     STORE_ROWS(acc, INVERSE, out, warp_row, t, e, VALUES);                                                      \
     if (WARP_LANE % 4 == 0)                                                                                     \
@@ -84,5 +87,6 @@ FORCE_INLINE void online_softmax(float scores[ROW_TILES][BLOCKS][SUMS], float ru
                     STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + row), NATURAL_MAX(t_, h),         \
                                     running_sum[t_][h])                                                         \
             }
+#endif
 
 #endif

@@ -41,10 +41,12 @@ typedef struct {
 #define DIAGONAL ((int)s - (int)t)
 // The end of the keys visible to queries before `query`, and the first query that attends to `key`.
 #define VISIBLE_KEYS(query) ((uint)clamp((int)(query) + DIAGONAL, 0, (int)s))
+#define FIRST_KEY(query) 0u
 #define FIRST_QUERY(key) ((uint)clamp((int)(key) - DIAGONAL, 0, (int)t))
 #define CAUSAL_VISIBLE(query, key) ((int)(key) <= (int)(query) + DIAGONAL)
 #else
 #define VISIBLE_KEYS(query) s
+#define FIRST_KEY(query) 0u
 #define FIRST_QUERY(key) 0u
 #define CAUSAL_VISIBLE(query, key) true
 #endif
@@ -62,7 +64,8 @@ typedef struct {
 #define ALL_VISIBLE(query, rows, key, columns) false
 #else
 #define ALL_VISIBLE(query, rows, key, columns) \
-    ((query) + (rows) <= t && (key) + (columns) <= s && CAUSAL_VISIBLE(query, (key) + (columns) - 1))
+    ((query) + (rows) <= t && (key) + (columns) <= s && CAUSAL_VISIBLE(query, (key) + (columns) - 1) && \
+     (key) >= FIRST_KEY((query) + (rows) - 1))
 #endif
 
 #endif

@@ -48,7 +48,13 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
 
 def _cached_attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     call = cached_call(inputs, outputs, params)
-    return call if isinstance(call, Declined) else decode.forward(runtime, call.with_shared_keys_as_rows())
+    if isinstance(call, Declined):
+        return call
+    call = call.with_shared_keys_as_rows()
+    if decode.refusal(runtime, call) and runtime.features.tensor_cores and call.aligned(_vector(call)):
+        tiles = mma.choose(runtime, call)
+        return tiles if isinstance(tiles, Declined) else mma.forward(runtime, call, tiles.forward)
+    return decode.forward(runtime, call)
 
 
 def _on_gpu(runtime: Runtime, call: AttentionCall) -> Launch | Declined:

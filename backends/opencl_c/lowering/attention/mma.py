@@ -183,6 +183,8 @@ def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
         return Declined("the call is too small to split its operands")
     if call.scale <= 0:
         return Declined("the kernel takes scales above 0")
+    if call.cache is not None and (float32 or call.cache.softcap or call.specs[0].dtype is not call.dtype):
+        return Declined("the kernel takes a cache with queries of its own dtype of 16 bits, and scores without a bound")
     hopper = runtime.features.compute_capability == HOPPER
     tables = [WGMMA_TILES, MMA_TILES] if terms == 1 else [WGMMA_BF16X3_TILES, MMA_BF16X3_TILES]
     for limit, tiles in (entry for table in tables[0 if hopper else 1 :] for entry in table.items()):
@@ -214,8 +216,9 @@ def _split_or_whole(runtime: Runtime, call: AttentionCall, tile: MmaTile) -> Lau
     split = split_keys.choose(runtime, call, blocks, tile.split_to, tile.min_keys, tile.columns)
     if split.splits == 1:
         return _whole(runtime, call, tile)
-    partial_result: Args = {"partial": Workspace(call.first_workspace), "keys_per_group": split.terms}
-    args = {**call.operands(), **partial_result, **call.geometry()}
+    args: Args = {**call.operands(), "partial": Workspace(call.first_workspace), **call.geometry()}
+    if call.cache is None:
+        args["keys_per_group"] = split.terms
     definitions = tile.definitions(runtime, call) | {"SPLIT": True, "OUT_DTYPE": "float32", "PAIRS": s.e % 2 == 0}
     launch = _launch(runtime, "attention/mma", call, tile, definitions, args, s.t, split.splits)
     return split_keys.combined(runtime, call, launch, split.splits)
