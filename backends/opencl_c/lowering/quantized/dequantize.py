@@ -15,8 +15,8 @@ from polyhal.hal.quantization.tiles import TILE
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
-_PARTS = {"q2_k": 16, "q3_k": 16, "q6_k": 16}
-"""Weights with one scale, where they are not 32."""
+_WEIGHTS = 8
+"""Weights of a work-item (WIDTH of quantized/dequantize.cl)."""
 
 
 def dequantize_blocks(
@@ -45,15 +45,20 @@ def quantized_rows(
 def _launch(
     runtime: Runtime, params: Params, out: Spec, count: int, args: Arguments, rows: int, index: Spec | None = None
 ) -> Launch:
-    name, width = params["format"], out.shape[-1]
-    definitions: dict[str, str | int | bool] = {"FORMAT": name, "DTYPE": out.dtype.name, "INDEXED": index is not None}
+    width = out.shape[-1]
+    definitions: dict[str, str | int | bool] = {
+        "FORMAT": params["format"],
+        "DTYPE": out.dtype.name,
+        "INDEXED": index is not None,
+        "ALIGNED": out.aligned,
+    }
     if index is not None:
         definitions["INDEX_DTYPE"] = index.dtype.name
     return runtime.launch(
         "quantized/dequantize",
         definitions,
         {"blocks": Tensor(0), **args, "count": count, "k": width, "rows": rows},
-        (round_up(count, TILE) * (width // _PARTS.get(name, 32)),),
+        (round_up(count, TILE) * (width // _WEIGHTS),),
         (runtime.features.group_size,),
     )
 
