@@ -5,6 +5,7 @@ from polyhal.generation.draft import DraftProposer
 from polyhal.generation.engine import WORTH_CAPTURING, GenerationEngine
 from polyhal.generation.logprobs import MOST_ALTERNATIVES, TokenLogprob
 from polyhal.generation.model import GeneratingModel, evaluating
+from polyhal.generation.prompts import PromptReader
 from polyhal.generation.proposals import PromptLookup, Proposer
 from polyhal.generation.request import GenerationRequest, TokenStream
 from polyhal.generation.sampling import SamplingParameters
@@ -20,6 +21,7 @@ __all__ = [
     "GenerationEngine",
     "GenerationRequest",
     "PromptLookup",
+    "PromptReader",
     "Proposer",
     "SamplingParameters",
     "TokenConstraint",

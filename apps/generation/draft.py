@@ -9,7 +9,8 @@ import numpy as np
 import polyhal as ph
 from polyhal import Tensor, jit
 from polyhal.generation.batch_state import BatchState, StepVariant
-from polyhal.generation.model import CHUNK, GeneratingModel, evaluating, extend_cache
+from polyhal.generation.model import GeneratingModel, evaluating
+from polyhal.generation.prompts import PromptReader
 from polyhal.generation.slots import SequenceSlot
 
 
@@ -23,6 +24,7 @@ class DraftProposer:
         self.model = model
         self._cache = model.make_cache(slots)
         self._capacity = min(self._cache.capacity, model.context_length)
+        self._prompts = PromptReader(model, self._cache, captured)
         self._texts: list[list[int]] = [[] for _ in range(slots)]
         """Tokens of each sequence whose keys and values the draft model has."""
         self._state: BatchState | None = None
@@ -53,10 +55,8 @@ class DraftProposer:
         same = min(len(known), len(ids))
         if known[:same] != ids[:same]:
             same = next(i for i in range(same) if known[i] != ids[i])
-        while same < len(ids):
-            part = ids[same : same + CHUNK]
-            extend_cache(self.model, self._cache, slot.index, part, same)
-            same += len(part)
+        if same < len(ids):
+            self._prompts.read(slot.index, ids[same:], same)
         self._texts[slot.index] = ids
 
     def _draw(self, variant: StepVariant, width: int) -> Tensor:

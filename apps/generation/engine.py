@@ -12,8 +12,9 @@ from polyhal.generation.batch_state import BatchState, Chosen, StepVariant
 from polyhal.generation.constraint import ConstraintError, constrain
 from polyhal.generation.launched import LaunchedStep
 from polyhal.generation.logprobs import TokenLogprob, computed_alternatives, measured, read_row
-from polyhal.generation.model import CHUNK, GeneratingModel, evaluating, extend_cache
+from polyhal.generation.model import GeneratingModel, evaluating
 from polyhal.generation.pace import WIDTHS
+from polyhal.generation.prompts import CHUNK, PromptReader
 from polyhal.generation.proposals import Proposer, most_proposals, step_width
 from polyhal.generation.request import GenerationRequest, TokenStream
 from polyhal.generation.slots import SequenceSlot
@@ -46,6 +47,7 @@ class GenerationEngine:
         self.model = model
         self.cache = model.make_cache(slots)
         self.capacity = min(self.cache.capacity, model.context_length)
+        self._prompts = PromptReader(model, self.cache, captured)
         self._slots = [SequenceSlot(i) for i in range(slots)]
         self._waiting: deque[TokenStream] = deque()
         self._launched: deque[LaunchedStep] = deque()
@@ -134,17 +136,17 @@ class GenerationEngine:
     def _process(self, slot: SequenceSlot, count: int) -> None:
         """Add tokens to the cache of a slot."""
         begin, end = slot.filled, slot.filled + count
-        logits = extend_cache(self.model, self.cache, slot.index, slot.ids[begin:end], begin, not slot.is_measured)
+        logits = self._prompts.read(slot.index, slot.ids[begin:end], begin, not slot.is_measured)
         slot.filled = end
         if slot.stream is not None and slot.is_measured:
             wanted = slot.stream.request.logprobs or 0
             following = Tensor(np.array(slot.ids[begin + 1 : end + 1], np.int32), device=self.model.device)
-            rows = measured(logits[0, :count], following, computed_alternatives(wanted, logits.shape[-1])).numpy()
+            rows = measured(logits[0], following, computed_alternatives(wanted, logits.shape[-1])).numpy()
             slot.stream.prompt_logprobs += [read_row(row, wanted) for row in rows]
 
     def _make_state(self, slot: SequenceSlot) -> None:
         """Make the tensors of the batch, once the size of the vocabulary is known from logits."""
-        logits = extend_cache(self.model, self.cache, slot.index, slot.ids[-1:], slot.filled)
+        logits = self._prompts.read(slot.index, slot.ids[-1:], slot.filled)
         self._state = BatchState(len(self._slots), logits.shape[-1], self.model.device)
         self.cache.active = self._state.active
         for other in self._slots:

@@ -1,18 +1,13 @@
-"""The interface of models that generate text, and the processing of prompts."""
+"""The interface of models that generate text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import numpy as np
-
 from polyhal import Device, Tensor, no_grad
 from polyhal.nn import KVCache
-
-CHUNK = 512
-"""Tokens of a prompt per step, so that a long prompt does not hold up the sequences that are decoding."""
 
 
 class GeneratingModel(Protocol):
@@ -28,8 +23,11 @@ class GeneratingModel(Protocol):
     def device(self) -> Device:
         """Device of the weights."""
 
-    def __call__(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Any:
-        """Return logits (B, T, V) of tokens (B, T), or (B, 1, V) of the last ones; with a cache, `ids` continue it."""
+    def __call__(self, ids: Tensor, cache: KVCache | None = None, last_only: bool | Tensor = False) -> Any:
+        """Return logits (B, T, V) of tokens (B, T); with a cache, `ids` continue it.
+
+        With `last_only` they are (B, 1, V), of the last tokens, or of the places (B,) in a tensor of int32.
+        """
 
     def make_cache(self, batch: int = 1) -> KVCache:
         """Make an empty cache for `context_length` tokens."""
@@ -50,20 +48,3 @@ def evaluating(model: Any) -> Iterator[None]:
     finally:
         if training:
             model.train()
-
-
-def extend_cache(
-    model: GeneratingModel, cache: KVCache, index: int, ids: Sequence[int], filled: int, last_only: bool = True
-) -> Tensor:
-    """Add tokens to the cache of a sequence after its first `filled` ones, and return the model's logits.
-
-    They are padded to few different lengths; keys and values of padding are overwritten later.
-    """
-    count = len(ids)
-    padded = 1 << (count - 1).bit_length()
-    if filled + padded > min(cache.capacity, model.context_length):
-        padded = count
-    row = np.zeros((1, padded), np.int32)
-    row[0, :count] = ids
-    logits: Tensor = model(Tensor(row, device=model.device), cache.sequence(index, filled), last_only=last_only)
-    return logits

@@ -47,3 +47,11 @@ class CausalModel(Module, ABC):
         total = ids.shape[1] + (0 if cache is None else cache.length)
         if total > self.context_length:
             raise ShapeError(message(name, f"{total} tokens of context", expected=f"at most {self.context_length}"))
+
+
+def last_rows(x: Tensor, last_only: bool | Tensor) -> Tensor:
+    """Return the last row of each sequence of x (B, T, E), or the row at a place (B,), or all rows if False."""
+    if isinstance(last_only, Tensor):
+        places = ph.broadcast_to(ph.reshape(last_only, (-1, 1, 1)), (x.shape[0], 1, x.shape[2]))
+        return ph.take_along_axis(x, places, 1)
+    return x[:, -1:] if last_only else x

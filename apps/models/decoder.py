@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polyhal as ph
 from polyhal import Device, Tensor
 from polyhal.hal import dtypes
-from polyhal.models.causal import CausalModel
+from polyhal.models.causal import CausalModel, last_rows
 from polyhal.models.decoder_config import DecoderConfig
 from polyhal.models.decoder_layers import DecoderCall, DecoderLayer
 from polyhal.models.decoder_parts import Parts
@@ -83,10 +83,10 @@ class Decoder(CausalModel):
         self,
         ids: Tensor,
         cache: KVCache | None = None,
-        last_only: bool = False,
+        last_only: bool | Tensor = False,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
+        """Return logits (B, T, vocab_size), or (B, 1, vocab_size) of the last tokens, or of places (B,), by `last_only`.
 
         With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other
         masks broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond the context.
@@ -109,8 +109,7 @@ class Decoder(CausalModel):
             x = layer(x, rotary, call)
         if cache is not None:
             cache.advance(count)
-        if last_only:
-            x = x[:, count - 1 :]
+        x = last_rows(x, last_only)
         logits: Tensor = self.lm_head(parts["norm"](x))
         if c.logit_scale != 1.0:
             logits = logits * c.logit_scale

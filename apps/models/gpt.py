@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal import Device, Tensor
-from polyhal.models.causal import CausalModel
+from polyhal.models.causal import CausalModel, last_rows
 from polyhal.models.gpt_config import GPTConfig
 from polyhal.models.masks import visibility
 from polyhal.nn import Dropout, Embedding, KVCache, LayerNorm, Linear, Module, ModuleDict, ModuleList, init
@@ -127,10 +127,10 @@ class GPT(CausalModel):
         self,
         ids: Tensor,
         cache: KVCache | None = None,
-        last_only: bool = False,
+        last_only: bool | Tensor = False,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
+        """Return logits (B, T, vocab_size), or (B, 1, vocab_size) of the last tokens, or of places (B,), by `last_only`.
 
         With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other
         masks broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond `block_size`.
@@ -145,8 +145,7 @@ class GPT(CausalModel):
             x = block(x, cache, i, mask)
         if cache is not None:
             cache.advance(count)
-        if last_only:
-            x = x[:, count - 1 :]
+        x = last_rows(x, last_only)
         result: Tensor = self.lm_head(parts["ln_f"](x))
         return result
 

@@ -2,10 +2,11 @@
 
 The files have random weights (`python -m benchmarks.random_language_models FOLDER`), or are any others. llama.cpp runs in an
 interpreter of its own, which has llama-cpp-python (`--llama-cpp PYTHON`; without it only Polyhal is measured), with as many
-threads as the machine has cores. Both alternate. Tokens are generated in a long answer, whose step is recorded, and timed
-in windows of 8, because they arrive in pairs. A token reads all weights but the embedding table; the share of the memory's
-speed compares them with the rate of summing 512 MiB. With `--batch N` a row of its own has N answers at once, whose tokens
-share a reading. With `--torch` prompts of a compiled Llama in PyTorch, in bfloat16, are timed too.
+threads as the machine has cores. Both alternate. Prompts are read in steps that GPUs have recorded. Tokens are generated in a
+long answer, whose step is recorded, and timed in windows of 8, because they arrive in pairs. A token reads all weights but the
+embedding table; the share of the memory's speed compares them with the rate of summing 512 MiB. With `--batch N` a row of its
+own has N answers at once, whose tokens share a reading. With `--torch` prompts of a compiled Llama in PyTorch, in bfloat16, are
+timed too.
 """
 
 from __future__ import annotations
@@ -17,20 +18,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import polyhal
 from benchmarks.arguments import make_parser, open_devices
 from benchmarks.llama_cpp_client import LlamaCpp
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import summarize
-from polyhal import Device, Tensor
-from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequest, SamplingParameters
+from polyhal import Device
+from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequest, PromptReader, SamplingParameters
 from polyhal.llm import load
 from polyhal.models.generation import stream
 
 _PROMPT = 32
 _WINDOW = 8
+_UNTIL_RECORDED = 4
 PEER = "llama.cpp"
 TORCH = "PyTorch compiled"
 
@@ -41,16 +41,22 @@ class _Ours:
     def __init__(self, path: Path, device: Device, context: int) -> None:
         self.model = load(path, device=device, context=context).model.eval()
         self._vocabulary = self.model.config.vocab_size
+        self._prompts = PromptReader(self.model, self.model.make_cache())
 
     def _ids(self, count: int) -> list[int]:
         return [(7 * i + 3) % self._vocabulary for i in range(count)]
 
+    def record(self, tokens: int) -> None:
+        """Read a prompt until its steps are recorded, if this device records them."""
+        for _ in range(_UNTIL_RECORDED if self._prompts.captured else 0):
+            self.prefill(tokens)
+
     def prefill(self, tokens: int) -> float:
-        """Return the seconds of a prompt."""
-        ids = Tensor(np.array([self._ids(tokens)], np.int32), device=self.model.device)
+        """Return the seconds of a prompt, which an empty cache takes."""
+        ids = self._ids(tokens)
         with polyhal.no_grad():
             begin = time.perf_counter()
-            self.model(ids, self.model.make_cache(), last_only=True).numpy()
+            self._prompts.read(0, ids, 0).numpy()
             return time.perf_counter() - begin
 
     def decode(self, tokens: int) -> list[float]:
@@ -167,6 +173,8 @@ def _row(
     """Measure one file; a round of everyone at a time, after a round that is not counted."""
     prefill: dict[str, list[float]] = {}
     decode: dict[str, list[float]] = {}
+    for model in ours.values():
+        model.record(prompt)
     for counted in range(-1, rounds):
         for name, model in ours.items():
             samples = model.prefill(prompt), model.decode(tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from polyhal import functions as ops
@@ -46,14 +47,23 @@ class KVCache:
         self.length = 0
         self.lengths.zero_()
 
-    def sequence(self, index: int, length: int) -> KVCache:
-        """Return a cache of one sequence of the batch, in the same memory, with its first `length` positions filled."""
+    def sequence(self, index: int, capacity: int | None = None) -> KVCache:
+        """Return an empty cache of one sequence of the batch, in its first `capacity` positions, with a length of its own."""
         one = KVCache.__new__(KVCache)
-        one._keys, one._values = ([x[index : index + 1] for x in all_] for all_ in (self._keys, self._values))
-        one.capacity, one._positions, one.length = self.capacity, self._positions, length
-        one.lengths, one.active = self.lengths[index : index + 1], None
-        one.lengths.fill_(length)
+        one.capacity = self.capacity if capacity is None else capacity
+        one._positions, one.length, one.active = self._positions, 0, None
+        keys, values = ([x[index : index + 1, :, : one.capacity] for x in all_] for all_ in self.memory)
+        one.use(keys, values, zeros((1,), dtypes.int32, self.lengths.device))
         return one
+
+    @property
+    def memory(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values (batch, heads, capacity, width) of each layer."""
+        return self._keys, self._values
+
+    def use(self, keys: Sequence[Tensor], values: Sequence[Tensor], lengths: Tensor) -> None:
+        """Continue the sequences in other memory of the same shapes, such as arguments of a captured step."""
+        self._keys, self._values, self.lengths = list(keys), list(values), lengths
 
     def known_length(self, reader: str, fix: str) -> int:
         """Return the number of filled positions for a shape that depends on it.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polyhal as ph
-from polyhal.generation import GenerationEngine, GenerationRequest, SamplingParameters
+from polyhal.generation import GenerationEngine, GenerationRequest, PromptReader, SamplingParameters
 from polyhal.hal import dtypes
 from polyhal.models import Decoder, DecoderConfig
 
@@ -70,6 +70,27 @@ def test_a_finished_text_is_continued_from_its_cache(model: Any, monkeypatch: py
     request = GenerationRequest([*text, 1, 2, 3], 5, GREEDY)
     assert list(engine.submit(request)) == _alone(model, request)
     assert sum(processed) <= 3
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_prompts_in_padded_steps(model: Any, captured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of other lengths, in turns in two sequences of a cache full of large numbers, which must not be read."""
+    cache, rng = model.make_cache(2), np.random.default_rng(3)
+    for x in (*cache.memory[0], *cache.memory[1]):
+        x.fill_(1e30)
+    monkeypatch.setattr("polyhal.generation.prompts._gains_from_recording", lambda device: captured)
+    reader = PromptReader(model, cache)
+    texts: list[list[int]] = [[], []]
+    with ph.no_grad():
+        for round_, count in enumerate((5, 7, 6, 5, 8, 7, 12, 13)):
+            i = round_ % 2
+            new, filled = rng.integers(0, 40, count).tolist(), len(texts[i])
+            logits = reader.read(i, new, filled, last_only=round_ != 3)
+            texts[i] += new
+            expected = model(ph.tensor([texts[i]], device="numpy"))[:, filled if round_ == 3 else -1 :]
+            # Few float32 roundings of sums of 24 products, relative to logits of about 1.
+            np.testing.assert_allclose(logits.numpy(), expected.numpy(), rtol=0, atol=1e-5)
+    assert [len(text) for text in texts] == [31, 32]  # the last step fills the context
 
 
 def test_sampling_does_not_depend_on_the_batch(model: Any) -> None:
