@@ -17,11 +17,14 @@ from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl_c.lowering.gemm import dispatch, few_rows, gemv
 from polyhal.backends.opencl_c.lowering.gemm.few_rows import FewRows
+from polyhal.backends.opencl_c.lowering.quantized import few_rows as quantized_few_rows
+from polyhal.backends.opencl_c.lowering.quantized.few_rows import QuantizedFewRows
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.linear_algebra.joined_linear import GATED
+from polyhal.hal.ops.quantized.dequantize import sample_blocks
 
 UNIT = {"float32": 2.0**-22, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 HALF, SINGLE = FewRows(2, 2, 1), FewRows(2, 1, 2)
@@ -232,12 +235,13 @@ def test_joined_products(
     arrays += [] if eps is None else [rng.uniform(0.5, 1.5, k)]
     arrays = [x.astype(dtype.numpy) for x in arrays]
     steps = GATED if len(columns) == 2 else ()
-    params = {"eps": eps, "steps": steps, "out_dtype": None}
+    params = {"eps": eps, "steps": steps, "out_dtype": None, "format": None}
     refs = [upload(device, x) for x in arrays]
     out = device.empty(dtype, (m, sum(columns) // (2 if steps else 1)))
     device.backend.fill(77, out)
     builder = joined_gemm.lowering(
-        gemv.build if choice is None else lambda runtime, p: few_rows.multiply(runtime, p, choice)
+        gemv.build if choice is None else lambda runtime, p: few_rows.multiply(runtime, p, choice),
+        quantized_few_rows.build,
     )
     launch = builder(device.backend.runtime, tuple(r.spec for r in refs), (out.spec,), params)
     launch(*refs, out)
@@ -247,3 +251,40 @@ def test_joined_products(
     size = np.sqrt(k) * (np.sqrt(k) if steps else 1)
     got = device.download(out).astype(np.float64)
     np.testing.assert_allclose(got, expected, rtol=4 * UNIT[dtype.name], atol=4 * UNIT[dtype.name] * size / np.sqrt(12))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form", "m", "columns", "eps", "choice"),
+    [
+        (dtypes.bfloat16, "q4_0", 1, (48, 16, 16), 1e-5, QuantizedFewRows(3, 2, 2)),
+        (dtypes.float16, "q4_k", 5, (32, 32), 1e-5, QuantizedFewRows(2, 1, 1)),
+        (dtypes.bfloat16, "q6_k", 19, (32, 32), None, QuantizedFewRows(3, 1, 2)),
+        (dtypes.float16, "iq4_nl", 8, (32,), 1e-5, QuantizedFewRows(1, 3, 4)),
+    ],
+    ids=str,
+)
+def test_joined_products_with_quantised_weights(
+    device: Any, rng: Any, dtype: DType, form: str, m: int, columns: Any, eps: Any, choice: QuantizedFewRows
+) -> None:
+    """Several matrices of blocks, pairs with a gate, and a norm; warps without terms or tiles."""
+    k = 256
+    x, scale = rng.uniform(-1, 1, (m, k)).astype(dtype.numpy), rng.uniform(0.5, 1.5, k).astype(dtype.numpy)
+    blocks = [sample_blocks(rng, form, n, k, True) for n in columns]
+    norm = [] if eps is None else [scale]
+    steps = GATED if len(columns) == 2 else ()
+    params = {"eps": eps, "steps": steps, "out_dtype": None, "format": form}
+    refs = [upload(device, a) for a in (x, *blocks, *norm)]
+    out = device.empty(dtype, (m, sum(columns) // (2 if steps else 1)))
+    device.backend.fill(77, out)
+    lower = joined_gemm.lowering(
+        gemv.build, lambda runtime, p, form: quantized_few_rows.multiply(runtime, p, form, choice)
+    )
+    launch = lower(device.backend.runtime, tuple(r.spec for r in refs), (out.spec,), params)
+    launch(*refs, out)
+    expected = OPS["joined_linear"].reference(
+        x.astype(np.float64), *blocks, *(a.astype(np.float64) for a in norm), eps=eps, steps=steps, format=form
+    )
+    # Terms of a normed x are rounded once more, to unit / 2 of numbers up to 2; weights of a row have a norm of about 1. A gate
+    # multiplies two such sums.
+    got, unit = device.download(out).astype(np.float64), UNIT[dtype.name]
+    np.testing.assert_allclose(got, expected, rtol=4 * unit, atol=8 * unit)

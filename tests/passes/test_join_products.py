@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import polyhal as ph
+from polyhal.backends.opencl_c.lowering.quantized import few_rows
+from polyhal.hal.quantization.formats import dequantize
+from polyhal.nn import QuantizedLinear
 from polyhal.nn import functional as F
 
 
@@ -39,3 +42,31 @@ def test_projections_and_gates_of_few_rows_are_joined(device: Any, rows: int) ->
     for got, want in zip(found, expected, strict=True):
         # Sums of 64 terms in float32, and products of numbers up to 20.
         np.testing.assert_allclose(got.numpy(), want, rtol=3e-5, atol=1e-4)
+
+
+def test_layers_of_blocks_join_norms_gates_and_residuals(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results equal NumPy's in float64. OpenCL computes the products by the kernel of tensor cores in portable form."""
+    rng, k = np.random.default_rng(0), 96
+    layers = [QuantizedLinear.quantize(rng.standard_normal((k, k)) / 8, "q8_0", device=device) for _ in range(4)]
+    weights = [dequantize(layer.file_blocks(), "q8_0").astype(np.float64) for layer in layers]
+    x, scale = (ph.tensor(rng.uniform(0.5, 1.5, s).astype(np.float16), device=device) for s in ((2, 1, k), (k,)))
+
+    def step(x: Any) -> Any:
+        h = F.rms_norm(x, (k,), scale, 1e-5)
+        return x + layers[2](F.silu(layers[0](h)) * layers[1](h)), layers[3](x)
+
+    native = device.info.backend == "opencl"
+    if native:
+        monkeypatch.setattr(few_rows, "_refused", lambda features, p: "")
+    captured = ph.jit(step, warm_up=False)
+    with ph.no_grad():
+        found = captured(x)
+    text = str(captured.explain())
+    assert not native or (text.count("= joined_linear("), text.count("= fused_quantized_matmul(")) == (1, 1)
+    wide = x.numpy().astype(np.float64)
+    h = wide / np.sqrt(np.mean(wide * wide, -1, keepdims=True) + 1e-5) * scale.numpy()
+    gate, up = h @ weights[0].T, h @ weights[1].T
+    expected = wide + gate / (1 + np.exp(-gate)) * up @ weights[2].T, wide @ weights[3].T
+    for got, want in zip(found, expected, strict=True):
+        # Half precision rounds terms and results by 2^-11; a gate of two sums of size 1 is a term, too.
+        np.testing.assert_allclose(got.numpy(), want, rtol=2e-3, atol=1e-2)

@@ -43,23 +43,33 @@ def lowerings(
         p = describe(x, y, out, (0, 1, None, len(inputs), len(inputs) + 1))
         if isinstance(p, Declined):
             return p
-        translation = translate(runtime, epilogue_inputs(out, inputs, params), params["steps"])
-        if isinstance(translation, Declined):
-            return translation
-        steps, values = translation
-        operands: list[Addend | PairedSum | float] = []
-        for index, spec in enumerate(others, 2):
-            addend = _addend(p, out, index, spec)  # type: ignore[arg-type]
-            if isinstance(addend, Declined):
-                return addend
-            operands.append(addend)
-        operands += [float(n) for n in params["numbers"]]
-        if values[-1] != len(operands) + len(steps):
-            return Declined("the last step is not the result")
-        p = replace(p, epilogue=Epilogue(tuple(steps), tuple(operands)), precision=params.get("precision", "highest"))
-        return build(runtime, p)
+        fused = with_epilogue(runtime, p, inputs, out, params)
+        if isinstance(fused, Declined):
+            return fused
+        return build(runtime, replace(fused, precision=params.get("precision", "highest")))
 
     return {"fused_matmul": fused_matmul}
+
+
+def with_epilogue(
+    runtime: Any, p: Product, inputs: tuple[InputSpec | None, ...], out: Spec, params: Params
+) -> Product | Declined:
+    """Return a product of the first two inputs with the steps of a fused op as its epilogue."""
+    translation = translate(runtime, epilogue_inputs(out, inputs, params), params["steps"])
+    if isinstance(translation, Declined):
+        return translation
+    steps, values = translation
+    operands: list[Addend | PairedSum | float] = []
+    for index, spec in enumerate(inputs[2:], 2):
+        assert isinstance(spec, Spec)
+        addend = _addend(p, out, index, spec)
+        if isinstance(addend, Declined):
+            return addend
+        operands.append(addend)
+    operands += [float(n) for n in params["numbers"]]
+    if values[-1] != len(operands) + len(steps):
+        return Declined("the last step is not the result")
+    return replace(p, epilogue=Epilogue(tuple(steps), tuple(operands)))
 
 
 def _addend(p: Product, out: Spec, index: int, spec: Spec) -> Addend | Declined:

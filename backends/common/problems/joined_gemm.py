@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.gemm import Epilogue, Joined, PairedSum, ProductBuilder, describe
+from polyhal.backends.common.problems.gemm import Epilogue, Joined, PairedSum, Product, ProductBuilder, describe
+from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.quantization.block_format import BlockFormat
+from polyhal.hal.quantization.formats import FORMATS
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
 
-def lowering(build: ProductBuilder) -> LoweringFunction:
-    """Return the lowering function of `joined_linear` on a builder that supports `Product.joined`."""
+QuantizedBuilder = Callable[[Any, Product, BlockFormat], Launch | Declined]
+"""`build(runtime, product, form)` returns the launch of a product with quantised weights, or the reason why there is none."""
+
+
+def lowering(build: ProductBuilder, build_quantized: QuantizedBuilder) -> LoweringFunction:
+    """Return the lowering function of `joined_linear` on builders that support `Product.joined`."""
 
     def joined_linear(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
@@ -25,7 +33,11 @@ def lowering(build: ProductBuilder) -> LoweringFunction:
         x, *weights = (s for s in inputs if isinstance(s, Spec))
         (out,) = outputs
         scale = None if params["eps"] is None else weights.pop()
-        if any(s.dtype is not x.dtype or not s.is_contiguous for s in (*weights, scale) if s is not None):
+        form = None if params["format"] is None else FORMATS[params["format"]]
+        stored = x.dtype if form is None else dtypes.uint8
+        if any(s.dtype is not stored or not s.is_contiguous for s in weights) or (
+            scale is not None and (scale.dtype is not x.dtype or not scale.is_contiguous)
+        ):
             return Declined("weights of another dtype than the input's, or that are not contiguous")
         if x.ndim < 2 or not out.is_contiguous:
             return Declined("a vector, or a result that is not contiguous")
@@ -42,9 +54,10 @@ def lowering(build: ProductBuilder) -> LoweringFunction:
             params["eps"] or 0.0,
         )
         epilogue = _gate(runtime, out, params) if params["steps"] else None
-        return (
-            epilogue if isinstance(epilogue, Declined) else build(runtime, replace(p, joined=joined, epilogue=epilogue))
-        )
+        if isinstance(epilogue, Declined):
+            return epilogue
+        p = replace(p, joined=joined, epilogue=epilogue)
+        return build(runtime, p) if form is None else build_quantized(runtime, p, form)
 
     return joined_linear
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.problems.gather import flat_stride
+from polyhal.backends.common.problems.gemm import Product, describe
 from polyhal.hal import dtypes, layout
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -103,3 +104,19 @@ def product(
     if not m or rows is None or (k > 1 and rows.strides[1] != 1):
         return Declined("the rows of x have no common stride")
     return QuantizedProduct(FORMATS[params["format"]], x.dtype, m, out.shape[-1], k, rows.strides[0])
+
+
+def whole_product(inputs: tuple[InputSpec | None, ...], out: Spec, params: Params) -> Product | Declined:
+    """Return the product of x with weights in tiles as one with a matrix, which has the strides of their numbers."""
+    x, blocks = inputs[:2]
+    if not isinstance(x, Spec) or not isinstance(blocks, Spec):
+        return Declined("an operand is a number")
+    if params["transposed"] or not params["in_tiles"]:
+        return Declined("the kernels multiply by rows of weights in tiles")
+    if refused := unreadable(blocks):
+        return refused
+    if x.ndim < 2 or not out.is_contiguous:
+        return Declined("a vector, or a result that is not contiguous")
+    k = x.shape[-1]
+    whole = Spec(x.dtype, (k, out.shape[-1]), (1, k), blocks.aligned)
+    return describe(x, whole, out, (0, 1, None, len(inputs), len(inputs) + 1))

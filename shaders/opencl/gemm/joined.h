@@ -18,14 +18,18 @@
 #ifndef NORM
 #define NORM 0
 #endif
+// Type of the elements of a matrix in memory; strides are in elements.
+#ifndef MATRIX_TYPE
+#define MATRIX_TYPE STORAGE(DTYPE)
+#endif
 
 #if MATRICES > 1
-#define SECOND_MATRIX __global const STORAGE(DTYPE) *y1, const ulong y1_offset, const uint first1,
+#define SECOND_MATRIX __global const MATRIX_TYPE *y1, const ulong y1_offset, const uint first1,
 #else
 #define SECOND_MATRIX
 #endif
 #if MATRICES > 2
-#define THIRD_MATRIX __global const STORAGE(DTYPE) *y2, const ulong y2_offset, const uint first2,
+#define THIRD_MATRIX __global const MATRIX_TYPE *y2, const ulong y2_offset, const uint first2,
 #else
 #define THIRD_MATRIX
 #endif
@@ -40,7 +44,7 @@
 #define JOINED_PARAMETERS SECOND_MATRIX THIRD_MATRIX NORM_WEIGHT
 
 #if PAIRS
-#define SELECT_MATRIX(column) __global const STORAGE(DTYPE) *const paired = y1 + y1_offset;
+#define SELECT_MATRIX(column) __global const MATRIX_TYPE *const paired = y1 + y1_offset;
 #define MATRIX_OF(second) ((second) ? paired : y)
 #elif MATRICES == 3
 #define SELECT_MATRIX(column)                                                 \

@@ -25,9 +25,8 @@
 #ifndef TENSOR_CORES
 #define TENSOR_CORES 0
 #endif
-#define ROW_LANES 1
 #include "lib/dtypes.h"
-#include "quantized/format.h"
+#include "quantized/lanes.h"
 #include "lib/dependent_launch.h"
 
 #define ITEMS (32 * WARPS)
@@ -43,14 +42,6 @@ typedef struct {
     uint words[CHUNK / 4][ROWS][2];
     float2 scales[CHUNK / PART][ROWS];  // the scale, and the sum of the numbers of a part
 } Chunk;
-
-FORCE_INLINE uint quads_of(__global const uchar *tile, const uint row, const uint part, const uint i) {
-    return QUADS(part, i);
-}
-FORCE_INLINE float scale_of(__global const uchar *tile, const uint row, const uint part) { return SCALES(part); }
-#if HAS_LEAST
-FORCE_INLINE float least_of(__global const uchar *tile, const uint row, const uint part) { return LEASTS(part); }
-#endif
 
 FORCE_INLINE uint packed(const int4 v) {
     return (v.s0 & 255) | (v.s1 & 255) << 8 | (v.s2 & 255) << 16 | (uint)v.s3 << 24;

@@ -1,6 +1,6 @@
 """Choice of the kernel of a product with quantised weights.
 
-- Processors: `cpu_rows`. GPUs: `mma_rows` for few rows.
+- Processors: `cpu_rows`. GPUs: `few_rows` for 16-bit floats on tensor cores, with epilogues, and `mma_rows` for others.
 - Other products decline: their weights become floats first (the op's decomposition).
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.problems.quantized import product
-from polyhal.backends.opencl_c.lowering.quantized import cpu_rows, mma_rows
+from polyhal.backends.common.problems.fused_gemm import with_epilogue
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.common.problems.quantized import product, whole_product
+from polyhal.backends.opencl_c.lowering.quantized import cpu_rows, few_rows, mma_rows
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.quantization.formats import FORMATS
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -22,6 +25,11 @@ def quantized_matmul(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `quantized_matmul`."""
+    whole = whole_product(inputs, outputs[0], params)
+    if isinstance(whole, Product):
+        launch = few_rows.build(runtime, whole, FORMATS[params["format"]])
+        if not isinstance(launch, Declined):
+            return launch
     p = product(inputs, outputs, params)
     if isinstance(p, Declined):
         return p
@@ -34,4 +42,16 @@ def quantized_matmul(
     return mma_rows.build(runtime, p, mma_rows.choose(runtime, p))
 
 
-LOWERINGS = {"quantized_matmul": quantized_matmul}
+def fused_quantized_matmul(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    """Lower the op `fused_quantized_matmul`."""
+    (out,) = outputs
+    p = whole_product(inputs, out, params)
+    if isinstance(p, Declined):
+        return p
+    fused = with_epilogue(runtime, p, inputs, out, params)
+    return fused if isinstance(fused, Declined) else few_rows.build(runtime, fused, FORMATS[params["format"]])
+
+
+LOWERINGS = {"quantized_matmul": quantized_matmul, "fused_quantized_matmul": fused_quantized_matmul}

@@ -88,7 +88,8 @@ class _Search:
             return False
         out = graph.output_specs(node)[0]
         tensors = [s for s in (graph.spec_of(x) for x in node.inputs) if isinstance(s, Spec)]
-        alike = out.dtype.is_floating_point and all(s.dtype is out.dtype for s in tensors)
+        floats = [s for s in tensors if s.dtype.is_floating_point]  # others are weights in blocks
+        alike = out.dtype.is_floating_point and all(s.dtype is out.dtype for s in floats)
         return alike and bool(tensors) and tensors[0].ndim > 1
 
     # --- chains -----------------------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ class _Search:
         params = {**root_params, "steps": numbered_steps(nodes, numbers), "numbers": tuple(literals)}
         if stored_dtype is not result.dtype:
             params["out_dtype"] = stored_dtype
-        return operands, tuple(params[name] for name in op.schema.params)
+        return operands, tuple(params.get(name, default) for name, default in op.schema.params.items())
 
     def _opened(self, rewriter: GraphRewriter, epilogue: EpiloguePattern, root: Node) -> _Root:
         """A root node as a call of the root op. The nodes that its spelling needs before that are added."""

@@ -19,7 +19,7 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 
 if TYPE_CHECKING:
-    from polyhal.hal.ops.schema import ParamValues
+    from polyhal.hal.ops.schema import Params, ParamValues
 
 _JOINED = OPS["joined_linear"]
 _MOST = 3
@@ -43,6 +43,14 @@ class _Product:
     """Operands of steps after it."""
     steps: tuple[GroupStep, ...] = ()
     out_dtype: DType | None = None
+    format: str | None = None
+    """Format of quantised weights."""
+
+
+def _steps_and_dtype(bound: Params) -> tuple[tuple[GroupStep, ...], DType | None]:
+    """Return the steps of a fused product other than the cast of its result, and the dtype of that."""
+    steps, out_dtype = bound["steps"], bound["out_dtype"]
+    return (() if out_dtype is not None and steps == (("cast", (0,), (out_dtype,)),) else steps), out_dtype
 
 
 class _Search:
@@ -52,18 +60,22 @@ class _Search:
         self.found = Replacements(graph)
         self._matches: dict[int, Match] = {}
         self._taken: set[int] = set()
-        products: dict[int, list[_Product]] = {}
+        products: dict[tuple[int, str | None], list[_Product]] = {}
         for k, node in enumerate(graph.nodes):
             product = self._product(k, node)
             if product is not None:
-                products.setdefault(product.x, []).append(product)
+                products.setdefault((product.x, product.format), []).append(product)
         for of_input in products.values():
             self._join(of_input)
 
     def _product(self, k: int, node: Node) -> _Product | None:
         """Return the node at `k` as a product with a weight whose rows are contiguous."""
         graph = self._graph
-        if node.op.name not in ("linear", "fused_matmul") or not can_fuse(node) or node.replaces:
+        if not can_fuse(node) or node.replaces:
+            return None
+        if node.op.name in ("quantized_matmul", "fused_quantized_matmul"):
+            return self._quantized(k, node)
+        if node.op.name not in ("linear", "fused_matmul"):
             return None
         x, y = node.value(0), node.value(1)
         if node.op.name == "linear":
@@ -74,15 +86,23 @@ class _Search:
         weight = view.value(0)
         if graph.tensor(weight).ndim != 2 or not graph.tensor(weight).is_contiguous:
             return None
-        steps, out_dtype = bound["steps"], bound["out_dtype"]
-        if out_dtype is not None and steps == (("cast", (0,), (out_dtype,)),):
-            steps = ()
-        return _Product(k, x, weight, node.inputs[2:], steps, out_dtype)
+        return _Product(k, x, weight, node.inputs[2:], *_steps_and_dtype(bound))
+
+    def _quantized(self, k: int, node: Node) -> _Product | None:
+        """Return the node at `k` as a product with quantised weights in tiles."""
+        bound, (x, y) = node.bound, (node.value(0), node.value(1))
+        if bound["transposed"] or not bound["in_tiles"] or not self._graph.tensor(y).is_contiguous:
+            return None
+        if node.op.name == "quantized_matmul":
+            return _Product(k, x, y, format=bound["format"])
+        if bound["numbers"] or len(node.inputs) > 3:
+            return None
+        return _Product(k, x, y, node.inputs[2:], *_steps_and_dtype(bound), bound["format"])
 
     # --- choice -----------------------------------------------------------------------------------------------------
 
     def _join(self, products: Sequence[_Product]) -> None:
-        """Add matches of products of one input: pairs with a gate, then the rest."""
+        """Add matches of products of one input, with weights of one format: pairs with a gate, then the rest."""
         left = list(products)
         for gate in products:
             up = next((p for p in left if gate.others == (Value(self._result(p)),) and not p.others), None)
@@ -113,7 +133,7 @@ class _Search:
             x, scale = (Value(products[0].x), None) if before is None else before.inputs
             weights = [Value(p.weight) for p in products]
             inputs: list[Operand] = [x, *weights, *(() if before is None else (scale,))]
-            params = (None if before is None else before.bound["eps"], steps, out_dtype)
+            params = (None if before is None else before.bound["eps"], steps, out_dtype, products[0].format)
             if not self.found.allows(nodes, results) or not self._probe.has_kernel(_JOINED, inputs, params, place):
                 continue
             self._note(Match(frozenset(nodes), position, self._writer(inputs, params, position, results)))

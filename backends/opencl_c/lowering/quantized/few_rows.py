@@ -1,0 +1,151 @@
+"""Products of few rows of 16-bit floats with quantised weights on tensor cores, with epilogues, several matrices and norms.
+
+A product of one row takes as long as its latencies: one group per compute unit has all its blocks in flight before its
+inputs are complete. The division was fitted to an H200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Argument, Tensor, early
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.opencl_c.features import KernelFeatures
+from polyhal.backends.opencl_c.lowering.gemm import joined
+from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
+from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.core.kernels.tuning import Family, size_class
+from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.quantization.block_format import BlockFormat
+from polyhal.hal.quantization.tiles import TILE
+
+_MAX_ROWS = 64
+"""Above, weights become floats first."""
+_GROUP_ROWS = 16
+_PIECE = 128
+"""Maximum weights of a row that a warp loads at a time (PIECES in the kernel)."""
+_WARP = 32
+_MAX_WARPS = 32
+_SUM_BYTES = 8 * 20 * 4
+"""Local memory for the sums of a tile (SUM_TILE in the kernel)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedFewRows:
+    """Work of a group: `along * across` warps, which divide the pieces of a row, and tiles, or pairs of them."""
+
+    along: int
+    across: int
+    unroll: int
+    """Pieces of a warp in flight at a time."""
+
+
+def _allowed(features: KernelFeatures, choice: QuantizedFewRows) -> bool:
+    return choice.along * choice.across <= min(_MAX_WARPS, features.max_group_size // _WARP)
+
+
+FAMILY = Family[QuantizedFewRows](
+    "quantized_few_rows", {"along": (2, 4, 8, 16), "across": (1, 2, 4, 8), "unroll": (1, 2, 4, 8)}, _allowed
+)
+
+
+def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
+    """Build the launch, or return the reason why the kernel does not compute this product. Raises KernelBuildError."""
+    refused = _refused(runtime.features, p)
+    if refused:
+        return Declined(refused)
+    kind = f"{size_class(p.m, p.n, p.k)} of {form.name}{' in pairs' if _pairs(p) else ''}"
+    choice = runtime.tuning.choose(FAMILY, kind, default(runtime.features, p, form))
+    if _local_memory(p, choice) > _limit(runtime.features):
+        return Declined("the rows of x do not fit local memory")
+    return multiply(runtime, p, form, choice)
+
+
+def default(features: KernelFeatures, p: Product, form: BlockFormat) -> QuantizedFewRows:
+    """Return a division with about one group per compute unit."""
+    tiles, large = ceil_div(p.n, TILE), form.block > _PIECE
+    pieces = p.k // min(form.block, _PIECE)
+    most = 16 if _pairs(p) or large else 32
+    across = min(4, max(1, tiles // features.compute_units))
+    along = max(1, min(most // across, 16, pieces))
+    unroll = min(ceil_div(pieces, along), 1 if large or _pairs(p) else 4)
+    return QuantizedFewRows(along, across, unroll)
+
+
+def multiply(runtime: Runtime, p: Product, form: BlockFormat, choice: QuantizedFewRows) -> Launch:
+    """Build the launch with this division of the work. Raises KernelBuildError."""
+    rows = _rows(p)
+    macros, epilogue_args = epilogue(p)
+    matrices, further_args = joined.joined(p)
+    normed = p.joined is not None and p.joined.norm is not None
+    args: dict[str, Argument] = {
+        "x": Tensor(p.left.place),
+        "y": Tensor(p.right.place),
+        "out": Tensor(p.out.place),
+        "x_row": p.left.row,
+        "rows": p.m,
+        "n": p.n,
+        "k": p.k,
+        **further_args,
+        **epilogue_args,
+    }
+    args |= {name: early(args[name]) for name in ("y", "y1", "y2") if name in args}
+    items = _WARP * choice.along * choice.across
+    return runtime.launch(
+        "quantized/few_rows",
+        {
+            **macros,
+            **matrices,
+            "FORMAT": form.name,
+            "DTYPE": p.dtype.name,
+            "OUT_DTYPE": p.out_dtype.name,
+            "ROWS": rows,
+            "ALONG": choice.along,
+            "ACROSS": choice.across,
+            "UNROLL": choice.unroll,
+            "TENSOR_CORES": runtime.features.tensor_cores,
+            **({"ROW_TERMS": p.k} if normed else {}),
+        },
+        args,
+        (ceil_div(p.n, TILE * choice.across) * items, ceil_div(p.m, rows)),
+        (items, 1),
+    )
+
+
+def _refused(features: KernelFeatures, p: Product) -> str:
+    """Return the reason why the kernel does not compute this product; empty if it does."""
+    if not features.tensor_cores:
+        return "the device has no tensor cores"
+    if p.dtype not in HALF_DTYPES or p.sum_class != "float":
+        return f"x is {p.dtype.name}; the kernel multiplies 16-bit floats"
+    if p.count != 1 or not 1 <= p.m <= _MAX_ROWS or not p.k or not p.n:
+        return f"{p.count} products of {p.m} rows; the kernel computes one of up to {_MAX_ROWS}"
+    if p.left.column != 1 or not p.left.aligned or (p.m > 1 and p.left.row % 8):
+        return "the rows of x are not whole vectors"
+    if p.joined is not None and len(p.joined.places) >= joined.MAX_MATRICES:
+        return f"more than {joined.MAX_MATRICES} matrices"
+    return ""
+
+
+def _pairs(p: Product) -> bool:
+    return p.joined is not None and p.joined.pairs
+
+
+def _rows(p: Product) -> int:
+    """Return the rows of a group."""
+    return min(_GROUP_ROWS, 1 << (p.m - 1).bit_length())
+
+
+def _local_memory(p: Product, choice: QuantizedFewRows) -> int:
+    """Return the bytes of local memory of a group."""
+    warps, rows = choice.along * choice.across, _rows(p)
+    sums = warps * _SUM_BYTES * (2 if _pairs(p) else 1)
+    if p.joined is None or p.joined.norm is None:
+        return sums
+    return sums + rows * (2 * p.k + 32) + 4 * _WARP * warps + 32 * rows
+
+
+def _limit(features: KernelFeatures) -> int:
+    return features.static_local_memory
