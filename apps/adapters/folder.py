@@ -82,9 +82,10 @@ def read_adapter(folder: str | os.PathLike[str], stored: Mapping[str, Stored] | 
     missing = [name for name in (SETTINGS, WEIGHTS) if not (source / name).is_file()]
     if missing:
         problem = f"{source} has no {' and no '.join(missing)}" if source.is_dir() else f"{source} is not a folder"
-        raise FileNotFoundError(
-            message("adapter", problem, expected="a folder that `polyhal finetune` or PEFT's `save_pretrained` wrote")
-        )
+        inside = [*source.glob(f"*/{SETTINGS}"), *source.glob(f"*/*/{SETTINGS}")]  # for example a run's last/adapter
+        fix = f"use {inside[0].parent}" if inside else ""
+        written = "a folder that `polyhal finetune` or PEFT's `save_pretrained` wrote"
+        raise FileNotFoundError(message("adapter", problem, expected=written, fix=fix))
     data = parse_json((source / SETTINGS).read_bytes(), source / SETTINGS)
     if not isinstance(data, dict):
         raise CorruptFileError(message("adapter", f"{source / SETTINGS} is not a JSON object", expected="settings"))

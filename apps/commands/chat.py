@@ -23,7 +23,7 @@ from polyhal.commands.language_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -183,10 +183,7 @@ class _Terminal:
                 self._note(f"{len(talk.messages)} messages")
             elif name in _NUMBERS:
                 if rest:
-                    number = None if rest == "default" else _NUMBERS[name](rest)
-                    if name in ("temperature", "top_k", "top_p"):
-                        talk.model.sampling(**{name: number})  # raises ValueError for a value outside of its range
-                    setattr(talk.settings, name, number)
+                    talk.set_number(name, None if rest == "default" else _number(name, rest))
                 self._note(f"{name} {getattr(talk.settings, name)}")
             else:
                 fail(f"unknown command {line.split()[0]}; /help lists all")
@@ -199,3 +196,13 @@ class _Terminal:
                 raise
             fail(sentence(error))
         return True
+
+
+def _number(name: str, text: str) -> float:
+    """Read a number of a command. Raises ValueError."""
+    kind: Callable[[str], float] = _NUMBERS[name]
+    try:
+        return kind(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "a number"
+        raise ValueError(f"/{name.replace('_', '-')} {text}; expected {expected}, or default") from None

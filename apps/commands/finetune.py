@@ -19,6 +19,7 @@ _run = partial(typer.Option, rich_help_panel="Run")
 
 @reported
 def finetune(
+    call: typer.Context,
     model: Annotated[
         Path | None, typer.Argument(help="A folder of Hugging Face's form, or a GGUF file.", show_default=False)
     ] = None,
@@ -91,6 +92,9 @@ def finetune(
         if save_dir is None:
             raise typer.BadParameter("--resume needs --save-dir, the folder of the run")
         job = finetune_run.recorded(save_dir)
+        sources = {name: call.get_parameter_source(name) for name in call.params}
+        stated = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+        finetune_run.check_unchanged(job, {name: call.params[name] for name in stated}, save_dir)
     else:
         if model is None or data is None:
             raise typer.BadParameter("the model and the data are missing; expected polyhal finetune MODEL DATA")

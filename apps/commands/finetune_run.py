@@ -118,6 +118,22 @@ def recorded(save_dir: Path) -> FinetuneJob:
         raise IncompatibleFileError(message(None, f"{path} has other settings: {error}")) from error
 
 
+def check_unchanged(job: FinetuneJob, stated: Mapping[str, Any], save_dir: Path) -> None:
+    """Raise SettingError for a stated option that contradicts the settings of a run."""
+    known = {f.name for f in fields(job)} - {"lora"}
+    values = {k: v if k not in ("model", "data") else str(Path(v).resolve()) for k, v in stated.items() if k in known}
+    found = {name: getattr(job, name) for name in values}
+    wanted = lora_settings(stated.get("lora", ""), stated.get("targets"), "")
+    if "lora" in stated:
+        values["lora"], found["lora"] = ((x.r, x.lora_alpha, x.lora_dropout) for x in (wanted, job.lora))
+    if "targets" in stated:
+        values["targets"], found["targets"] = wanted.target_modules, job.lora.target_modules
+    for name, value in values.items():
+        if value != found[name]:
+            problem = f"--{name.replace('_', '-')} {value} contradicts the run in {save_dir}, which has {found[name]}"
+            raise SettingError(message(None, problem, fix="leave it out, or start a new run with another --save-dir"))
+
+
 def run(
     job: FinetuneJob,
     folder: RunFolder,
@@ -243,6 +259,8 @@ def _train(
     tokens = tuner.options.batch_size * tuner.options.accumulate * tuner.rows.ids.shape[1] * tuner.rows.filled
     interval = _LIVE_INTERVAL if is_live(console) else _LINE_INTERVAL
     begin, begin_step, shown = time.perf_counter(), tuner.done, 0.0
+    if tuner.done >= limit:
+        return
     with _progress(console, tuner) as show:
         while tuner.done < limit and not stop():
             rate = float(tuner.scheduler.get_last_lr()[0])

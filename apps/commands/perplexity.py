@@ -88,12 +88,16 @@ def perplexity(
             }
         )
         return
-    console.print(f"perplexity {found.value:.4f} \u00b1 {found.error:.4f}", style="bold")
+    console.print(f"perplexity {_digits(found.value)} \u00b1 {_digits(found.error)}", style="bold")
     say_wrapped(
         console,
         f"loss {found.loss:.4f} \u00b1 {found.loss_error:.4f} per token, {count(found.scored, 'token')} scored in "
         f"{duration(seconds)}, {speed:,.0f} tokens/s",
     )
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4f}" if value < 1e5 else f"{value:.4g}"
 
 
 def _content(text: Path) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from polyhal.generation import GenerationEngine, TokenStream
+from polyhal.generation import GenerationEngine, GenerationRequest, TokenStream
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeError, message
 from polyhal.llm.language_model import LanguageModel
 from polyhal.text import decode_stream
@@ -63,29 +63,43 @@ class Conversation:
 
     def ask(self, text: str) -> Iterator[str]:
         """Add a question, and yield the answer as it is sampled. Raises ShapeError if the question fills the context."""
+        before = list(self.messages)
         self.messages.append({"role": "user", "content": text})
-        yield from self._answer()
+        yield from self._answer(before)
 
     def ask_again(self) -> Iterator[str]:
         """Yield another answer to the last question."""
-        if self.messages and self.messages[-1]["role"] == "assistant":
+        before = list(self.messages)
+        if before and before[-1]["role"] == "assistant":
             self.messages.pop()
         if not self.messages or self.messages[-1]["role"] != "user":
+            self.messages = before
             raise ShapeError(message("chat", "there is no question yet"))
-        yield from self._answer()
+        yield from self._answer(before)
 
-    def _answer(self) -> Iterator[str]:
+    def set_number(self, name: str, value: float | None) -> None:
+        """Change a number of the settings. Raises ValueError for a value outside of its range."""
+        changed = replace(self.settings)
+        setattr(changed, name, value)
+        self._request([0], changed)
+        self.settings = changed
+
+    def _request(self, ids: list[int], s: ChatSettings) -> GenerationRequest:
+        return self.model.request(
+            ids, s.max_tokens, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p, seed=s.seed
+        )
+
+    def _answer(self, before: list[dict[str, Any]]) -> Iterator[str]:
+        """Yield an answer. The messages are those of `before` after an error that precedes it."""
         s = self.settings
         try:
-            ids = self._fitting_ids()
+            request = self._request(self._fitting_ids(), s)
         except Exception:
-            self.messages.pop()
+            self.messages = before
             raise
         parts: list[str] = []
         self.answer = None
-        options: dict[str, Any] = {"temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p, "seed": s.seed}
         try:
-            request = self.model.request(ids, s.max_tokens, **options)
             if self._engine is None:
                 self._engine = self.model.engine(lookup=s.lookup)
             self.answer = self._engine.submit(request)

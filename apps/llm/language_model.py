@@ -166,6 +166,8 @@ class LanguageModel:
             problem = f"a prompt of {len(ids)} tokens"
             raise ShapeError(message("stream", problem, expected=f"less than the context of {self.context}"))
         count = room if max_tokens is None else min(max_tokens, room)
+        if count < 0:
+            raise ValueError(message("stream", f"max_tokens is {max_tokens}", expected="0 or more"))
         sampling = self.sampling(temperature, top_k, top_p).parameters(seed)
         stop_ids = frozenset(self.stop_ids)
         return GenerationRequest(ids, count, sampling, stop_ids, logprobs=logprobs, constraint=constraint)
@@ -187,7 +189,8 @@ class LanguageModel:
         """Return the settings of sampling, with defaults of the model's files."""
         stated = self.files.generation
         if temperature is None:
-            temperature = 0.0 if stated.get("do_sample") is False else float(stated.get("temperature") or 0.7)
+            own = stated.get("temperature")
+            temperature = 0.0 if stated.get("do_sample") is False else 0.7 if own is None else float(own)
         top_k = top_k if top_k is not None else stated.get("top_k")
         top_p = top_p if top_p is not None else stated.get("top_p")
         return Sampling(temperature, top_k or None, top_p or None)

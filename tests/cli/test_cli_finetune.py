@@ -41,6 +41,10 @@ def test_an_interrupted_run_is_resumed_to_the_same_adapters(polyhal: Command, tm
     assert losses[-1] < losses[0]
     again = polyhal("finetune", "m.gguf", "d.jsonl", *OPTIONS, "--save-dir", "whole")
     assert (again.code, "already contains a run" in again.err) == (2, True)
+    again = polyhal("finetune", "m.gguf", "d.jsonl", *OPTIONS, "--save-dir", "whole", "--resume")
+    assert again.code == 0, again.err
+    again = polyhal("finetune", "--resume", "--save-dir", "whole", "--clip", 3)
+    assert (again.code, "--clip 3.0 contradicts the run in whole, which has 1.0" in again.err) == (2, True)
     written = polyhal("generate", "m.gguf", "--adapter", "whole/last/adapter", "--max-tokens", 3, "--device", "numpy")
     assert written.code == 0, written.err
 

@@ -89,7 +89,7 @@ def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypat
     assert outcome.code == 0, outcome.err
     for text in ("/max-tokens N", "temperature 0.0", "max_tokens 3", "Be good.", "3 messages"):
         assert text in outcome.out
-    for text in ("'x'", "temperature is -1", "nowhere.json", "unknown command /nonsense"):
+    for text in ("/seed x; expected a whole number", "temperature is -1", "nowhere.json", "unknown command /nonsense"):
         assert text in outcome.err
     talk = json.loads((tmp_path / "talk.json").read_text())
     assert [m["role"] for m in talk["messages"]] == ["system", "user", "assistant"]

@@ -88,6 +88,14 @@ def test_conversations_drop_old_messages_and_hide_marks(tmp_path: Path) -> None:
     assert talk.system == "s"
     with pytest.raises(ShapeError, match="less than 64"):
         "".join(talk.ask("b" * 99))
+    before = list(talk.messages)
+    talk.system = "s" * 99
+    with pytest.raises(ShapeError, match="less than 64"):
+        "".join(talk.ask_again())
+    talk.system = "s"
+    with pytest.raises(ValueError, match="max_tokens is -1; expected 0 or more"):
+        talk.set_number("max_tokens", -1)
+    assert (talk.messages, talk.settings.max_tokens) == (before, 3)
     talk.save(tmp_path / "talk.json")
     other = Conversation(model)
     other.load(tmp_path / "talk.json")
