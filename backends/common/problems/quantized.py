@@ -115,8 +115,10 @@ def whole_product(inputs: tuple[InputSpec | None, ...], out: Spec, params: Param
         return Declined("the kernels multiply by rows of weights in tiles")
     if refused := unreadable(blocks):
         return refused
-    if x.ndim < 2 or not out.is_contiguous:
-        return Declined("a vector, or a result that is not contiguous")
-    k = x.shape[-1]
-    whole = Spec(x.dtype, (k, out.shape[-1]), (1, k), blocks.aligned)
-    return describe(x, whole, out, (0, 1, None, len(inputs), len(inputs) + 1))
+    m, k, n = math.prod(x.shape[:-1]), x.shape[-1], out.shape[-1]
+    rows = layout.reshape(x, (m, k))
+    if rows is None or not out.is_contiguous:
+        return Declined("the rows of x have no common stride, or the result is not contiguous")
+    lines = Spec(x.dtype, rows.shape, rows.strides, x.aligned)
+    whole, results = Spec(x.dtype, (k, n), (1, k), blocks.aligned), Spec(out.dtype, (m, n), (n, 1), out.aligned)
+    return describe(lines, whole, results, (0, 1, None, len(inputs), len(inputs) + 1))

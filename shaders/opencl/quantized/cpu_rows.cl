@@ -3,23 +3,27 @@
 // The weights are in tiles of 16 rows (quantized/fields.h). A lane of a vector has one row of weights. Codes are multiplied as
 // integers, exactly: the numbers of x that share a scale of the weights become integers of 16 bits with a scale of their own.
 // A word of four codes becomes two words of two codes, and one instruction multiplies both codes of a word by two numbers of x
-// and adds the products. A work-item computes up to TILES tiles for ROWS rows of x, a chunk of terms at a time, with the
+// and adds the products. A work-item computes up to TILES tiles (or pairs of them, gemm/joined.h) for ROWS rows of x, a chunk of terms at a time, with the
 // integers of x for the chunk in its private memory. The sums of STEP rows are in registers. With more rows, the codes of a
 // part are kept in private memory for all of them.
 
 #ifndef DTYPE
 #define DTYPE float32
 #endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
 #ifndef ROWS
 #define ROWS 1
 #endif
-#define TILES 16
 #define STEP (ROWS < 4 ? ROWS : 4)
 #define DECODED (ROWS > 4)
 // Quads that are unrolled. Compilers keep too many sums and codes of several rows in flight, and spill them.
 #define UNROLL (ROWS > 4 ? 2 : 8)
 #define CHUNK (ROWS > 4 ? 512 : 4096 / ROWS)
 #define WIDTH 16
+#define REAL float
+#define MATRIX_TYPE uchar
 #define ALIGNED 0
 #define ROW_LANES 16
 // Fields of a block are not read in the order of their addresses, which the processor's own prefetching expects.
@@ -28,7 +32,12 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/pair_products.h"
+#include "lib/epilogue.h"
+#include "gemm/joined.h"
 #include "quantized/format.h"
+
+// Tiles of a work-item, or pairs of them.
+#define TILES (16 / (1 + PAIRS))
 
 // Parts of a block that are unrolled. With all of a large block, compilers move its prefetches to one place.
 #define PARTS (BLOCK > PART ? 2 : 1)
@@ -50,6 +59,9 @@ typedef struct {
 #if HAS_LEAST
     float totals[ROWS][CHUNK / PART];  // sum of the numbers of a part
 #endif
+#if NORM
+    F squares[ROWS];  // of the numbers of all chunks
+#endif
 } Chunk;
 
 FORCE_INLINE int sum_of(const int16 v) {
@@ -58,13 +70,29 @@ FORCE_INLINE int sum_of(const int16 v) {
     return four.s0 + four.s1 + (four.s2 + four.s3);
 }
 
-// Prepares a part of a row of x.
-FORCE_INLINE void load_part(__private Chunk *chunk, __global const STORAGE(DTYPE) *x, const uint r, const uint part) {
+#if NORM
+#define SCALE_AT(i) (scale + (i))
+FORCE_INLINE float sum_of_floats(const F v) {
+    const float8 eight = v.lo + v.hi;
+    const float4 four = eight.lo + eight.hi;
+    return four.s0 + four.s1 + (four.s2 + four.s3);
+}
+#else
+#define SCALE_AT(i) 0
+#endif
+
+// Prepares a part of a row of x, multiplied by the weight of the norm.
+FORCE_INLINE void load_part(__private Chunk *chunk, __global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *scale,
+                            const uint r, const uint part) {
     F v[PART / 16];
     int8 bits = (int8)(0);
 #pragma unroll
     for (uint i = 0; i < PART / 16; i++) {
         v[i] = LOADV(DTYPE, x + 16 * i);
+#if NORM
+        chunk->squares[r] += v[i] * v[i];
+        v[i] *= LOADV(DTYPE, scale + 16 * i);
+#endif
         // Magnitudes have the order of their bits; NaN is above all.
         const int16 magnitudes = AS(int, v[i]) & 0x7fffffff;
         const int8 pairs = LARGER(magnitudes.lo, magnitudes.hi);
@@ -83,11 +111,11 @@ FORCE_INLINE void load_part(__private Chunk *chunk, __global const STORAGE(DTYPE
         *(__private uint8 *)&chunk->words[r][part * (PART / 2) + 8 * i] = words;
     }
     const int sum = sum_of(total);
-    const float scale = largest / LARGEST;
+    const float unit = largest / LARGEST;
     chunk->starts[r][part] = -ZERO * sum;
-    chunk->scales[r][part] = scale;
+    chunk->scales[r][part] = unit;
 #if HAS_LEAST
-    chunk->totals[r][part] = scale * (float)sum;
+    chunk->totals[r][part] = unit * (float)sum;
 #endif
 }
 
@@ -161,45 +189,73 @@ FORCE_INLINE void add_block(__private F *sums, __private const Chunk *chunk, __g
         }
 }
 
-__kernel NO_AUTOVEC void quantized_cpu_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const uchar *blocks,
-                                            const ulong blocks_offset, __global STORAGE(DTYPE) *out, const ulong out_offset,
-                                            const long x_row, const uint rows, const uint n, const uint k,
-                                            const uint tiles_each) {
+__kernel NO_AUTOVEC void quantized_cpu_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const uchar *y,
+                                            const ulong y_offset, JOINED_PARAMETERS EPILOGUE_PARAMETERS
+                                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const long x_row,
+                                            const uint rows, const uint n, const uint k, const uint tiles_each) {
     const uint first_tile = get_group_id(0) * tiles_each, first_row = get_group_id(1) * ROWS;
     if (first_tile >= n / TILE) return;
+    UNPACK_EPILOGUE
     const uint tiles = min(tiles_each, n / TILE - first_tile), here = min(rows - first_row, (uint)ROWS);
+    const long y_column = (long)(k / BLOCK) * BLOCK_BYTES;
     x += x_offset + first_row * x_row;
-    blocks += blocks_offset;
+    y += y_offset;
     out += out_offset + (ulong)first_row * n;
+    LOCATE_SCALE
     // The last step repeats the last row; its sums are not stored.
     const uint whole = (here + STEP - 1) / STEP * STEP;
     Chunk chunk;
-    F sums[TILES][ROWS];
+    F sums[TILES][1 + PAIRS][ROWS];
     for (uint t = 0; t < tiles; t++)
-        for (uint r = 0; r < whole; r++) sums[t][r] = (F)(0);
+        for (uint p = 0; p < 1 + PAIRS; p++)
+            for (uint r = 0; r < whole; r++) sums[t][p][r] = (F)(0);
+#if NORM
+    for (uint r = 0; r < whole; r++) chunk.squares[r] = (F)(0);
+#endif
+    __global const uchar *const first_matrix = y;
     for (uint start = 0; start < k; start += CHUNK) {
         const uint count = min((uint)CHUNK, k - start);
         for (uint r = 0; r < whole; r++)
-            for (uint part = 0; part < count / PART; part++)
-                load_part(&chunk, x + min(r, here - 1) * x_row + start + part * PART, r, part);
+            for (uint part = 0; part < count / PART; part++) {
+                const uint at = start + part * PART;
+                load_part(&chunk, x + min(r, here - 1) * x_row + at, SCALE_AT(at), r, part);
+            }
         for (uint t = 0; t < tiles; t++) {
-            __global const uchar *tile =
-                blocks + ((ulong)(first_tile + t) * (k / BLOCK) + start / BLOCK) * (TILE * BLOCK_BYTES);
+            const uint column = (first_tile + t) * TILE;
+            __global const uchar *y = first_matrix;
+            SELECT_MATRIX(column)
+            for (uint p = 0; p < 1 + PAIRS; p++) {
+                __global const uchar *tile = MATRIX_OF(p) + column * y_column + start / BLOCK * (TILE * BLOCK_BYTES);
 #if DECODED
-            __private F *sum = sums[t];
+                __private F *sum = sums[t][p];
 #else
-            F sum[ROWS];
+                F sum[ROWS];
 #pragma unroll
-            for (uint r = 0; r < ROWS; r++) sum[r] = sums[t][r];
+                for (uint r = 0; r < ROWS; r++) sum[r] = sums[t][p][r];
 #endif
-            for (uint b = 0; b < count; b += BLOCK, tile += TILE * BLOCK_BYTES)
-                add_block(sum, &chunk, tile, b / PART, whole);
+                for (uint b = 0; b < count; b += BLOCK, tile += TILE * BLOCK_BYTES)
+                    add_block(sum, &chunk, tile, b / PART, whole);
 #if !DECODED
 #pragma unroll
-            for (uint r = 0; r < ROWS; r++) sums[t][r] = sum[r];
+                for (uint r = 0; r < ROWS; r++) sums[t][p][r] = sum[r];
 #endif
+            }
         }
     }
-    for (uint t = 0; t < tiles; t++)
-        for (uint r = 0; r < here; r++) STOREV(DTYPE, sums[t][r], out + (ulong)r * n + (first_tile + t) * TILE);
+    for (uint r = 0; r < here; r++) {
+#if NORM
+        const float factor = NORM_FACTOR(sum_of_floats(chunk.squares[r]), k);
+#else
+        const float factor = 1;
+#endif
+        for (uint t = 0; t < tiles; t++) {
+            const uint result_row = first_row + r, column = (first_tile + t) * TILE;
+            F sum = sums[t][0][r] * factor;
+#if PAIRS
+            const F other = sums[t][1][r] * factor;
+#endif
+            EPILOGUE_STEPS(sum, result_row, column, 0, 0, 0, TILE)
+            STOREV(OUT_DTYPE, sum, out + (ulong)r * n + column);
+        }
+    }
 }

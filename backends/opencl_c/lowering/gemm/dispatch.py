@@ -31,7 +31,7 @@ from polyhal.backends.opencl_c.lowering.gemm import (
     tiles,
 )
 from polyhal.backends.opencl_c.lowering.gemm.operand_copies import with_contiguous_lines
-from polyhal.backends.opencl_c.lowering.quantized import few_rows as quantized_few_rows
+from polyhal.backends.opencl_c.lowering.quantized import dispatch as quantized
 from polyhal.backends.opencl_c.lowering.support.candidates import first_that_builds
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -138,5 +138,5 @@ LOWERINGS = {
     **gemm.lowerings(build, wide=True, epilogues=True),
     **fused_gemm.lowerings(build, _unfused_activations, wide=True),
     "linear_weight_grad": gemm.weight_grad(_with_row_sums),
-    "joined_linear": joined_gemm.lowering(_joined, quantized_few_rows.build),
+    "joined_linear": joined_gemm.lowering(_joined, quantized.build),
 }

@@ -1,6 +1,6 @@
 """Choice of the kernel of a product with quantised weights.
 
-- Processors: `cpu_rows`. GPUs: `few_rows` for 16-bit floats on tensor cores, with epilogues, and `mma_rows` for others.
+- Processors: `cpu_rows`. GPUs: `few_rows` for 16-bit floats on tensor cores, and `mma_rows` for others without epilogues.
 - Other products decline: their weights become floats first (the op's decomposition).
 """
 
@@ -15,10 +15,16 @@ from polyhal.backends.opencl_c.lowering.quantized import cpu_rows, few_rows, mma
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.quantization.block_format import BlockFormat
 from polyhal.hal.quantization.formats import FORMATS
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
+
+
+def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
+    """Build the launch of a product, which may have an epilogue, several matrices or a norm."""
+    return cpu_rows.build(runtime, p, form) if runtime.features.cpu else few_rows.build(runtime, p, form)
 
 
 def quantized_matmul(
@@ -26,15 +32,12 @@ def quantized_matmul(
 ) -> Launch | Declined:
     """Lower the op `quantized_matmul`."""
     whole = whole_product(inputs, outputs[0], params)
-    if isinstance(whole, Product):
-        launch = few_rows.build(runtime, whole, FORMATS[params["format"]])
-        if not isinstance(launch, Declined):
-            return launch
+    launch = whole if isinstance(whole, Declined) else build(runtime, whole, FORMATS[params["format"]])
+    if runtime.features.cpu or not isinstance(launch, Declined):
+        return launch
     p = product(inputs, outputs, params)
     if isinstance(p, Declined):
         return p
-    if runtime.features.cpu:
-        return cpu_rows.build(runtime, p)
     if p.m > mma_rows.MAX_ROWS:
         return Declined("many rows: the weights become floats first")
     if not mma_rows.suits(runtime.features):
@@ -51,7 +54,7 @@ def fused_quantized_matmul(
     if isinstance(p, Declined):
         return p
     fused = with_epilogue(runtime, p, inputs, out, params)
-    return fused if isinstance(fused, Declined) else few_rows.build(runtime, fused, FORMATS[params["format"]])
+    return fused if isinstance(fused, Declined) else build(runtime, fused, FORMATS[params["format"]])
 
 
 LOWERINGS = {"quantized_matmul": quantized_matmul, "fused_quantized_matmul": fused_quantized_matmul}
