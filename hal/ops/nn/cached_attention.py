@@ -27,7 +27,7 @@ from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.nn.attention import attention
 from polyhal.hal.ops.nn.softmax import softmax
-from polyhal.hal.ops.pointwise.logic import greater, less_equal, logical_and
+from polyhal.hal.ops.pointwise.logic import greater, less, less_equal, logical_and
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.tensor_like import Array, TensorLike
@@ -47,9 +47,11 @@ def _cached_attention(
 
     Sequence b has `lengths[b]` (B,) positions before its T queries, whose own keys and values follow in the cache: query i
     attends to positions up to `lengths[b] + i`, with `window` only to the last ones. `scale` defaults to 1/sqrt(D); with
-    `softcap` scores x become `softcap * tanh(x / softcap)`.
+    `softcap` scores x become `softcap * tanh(x / softcap)`. Later positions do not count, whatever they hold.
     """
     q, keys, values = (np.asarray(x) for x in (q, keys, values))
+    filled = np.arange(keys.shape[2]) < np.asarray(lengths, np.int64)[:, None] + q.shape[2]
+    keys, values = (np.where(filled[:, None, :, None], x, 0) for x in (keys, values))
     shared = q.shape[1] // keys.shape[1]
     keys, values = (np.repeat(x, shared, 1) for x in (keys, values))
     scores = np.matmul(q, np.swapaxes(keys, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -103,14 +105,16 @@ def _decomposed(
     # Heads that share keys are an axis of their own; with one query they are further queries.
     rows, lead = (shared, (b, kept)) if t == 1 else (t, (b, kept, shared))
     grouped = reshape(q, (*lead, rows, d))
-    keys, values = (x if x.dtype is q.dtype else x.cast(dtype=q.dtype) for x in (keys, values))
+    column = arange(0, capacity, 1, dtypes.int32)
+    # Another text may have left NaN or infinity in later positions, and 0 times it is NaN.
+    filled = less(reshape(column, (capacity, 1)), reshape(lengths, (b, 1, 1, 1)) + t)
+    keys, values = (where(filled, x if x.dtype is q.dtype else x.cast(dtype=q.dtype), 0.0) for x in (keys, values))
     if t > 1:
         keys, values = (
             broadcast_to(reshape(x, (b, kept, 1, capacity, x.shape[3])), (*lead, capacity, x.shape[3]))
             for x in (keys, values)
         )
     ones = (1,) * (len(lead) - 1)
-    column = arange(0, capacity, 1, dtypes.int32)
     place = reshape(lengths, (b, *ones, 1, 1)) + reshape(arange(0, t, 1, dtypes.int32), (t, 1))
     seen = less_equal(column, place)
     if window is not None:
@@ -136,12 +140,15 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         ((2, 4, 2, 3, 20, 8, 12), {"window": 4, "softcap": 3.0}),
         ((1, 3, 3, 2, 33, 5, 5), {}),
         ((2, 2, 1, 24, 50, 16, 16), {"window": 7}),
+        ((2, 4, 2, 37, 150, 16, 24), {}),
     ]
     for (b, h, kept, t, c, d, e), params in cases:
         q = rng.uniform(-2, 2, (b, h, t, d))
         keys, values = (rng.uniform(-2, 2, (b, kept, c, n)) for n in (d, e))
         lengths = rng.integers(0, c - t + 1, b).astype(np.int32)
         lengths[0] = c - t
+        for i, n in enumerate(lengths + t):
+            keys[i, :, n:], values[i, :, n:] = np.nan, np.inf
         out.append(Sample((q, keys, values, lengths), params, differentiable=False))
     q, keys, values = (rng.uniform(-1, 1, (2, 1, n, 16)) for n in (1, 600, 600))
     lengths = np.array([3, 555], np.int32)

@@ -1,6 +1,6 @@
 // softmax(q k^T * scale + mask) v on a CPU (flash attention): the scores are never written to memory. A work-item takes one
 // query block and loops over key blocks with an online softmax: per query a running maximum, a running sum and an output
-// accumulator, rescaled when the maximum grows.
+// accumulator, rescaled when the maximum grows. With LENGTHS the keys are a cache, and only filled positions are read.
 // Source: Dao et al., arXiv:2205.14135; Milakov and Gimelshein, arXiv:1805.02867.
 
 #ifndef DTYPE
@@ -18,10 +18,21 @@ DEFINE_ACCUMULATE(accumulate_values, private, VALUE_VECTORS, QUERIES, 1, *factor
 
 __kernel NO_AUTOVEC void attention_cpu(__global const REAL *q, const ulong q_offset, __global const REAL *k,
                                        const ulong k_offset, __global const REAL *v, const ulong v_offset,
-                                       MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset,
+                                       MASK_OPERAND
+#if LENGTHS
+                                       __global const int *lengths, const ulong lengths_offset, const CacheGeometry cache,
+                                       RESULT(OUT_DTYPE, out),
+#else
+                                       RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset,
+#endif
                                        const REAL scale, const AttentionGeometry geometry) {
-    DECLARE_LENGTHS;
     const uint row = get_global_id(0) * QUERIES, head = get_global_id(1);
+#if LENGTHS
+    const uint t = geometry.t, d = geometry.d, e = geometry.e;
+    SELECT_LENGTH(head);
+#else
+    DECLARE_LENGTHS;
+#endif
     if (row >= t) return;
     HEAD_INDICES(head);
     SELECT_HEAD(q);
@@ -78,9 +89,10 @@ __kernel NO_AUTOVEC void attention_cpu(__global const REAL *q, const ulong q_off
         ((__private V *)inverses)[i] = running_sum[i] == (V)(0) ? (V)(0) : 1 / running_sum[i];
     SELECT_RESULT(out);
     out += (long)row * out_row;
+    for (uint i = 0; i < rows; i++) STORE_ROW(OUT_DTYPE, acc + i * value_width, e, inverses[i], out + i * out_row)
+#if !LENGTHS
     lse += lse_offset + 2 * ((ulong)head * t + row);
-    for (uint i = 0; i < rows; i++) {
-        STORE_ROW(OUT_DTYPE, acc + i * value_width, e, inverses[i], out + i * out_row)
+    for (uint i = 0; i < rows; i++)
         STORE_LOGSUMEXP(lse + 2 * i, ((__private const REAL *)running_max)[i], ((__private const REAL *)running_sum)[i])
-    }
+#endif
 }

@@ -30,6 +30,8 @@ typedef struct {
     const int length = lengths[(long)lengths_offset + (long)((head) / cache.heads) * cache.lengths_step]; \
     const uint s = (uint)clamp(POSITION(t - 1) + 1, 0, (int)geometry.s)
 #define VISIBLE_KEYS(query) ((uint)clamp(POSITION((query) - 1) + 1, 0, (int)s))
+// The first query that attends to `key`, if queries have positions of their own.
+#define FIRST_QUERY(key) ((uint)clamp((int)(key) - length, 0, (int)t))
 #if WINDOW
 #define FIRST_KEY(query) ((uint)clamp(POSITION(query) - (int)cache.window + 1, 0, (int)s))
 #else

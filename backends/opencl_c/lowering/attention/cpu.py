@@ -118,9 +118,16 @@ def _bound(features: int) -> int:
 
 
 def _refusal(call: AttentionCall) -> Declined | None:
-    if call.head_size <= _MAX_HEAD_SIZE:
+    if call.head_size > _MAX_HEAD_SIZE:
+        return Declined(f"heads of {call.head_size} features; the kernel takes {_MAX_HEAD_SIZE}")
+    cache = call.cache
+    if cache is None:
         return None
-    return Declined(f"heads of {call.head_size} features; the kernel takes {_MAX_HEAD_SIZE}")
+    if cache.window or cache.softcap:
+        return Declined("the kernel takes a cache without a window or a bound of the scores")
+    if call.dtype.itemsize != call.itemsize or call.specs[0].dtype is not call.dtype:
+        return Declined(f"queries of {call.specs[0].dtype.name}, a cache of {call.dtype.name}, which would be copied")
+    return None
 
 
 def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:

@@ -51,10 +51,15 @@ def _cached_attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...
     if isinstance(call, Declined):
         return call
     call = call.with_shared_keys_as_rows()
-    if decode.refusal(runtime, call) and runtime.features.tensor_cores and call.aligned(_vector(call)):
+    reason = decode.refusal(runtime, call)
+    if not reason:
+        return decode.forward(runtime, call)
+    if runtime.features.cpu:
+        return cpu.forward(runtime, call)
+    if runtime.features.tensor_cores and call.aligned(_vector(call)):
         tiles = mma.choose(runtime, call)
         return tiles if isinstance(tiles, Declined) else mma.forward(runtime, call, tiles.forward)
-    return decode.forward(runtime, call)
+    return Declined(reason)
 
 
 def _on_gpu(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
