@@ -46,24 +46,26 @@ def test_projections_and_gates_of_few_rows_are_joined(device: Any, rows: int) ->
 def test_layers_of_blocks_join_norms_gates_and_residuals(device: Any) -> None:
     """Results equal NumPy's in float64."""
     rng, k = np.random.default_rng(0), 96
-    layers = [QuantizedLinear.quantize(rng.standard_normal((k, k)) / 8, "q8_0", device=device) for _ in range(4)]
-    weights = [dequantize(layer.file_blocks(), "q8_0").astype(np.float64) for layer in layers]
+    formats = ("q8_0", "q8_0", "q8_0", "q8_0", "q4_1")
+    layers = [QuantizedLinear.quantize(rng.standard_normal((k, k)) / 8, f, device=device) for f in formats]
+    weights = [dequantize(layer.file_blocks(), layer.format).astype(np.float64) for layer in layers]
     x, scale = (ph.tensor(rng.uniform(0.5, 1.5, s).astype(np.float16), device=device) for s in ((2, 1, k), (k,)))
 
     def step(x: Any) -> Any:
         h = F.rms_norm(x, (k,), scale, 1e-5)
-        return x + layers[2](F.silu(layers[0](h)) * layers[1](h)), layers[3](x)
+        return x + layers[2](F.silu(layers[0](h)) * layers[1](h)), layers[3](x), layers[4](h)
 
     native = device.info.backend == "opencl"
     captured = ph.jit(step, warm_up=False)
     with ph.no_grad():
         found = captured(x)
     text = str(captured.explain())
-    assert not native or (text.count("= joined_linear("), text.count("= fused_quantized_matmul(")) == (1, 1)
+    assert not native or (text.count("= joined_linear("), text.count("= fused_quantized_matmul(")) == (2, 1)
+    assert not native or "rms_norm(" not in text.partition("in execution order")[2]
     wide = x.numpy().astype(np.float64)
     h = wide / np.sqrt(np.mean(wide * wide, -1, keepdims=True) + 1e-5) * scale.numpy()
     gate, up = h @ weights[0].T, h @ weights[1].T
-    expected = wide + gate / (1 + np.exp(-gate)) * up @ weights[2].T, wide @ weights[3].T
+    expected = wide + gate / (1 + np.exp(-gate)) * up @ weights[2].T, wide @ weights[3].T, h @ weights[4].T
     for got, want in zip(found, expected, strict=True):
         # Half precision rounds terms and results by 2^-11; a gate of two sums of size 1 is a term, too.
         np.testing.assert_allclose(got.numpy(), want, rtol=2e-3, atol=1e-2)

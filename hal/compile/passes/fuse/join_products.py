@@ -60,11 +60,14 @@ class _Search:
         self.found = Replacements(graph)
         self._matches: dict[int, Match] = {}
         self._taken: set[int] = set()
+        self._positions: dict[int, set[int]] = {}
+        """Positions of the products of each input, with weights of any format."""
         products: dict[tuple[int, str | None], list[_Product]] = {}
         for k, node in enumerate(graph.nodes):
             product = self._product(k, node)
             if product is not None:
                 products.setdefault((product.x, product.format), []).append(product)
+                self._positions.setdefault(product.x, set()).add(k)
         for of_input in products.values():
             self._join(of_input)
 
@@ -128,8 +131,10 @@ class _Search:
             return False
         results = [self._result(p) for p in products][: 1 if steps else None]
         for norm in self._norms(products):
-            nodes = {p.position for p in products} | ({norm} if norm >= 0 else set())
             before = graph.nodes[norm] if norm >= 0 else None
+            nodes = {p.position for p in products}
+            if before is not None and set(graph.user_indices(products[0].x)) <= nodes:
+                nodes.add(norm)
             x, scale = (Value(products[0].x), None) if before is None else before.inputs
             weights = [Value(p.weight) for p in products]
             inputs: list[Operand] = [x, *weights, *(() if before is None else (scale,))]
@@ -141,13 +146,16 @@ class _Search:
         return False
 
     def _norms(self, products: Sequence[_Product]) -> Iterator[int]:
-        """Yield the position of the norm that only these products read, and -1 for none if there are several products."""
+        """Yield the position of the norm before these products, and -1 for none if there are several products.
+
+        Others that read it have weights of another format, and compute it, too.
+        """
         graph, x = self._graph, products[0].x
         k = graph.producer_index(x)
         node = graph.nodes[k] if k >= 0 else None
         if node is not None and node.op.name == "rms_norm" and node.inputs[1] is not None:
             fits = node.bound["axes"] == 1 and node.bound["out_dtype"] is None and not graph.use_count(node.outputs[1])
-            if fits and set(graph.user_indices(x)) <= {p.position for p in products}:
+            if fits and set(graph.user_indices(x)) <= self._positions[x]:
                 yield k
         if len(products) > 1:
             yield -1
