@@ -1,12 +1,12 @@
 """Products of few rows of 16-bit floats with quantised weights on tensor cores, with epilogues, several matrices and norms.
 
-A product of one row takes as long as its latencies: one group per compute unit has all its blocks in flight before its
-inputs are complete. The division was fitted to an H200.
+A product of one row takes as long as its latencies, which loads of blocks hide before its inputs are complete. The division
+was fitted to an H200.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, Tensor, early
@@ -28,6 +28,10 @@ _PIECE = 128
 """Maximum weights of a row that a warp loads at a time (PIECES in the kernel)."""
 _WARP = 32
 _MAX_WARPS = 32
+_MANY_ROWS = 8
+"""Rows of x above which groups share their loads of x between tiles."""
+_MANY_TILES = 8
+"""Tiles per compute unit from which memory's bandwidth counts more than latency."""
 _SUM_BYTES = 8 * 20 * 4
 """Local memory for the sums of a tile (SUM_TILE in the kernel)."""
 
@@ -64,14 +68,20 @@ def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
 
 
 def default(features: KernelFeatures, p: Product, form: BlockFormat) -> QuantizedFewRows:
-    """Return a division with about one group per compute unit."""
+    """Return the division that was fastest on an H200."""
     tiles, large = ceil_div(p.n, TILE), form.block > _PIECE
-    pieces = p.k // min(form.block, _PIECE)
-    most = 16 if _pairs(p) or large else 32
-    across = min(4, max(1, tiles // features.compute_units))
-    along = max(1, min(most // across, 16, pieces))
-    unroll = min(ceil_div(pieces, along), 1 if large or _pairs(p) else 4)
-    return QuantizedFewRows(along, across, unroll)
+    pieces, units = p.k // min(form.block, _PIECE), features.compute_units
+    if large:
+        choice = QuantizedFewRows(16 if _pairs(p) or tiles <= units else 8, 1, 1)
+    elif _pairs(p) and p.m > _MANY_ROWS:
+        choice = QuantizedFewRows(8, min(4, ceil_div(tiles, units)), 1)
+    elif tiles <= units and not _pairs(p):
+        choice = QuantizedFewRows(16, 1, 4)
+    else:
+        choice = QuantizedFewRows(8, 1, 4) if tiles < _MANY_TILES * units else QuantizedFewRows(4, 4, 2)
+    most = features.max_group_size // _WARP // choice.across
+    along = max(1, min(choice.along, pieces, most))
+    return replace(choice, along=along, unroll=min(choice.unroll, ceil_div(pieces, along)))
 
 
 def multiply(runtime: Runtime, p: Product, form: BlockFormat, choice: QuantizedFewRows) -> Launch:
