@@ -54,19 +54,23 @@ typedef VEC(REAL) V;
     const uint split = get_group_id(1), splits = get_num_groups(1);                          \
     const uint chunks = (rows + CHUNK - 1) / CHUNK;                                          \
     const bool exists = channel < channels;
+// Work-items without channels read the last ones.
+#define READ_CHANNEL min(channel, channels - WIDTH)
 #define FOR_CHUNKS(chunk) for (uint chunk = split; exists && chunk < chunks; chunk += splits)
 // A work-item's first row of a chunk, for reductions, which begin at the end, and for what follows them.
 #define REDUCED_ROW(chunk) ((chunks - 1 - (chunk)) * CHUNK + line)
 #define APPLIED_ROW(chunk) ((chunk) * CHUNK + line)
 
-// Declare a vector with a value per channel. `value` may use `at`, the channel.
-#define PER_CHANNEL(name, value)                                  \
-    V name = (V)(0);                                              \
-    if (exists)                                                   \
-        for (uint e = 0; e < WIDTH; e++) {                        \
-            const uint at = channel + e;                          \
-            ((__private REAL *)&name)[e] = (value);               \
-        }
+// Parameters per channel. Each work-item computes those of one channel, `at`, and SHARE hands them to the group, in local memory:
+// after a barrier SHARED(name, k) declares the vector of the work-item's own channels.
+#define CHANNELS (ACROSS * WIDTH)
+#define DECLARE_SHARED(count)                           \
+    __local V shared_of_group[count][ACROSS];           \
+    const uint own = get_local_id(0) % CHANNELS;        \
+    const uint at = min((uint)get_group_id(0) * CHANNELS + own, channels - 1);
+#define SHARE(k, value) \
+    if (get_local_id(0) < CHANNELS) ((__local REAL *)shared_of_group[k])[own] = (value);
+#define SHARED(name, k) const V name = shared_of_group[k][across];
 
 // Replace a vector of each line by the sum over all lines.
 #define LINES_SUM(value)                                                              \
@@ -100,10 +104,12 @@ typedef VEC(REAL) V;
 #else
 #define ADDENDS
 #endif
-#define SCALES                                                  \
-    PER_CHANNEL(mean, means[means_offset + at])                 \
-    PER_CHANNEL(scale, DEVIATION(at) * WEIGHT_OF(at))           \
-    PER_CHANNEL(shift, BIAS_OF(at))
+// A work-item loads its first rows between LOAD_SCALES and SHARE_SCALES, so that it waits for memory once.
+#define LOAD_SCALES                                     \
+    const REAL own_mean = means[means_offset + at];     \
+    const REAL own_scale = DEVIATION(at) * WEIGHT_OF(at), own_shift = BIAS_OF(at);
+#define SHARE_SCALES SHARE(0, own_mean) SHARE(1, own_scale) SHARE(2, own_shift)
+#define SHARED_SCALES SHARED(mean, 0) SHARED(scale, 1) SHARED(shift, 2)
 
 // Rows of one of `splits` splits of the reductions. The last chunk, which is the first split's first one, may be shorter.
 #define ROWS_OF(split)                                        \
@@ -233,33 +239,48 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYP
                                                      const ulong out_offset, STATISTICS const REAL eps, const long x_row,
                                                      const uint rows, const uint channels) {
     DECLARE_ROWS
-    SCALES
-    x += (long)x_offset + channel;
+    DECLARE_SHARED(3)
+    x += (long)x_offset + READ_CHANNEL;
     out += out_offset + channel;
 #if ADDEND
-    addend += (long)addend_offset + channel;
-#endif
-    FOR_CHUNKS(chunk) {
-        const uint from = APPLIED_ROW(chunk);
-        V values[AHEAD], added[AHEAD];
-#pragma unroll
-        for (uint i = 0; i < AHEAD; i++) {
-            const uint row = min(from + i * LINES, rows - 1);
-            values[i] = READ(x, row * x_row);
-#if ADDEND
-            added[i] = READ(addend, row * addend_row);
+    addend += (long)addend_offset + READ_CHANNEL;
+#define READ_ADDEND(row) READ(addend, (row) * addend_row)
 #else
-            added[i] = (V)(0);
+#define READ_ADDEND(row) (V)(0)
 #endif
-        }
+    V values[AHEAD], added[AHEAD];
+#define LOAD_CHUNK(chunk)                                                       \
+    _Pragma("unroll") for (uint i = 0; i < AHEAD; i++) {                        \
+        const uint row = min(APPLIED_ROW(chunk) + i * LINES, rows - 1);         \
+        values[i] = READ(x, row * x_row);                                       \
+        added[i] = READ_ADDEND(row);                                            \
+    }
+    LOAD_SCALES
+    LOAD_CHUNK(split)
+    SHARE_SCALES
+    barrier(CLK_LOCAL_MEM_FENCE);
+    SHARED_SCALES
+    for (uint chunk = split; exists && chunk < chunks;) {
+        const uint from = APPLIED_ROW(chunk);
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
             const uint row = from + i * LINES;
             const V value = NORMAL(values[i]) + added[i];
             if (row < rows) WRITE(out, RECTIFIED(value), (ulong)row * channels);
         }
+        chunk += splits;
+        if (chunk < chunks) LOAD_CHUNK(chunk)
     }
+#undef LOAD_CHUNK
 }
+
+// Load a work-item's rows of a chunk; `row_of` gives the first.
+#define LOAD_CHUNK(chunk, row_of)                                               \
+    _Pragma("unroll") for (uint i = 0; i < AHEAD; i++) {                        \
+        const uint row = min(row_of(chunk) + i * LINES, rows - 1);              \
+        values[i] = READ(x, row * x_row);                                       \
+        slopes[i] = READ(g, row * g_row);                                       \
+    }
 
 // Per split and channel the sums of g * (x - mean) and of g, (splits, 2, channels).
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset,
@@ -273,23 +294,30 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE
                                                     const uint rows, const uint channels) {
     __local V sums_of_lines[GROUP];
     DECLARE_ROWS
+    DECLARE_SHARED(3)
+    g += (long)g_offset + READ_CHANNEL;
+    x += (long)x_offset + READ_CHANNEL;
+    V values[AHEAD], slopes[AHEAD];
 #if RELU
-    SCALES
+    LOAD_SCALES
 #else
-    PER_CHANNEL(mean, means[means_offset + at])
+    const REAL own_mean = means[means_offset + at];
 #endif
-    g += (long)g_offset + channel;
-    x += (long)x_offset + channel;
+    LOAD_CHUNK(split, REDUCED_ROW)
+#if RELU
+    SHARE_SCALES
+#else
+    SHARE(0, own_mean)
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if RELU
+    SHARED_SCALES
+#else
+    SHARED(mean, 0)
+#endif
     V products = (V)(0), grads = (V)(0);
-    FOR_CHUNKS(chunk) {
+    for (uint chunk = split; exists && chunk < chunks;) {
         const uint from = REDUCED_ROW(chunk);
-        V values[AHEAD], slopes[AHEAD];
-#pragma unroll
-        for (uint i = 0; i < AHEAD; i++) {
-            const uint row = min(from + i * LINES, rows - 1);
-            values[i] = READ(x, row * x_row);
-            slopes[i] = READ(g, row * g_row);
-        }
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
             if (from + i * LINES >= rows) break;
@@ -297,12 +325,22 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE
             products += passed * (values[i] - mean);
             grads += passed;
         }
+        chunk += splits;
+        if (chunk < chunks) LOAD_CHUNK(chunk, REDUCED_ROW)
     }
-    LINES_SUM(products)
-    LINES_SUM(grads)
-    if (line || !exists) return;
-    STORE_CHANNELS(partial + split * 2 * channels + channel, products)
-    STORE_CHANNELS(partial + (split * 2 + 1) * channels + channel, grads)
+    // A work-item adds up the lines of one channel.
+    const uint to = get_group_id(0) * CHANNELS + own;
+    const bool adds = get_local_id(0) < CHANNELS && to < channels;
+#pragma unroll
+    for (uint kind = 0; kind < 2; kind++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sums_of_lines[get_local_id(0)] = kind ? grads : products;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        REAL total = 0;
+#pragma unroll 8
+        for (uint i = 0; adds && i < LINES; i++) total += ((__local const REAL *)sums_of_lines)[i * CHANNELS + own];
+        if (adds) partial[(split * 2 + kind) * channels + to] = total;
+    }
 }
 
 // The gradients of weight and bias, which are also stored in `sums` (2, channels).
@@ -334,26 +372,30 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_input_grad(
     WEIGHTS BIASES STATISTICS __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums, const REAL eps,
     const long g_row, const long x_row, const uint rows, const uint channels) {
     DECLARE_ROWS
-    SCALES
-    PER_CHANNEL(product, sums[at] / (REAL)rows *DEVIATION(at))
-    PER_CHANNEL(grad, sums[channels + at] / (REAL)rows)
-    g += (long)g_offset + channel;
-    x += (long)x_offset + channel;
+    DECLARE_SHARED(5)
+    g += (long)g_offset + READ_CHANNEL;
+    x += (long)x_offset + READ_CHANNEL;
     dx += dx_offset + channel;
-    FOR_CHUNKS(chunk) {
+    V values[AHEAD], slopes[AHEAD];
+    LOAD_SCALES
+    const REAL own_product = sums[at] / (REAL)rows * DEVIATION(at), own_grad = sums[channels + at] / (REAL)rows;
+    LOAD_CHUNK(split, APPLIED_ROW)
+    SHARE_SCALES
+    SHARE(3, own_product)
+    SHARE(4, own_grad)
+    barrier(CLK_LOCAL_MEM_FENCE);
+    SHARED_SCALES
+    SHARED(product, 3)
+    SHARED(grad, 4)
+    for (uint chunk = split; exists && chunk < chunks;) {
         const uint from = APPLIED_ROW(chunk);
-        V values[AHEAD], slopes[AHEAD];
-#pragma unroll
-        for (uint i = 0; i < AHEAD; i++) {
-            const uint row = min(from + i * LINES, rows - 1);
-            values[i] = READ(x, row * x_row);
-            slopes[i] = READ(g, row * g_row);
-        }
 #pragma unroll
         for (uint i = 0; i < AHEAD; i++) {
             const uint row = from + i * LINES;
             const V passed = PASSED(slopes[i], values[i]);
             if (row < rows) WRITE(dx, (passed - grad - (values[i] - mean) * product) * scale, (ulong)row * channels);
         }
+        chunk += splits;
+        if (chunk < chunks) LOAD_CHUNK(chunk, APPLIED_ROW)
     }
 }
