@@ -105,32 +105,50 @@ __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong
 
 // Windows along an axis that may cover an element.
 #define COVERING(axis) ((kernel_##axis - 1) * dilation_##axis / stride_##axis + 1)
+// Pixels of a work-item along an axis: the distance of windows, or one. Blocks begin at a window of the padded image, so
+// that the taps of the windows that cover a pixel of a block are constants.
+#ifndef BLOCKS
+#define BLOCKS 0
+#endif
+#define BLOCK(axis) (BLOCKS ? stride_##axis : 1)
 // A window's gradient goes to its maximum. The windows that cover an element are added from the first to the last.
 __kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const TAP *taps,
                                  __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
                                  const PoolingGeometry geometry) {
     DECLARE_GEOMETRY;
-    DECLARE_PLACE(height * width);
+    const uint blocks_down = (height + padding_h - 1) / BLOCK(h) + 1, blocks_across = (width + padding_w - 1) / BLOCK(w) + 1;
+    DECLARE_PLACE(blocks_down * blocks_across);
     g += IMAGE_OF(g);
     taps += (ulong)image * down * across * channels + channel;
-    const uint y = pixel / width + padding_h, at = pixel % width + padding_w;
-    V sum = (V)(0);
+    dx += dx_offset + (ulong)image * height * width * channels + channel;
+    const uint block_y = pixel / blocks_across, block_x = pixel - block_y * blocks_across;
+    // The last windows that cover the block, and its first pixel in the first of them.
+    const int last_y = block_y * BLOCK(h) / (uint)stride_h, last_x = block_x * BLOCK(w) / (uint)stride_w;
+    const uint top = BLOCKS ? 0 : block_y - last_y * stride_h, left = BLOCKS ? 0 : block_x - last_x * stride_w;
+    V sums[BLOCKS ? STRIDE_H : 1][BLOCKS ? STRIDE_W : 1];
+    UNROLL for (int u = 0; u < BLOCK(h); u++) UNROLL for (int v = 0; v < BLOCK(w); v++) sums[u][v] = (V)(0);
     UNROLL for (int i = COVERING(h) - 1; i >= 0; i--) {
-        const int py = (int)(y / (uint)stride_h) - i;
-        const uint from_top = y - py * stride_h;
-        if (py < 0 || py >= down || from_top > (kernel_h - 1) * dilation_h || from_top % dilation_h) continue;
+        const int py = last_y - i, below = min(max(py, 0), down - 1);
         UNROLL for (int j = COVERING(w) - 1; j >= 0; j--) {
-            const int px = (int)(at / (uint)stride_w) - j, near = min(max(px, 0), across - 1);
-            const uint from_left = at - px * stride_w;
-            const bool covers = px == near && from_left <= (kernel_w - 1) * dilation_w && from_left % dilation_w == 0;
-            const int mine = covers ? (int)(from_top / dilation_h * kernel_w + from_left / dilation_w) : NO_TAP + 1;
-            const V slope = READ(g, py * g_row + near * g_column);
-            const Taps found = *(__global const Taps *)(taps + (py * across + near) * channels);
+            const int px = last_x - j, near = min(max(px, 0), across - 1);
+            const bool exists = py == below && px == near;
+            const V slope = READ(g, below * g_row + near * g_column);
+            const Taps found = *(__global const Taps *)(taps + (below * across + near) * channels);
             const VEC(MASK) chosen = CONCAT(convert_, VEC(MASK))(found);
-            sum += SELECT((V)(0), slope, chosen == (VEC(MASK))(mine));
+            UNROLL for (int u = 0; u < BLOCK(h); u++) UNROLL for (int v = 0; v < BLOCK(w); v++) {
+                const uint from_top = top + u + i * stride_h, from_left = left + v + j * stride_w;
+                const bool covers = from_top <= (kernel_h - 1) * dilation_h && from_top % dilation_h == 0 &&
+                                    from_left <= (kernel_w - 1) * dilation_w && from_left % dilation_w == 0;
+                const bool reads = covers && exists;
+                const int mine = reads ? (int)(from_top / dilation_h * kernel_w + from_left / dilation_w) : NO_TAP + 1;
+                if (!BLOCKS || covers) sums[u][v] += SELECT((V)(0), slope, chosen == (VEC(MASK))(mine));
+            }
         }
     }
-    WRITE(sum, dx, dx_offset + RESULT_AT(height * width));
+    UNROLL for (int u = 0; u < BLOCK(h); u++) UNROLL for (int v = 0; v < BLOCK(w); v++) {
+        const int y = (int)(block_y * BLOCK(h) + u) - padding_h, at = (int)(block_x * BLOCK(w) + v) - padding_w;
+        if (y >= 0 && y < height && at >= 0 && at < width) WRITE(sums[u][v], dx, ((ulong)y * width + at) * channels);
+    }
 }
 
 __kernel void avg_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,

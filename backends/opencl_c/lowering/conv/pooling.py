@@ -24,6 +24,8 @@ _ITEMS_PER_UNIT = 16
 """Work-items per compute unit of a CPU, for load balance."""
 _TRANSACTION = 16
 """Bytes that a work-item of a GPU moves at once."""
+_MAX_BLOCK = 4
+"""Maximum pixels between windows for which a work-item of the gradient makes all of them, in registers."""
 _NO_TAP = {"uchar": 0xFF, "ushort": 0xFFFF}
 """NO_TAP of conv/pooling_channels_last.cl, by the type of taps."""
 _LENGTHS = (
@@ -105,12 +107,15 @@ def _channels_last(
         width //= 2
     geometry: Args = {"channels": channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True))}
     area = math.prod(pooling.lengths[4:6])
+    steps = pooling.lengths[6:8]
+    in_blocks = math.prod(steps) <= _MAX_BLOCK
     tap = "uchar" if area < _NO_TAP["uchar"] else "ushort"
     vectors: Definitions = {
         **definitions,
         **{name.upper(): length for name, length in zip(_LENGTHS[4:], pooling.lengths[4:], strict=True)},
         "TAP": tap,
         "NO_TAP": _NO_TAP[tap],
+        "BLOCKS": in_blocks,
         "MASK": "long" if definitions["REAL"] == "double" else "int",
         "WIDTH": width,
         "ALIGNED": width > 1 and all(s.aligned for s in specs),
@@ -141,7 +146,9 @@ def _channels_last(
         return Declined(f"windows of {pooling.lengths[4:6]} elements; expected fewer than {_NO_TAP[tap]} in all")
     windows, taps = math.prod(pooling.lengths[2:4]), Workspace(len(operands))
     choose = launch("max_pool_choose_last", {"x": tensors["x"], "taps": taps}, windows)
-    gather = launch("max_pool_grad_last", {"g": tensors["g"], "taps": taps, "dx": tensors["dx"]}, pooling.pixels)
+    lengths = zip(pooling.lengths[:2], pooling.lengths[8:10], steps, strict=True)
+    blocks = [(length + padding - 1) // (step if in_blocks else 1) + 1 for length, padding, step in lengths]
+    gather = launch("max_pool_grad_last", {"g": tensors["g"], "taps": taps, "dx": tensors["dx"]}, math.prod(blocks))
     return LaunchSequence((choose, gather), ((1 if tap == "uchar" else 2) * windows * pooling.planes,))
 
 
