@@ -22,8 +22,8 @@ _MIN_MULTIPLY_ADDS = 1 << 28
 """Minimum multiply-adds for which wgmma saves more time than splitting float32 into bfloat16 terms costs."""
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
-_MAX_COLUMNS_WITH_ROW_SUMS = 1024
-"""Maximum columns of a product that also computes row sums: these take a third of its time, a separate launch by the rows."""
+_MAX_COLUMNS_WITH_ROW_SUMS = 4096
+"""Maximum columns of a product that also computes row sums, in the groups of its first columns, which take longer for it."""
 _MIN_CLUSTER_SIDE = 33
 """Minimum rows and columns for tiles of 64 of them with copies by the copy engine: with few, the read of one operand counts."""
 
