@@ -233,11 +233,11 @@ class ListCalls:
         flat = [x for xs in lists for x in xs]
         if not flat or dispatch.thread.executor.fuses_later:
             return None
-        known = KnownLists.of(flat)
-        same = None if known is None else known.tensors(flat)
-        if same is not None:
-            n = len(lists[0])
-            return cls(lists, [same[i : i + n] for i in range(0, len(same), n)], known)
+        for known in KnownLists.of(flat):
+            same = known.tensors(flat)
+            if same is not None:
+                n = len(lists[0])
+                return cls(lists, [same[i : i + n] for i in range(0, len(same), n)], known)
         if any(type(x) not in _PLAIN for x in flat) or flat[0].dtype.itemsize < 4:
             return None
         found = _inputs(_Call(lists, (), ()))

@@ -6,7 +6,7 @@ layouts in C++, and sets only the arguments whose memory has moved.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from polyhal.hal.compile.scheduler.executable import Executable
     from polyhal.hal.ops.opdef import OpDef
 
+_MOST_LISTS = 4
+"""Maximum number of lists that are kept for a tensor: a program may freeze parameters in turn."""
 _MOST = 8
 """Maximum number of programs of the same tensors."""
 
@@ -49,15 +51,16 @@ class KnownLists:
         """Programs by call; None for a call that was made once."""
 
     @staticmethod
-    def of(flat: Sequence[torch.Tensor]) -> KnownLists | None:
-        """Return the lists that were kept for the first of these tensors, whatever the others are; None if there are none."""
-        kept: dict[int, KnownLists] = getattr(storage_of(flat[0]), "known_lists", {})
-        return kept.get(len(flat))
+    def of(flat: Sequence[torch.Tensor]) -> Iterable[KnownLists]:
+        """Return the lists that were kept for the first of these tensors and their number, whatever the others are."""
+        kept: dict[int, list[KnownLists]] = getattr(storage_of(flat[0]), "known_lists", {})
+        return kept.get(len(flat), ())
 
     def keep(self, first: torch.Tensor) -> None:
         """Keep the lists for later calls, as long as the memory of their first tensor is allocated."""
-        storage = storage_of(first)
-        storage.__dict__.setdefault("known_lists", {})[len(self._specs)] = self
+        kept = storage_of(first).__dict__.setdefault("known_lists", {}).setdefault(len(self._specs), [])
+        del kept[: 1 - _MOST_LISTS]
+        kept.append(self)
 
     def tensors(self, flat: Sequence[torch.Tensor]) -> list[Tensor] | None:
         """Return as many tensors as Polyhal tensors; None if a layout or the device differs."""
