@@ -13,6 +13,8 @@ from polyhal.generation import ConstraintError
 from polyhal.hal.errors import message
 from polyhal.text import PretrainedTokenizer, TokenTexts
 
+_SHORTENED = "<non-verbose/>"
+"""End of messages of the library that it shortened."""
 _LONGEST = 1 << 18
 """Maximum number of characters of a grammar."""
 _STATES = 50_000
@@ -90,8 +92,11 @@ class GrammarCompiler:
         limits = self._library.LLParserLimits(max_lexer_states=_STATES, verbose_errors=False)
         with self._lock:
             matcher = self._library.LLMatcher(self._tokens, grammar, log_level=0, limits=limits)
-        if matcher.is_error():
-            raise _refused(kind, matcher.get_error())
+            first = matcher.deep_copy()
+            if not first.is_error():
+                first.compute_bitmask()  # finds grammars without a first token, such as a reference to itself
+        if first.is_error():
+            raise _refused(kind, first.get_error())
         return Grammar(matcher)
 
 
@@ -176,7 +181,9 @@ def _check_length(kind: str, text: str) -> None:
 
 
 def _refused(kind: str, reason: str) -> ConstraintError:
-    return ConstraintError(message("grammar", f"the {kind} is refused: {reason.strip()[:500]}"))
+    return ConstraintError(
+        message("grammar", f"the {kind} is refused: {reason.removesuffix(_SHORTENED).strip()[:500]}")
+    )
 
 
 def _library() -> Any:

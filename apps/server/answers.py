@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from polyhal.generation import GenerationRequest, TokenConstraint, TokenLogprob
+from polyhal.generation import ConstraintError, GenerationRequest, TokenConstraint, TokenLogprob
 from polyhal.llm import ToolCall, ToolCallFilter
 from polyhal.server.errors import RequestError
 from polyhal.server.interfaces import ServedModel
@@ -197,4 +197,6 @@ def as_request_error(error: BaseException) -> RequestError:
     """Return an error of the model as the error of a request."""
     if isinstance(error, RequestError):
         return error
+    if isinstance(error, ConstraintError):  # a grammar that exceeds limits after some tokens
+        return RequestError(str(error), code="invalid_grammar")
     return RequestError(f"the model failed: {type(error).__name__}: {str(error)[:500]}", status=500, code="model_error")

@@ -104,6 +104,7 @@ def test_bad_grammars_are_refused(model: LanguageModel) -> None:
     bad: list[tuple[Any, Any]] = [
         (grammars.json_schema, {"type": "strange"}),
         (grammars.json_schema, {"$ref": "#/nowhere"}),
+        (grammars.json_schema, {"$ref": "#"}),
         (grammars.json_schema, {"$ref": "https://example.com/schema"}),
         (grammars.json_schema, {"enum": ["x" * 300_000]}),
         (grammars.json_schema, deep),
