@@ -122,6 +122,8 @@ def _constraint(json_schema: Path | None, grammar: Path | None, regex: str | Non
 
 def _is_language_model(path: Path) -> bool:
     if path.is_file():
+        if path.suffix.lower() == ".gguf":  # also a damaged one
+            return True
         with path.open("rb") as file:
             return file.read(4) == b"GGUF"
     return not (path / "state.json").exists() and ((path / "config.json").exists() or any(path.glob("*.gguf")))
