@@ -76,8 +76,8 @@ def chat(
     with status_line(console, f"loading {model}"):
         loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup)
         loaded.template()
-        loaded.sampling(temperature, top_k, top_p)
-    conversation = Conversation(loaded, settings)
+        conversation = Conversation(loaded, settings)
+        conversation.set_number("max_tokens", max_tokens)  # raises ValueError for any number outside of its range
     conversation.system = system
     if console.is_terminal:
         _greet(console, loaded)

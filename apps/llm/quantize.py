@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyhal.hal.errors import message
+from polyhal.hal.errors import SettingError, message
 from polyhal.hal.quantization.formats import quantize as to_blocks
 from polyhal.llm.blocks import dequantized
 from polyhal.llm.files import GgufFile, StoredWeight, open_model
@@ -36,10 +36,14 @@ def quantize(
 
     `source` is a GGUF file, whose other tensors and metadata are copied, or a folder of Hugging Face's form, whose settings,
     tokenizer and chat templates become metadata. `target` is replaced only when it is complete. Returns the properties of the
-    source that the file cannot have. Raises SettingError for an unknown type, IncompatibleFileError for a model that the format
-    cannot describe, the errors of `open_model`, and OSError if the disk has less room than the file needs.
+    source that the file cannot have. Raises SettingError for an unknown type and for a target that is the source,
+    IncompatibleFileError for a model that the format cannot describe, the errors of `open_model`, and OSError if the disk
+    has less room than the file needs.
     """
     mixture = mixture_named(kind)
+    if target.exists() and source.exists() and target.samefile(source):
+        problem = f"{target} is the source, and quantised weights cannot be restored"
+        raise SettingError(message("quantize", problem, expected="another file"))
     content = content_of_model(open_model(source)) if source.is_dir() else content_of_file(GgufFile(source))
     gguf = _gguf()
     shape = _shape_of(content)

@@ -62,6 +62,10 @@ def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Pa
     assert wrong.code == 2
     assert "q4_k_m" in wrong.err
     assert not (tmp_path / "x.gguf").exists()
+    same = polyhal("quantize", "model.gguf", "model.gguf")
+    assert (same.code, "model.gguf is the source" in same.err) == (2, True)
+    few = polyhal("chat", "model.gguf", "--device", "numpy", "--max-tokens", -1)
+    assert (few.code, "max_tokens is -1; expected 0 or more" in few.err) == (2, True)
 
 
 def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
