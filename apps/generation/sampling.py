@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from polyhal.hal.errors import message
+from polyhal.hal.errors import SettingError, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SamplingParameters:
             ("seed", self.seed is None or 0 <= self.seed < 2**63, "0 to 2**63 - 1"),
         ):
             if not right:
-                raise ValueError(message("sampling", f"{name} is {getattr(self, name)}", expected=expected))
+                raise SettingError(message("sampling", f"{name} is {getattr(self, name)}", expected=expected))
 
     @property
     def draws(self) -> bool:

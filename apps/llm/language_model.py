@@ -15,7 +15,7 @@ from polyhal.generation import WORTH_CAPTURING, GenerationEngine, GenerationRequ
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.errors import PolyhalError, ShapeError, message
+from polyhal.hal.errors import PolyhalError, SettingError, ShapeError, message
 from polyhal.llm.chat_encoder import ChatEncoder
 from polyhal.llm.chat_template import ChatTemplate
 from polyhal.llm.files import ModelFiles, open_model
@@ -167,7 +167,7 @@ class LanguageModel:
             raise ShapeError(message("stream", problem, expected=f"less than the context of {self.context}"))
         count = room if max_tokens is None else min(max_tokens, room)
         if count < 0:
-            raise ValueError(message("stream", f"max_tokens is {max_tokens}", expected="0 or more"))
+            raise SettingError(message("stream", f"max_tokens is {max_tokens}", expected="0 or more"))
         sampling = self.sampling(temperature, top_k, top_p).parameters(seed)
         stop_ids = frozenset(self.stop_ids)
         return GenerationRequest(ids, count, sampling, stop_ids, logprobs=logprobs, constraint=constraint)

@@ -14,7 +14,7 @@ from polyhal.generation import (
     SamplingParameters,
     tokens_without_cache,
 )
-from polyhal.hal.errors import message
+from polyhal.hal.errors import SettingError, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(message("generate", f"top_k is {self.top_k}", expected="1 or more"))
+            raise SettingError(message("generate", f"top_k is {self.top_k}", expected="1 or more"))
         self.parameters()
 
     def parameters(self, seed: int | None = None, excluded_ids: Sequence[int] = ()) -> SamplingParameters:

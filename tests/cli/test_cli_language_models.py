@@ -66,6 +66,7 @@ def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Pa
     assert (same.code, "model.gguf is the source" in same.err) == (2, True)
     few = polyhal("chat", "model.gguf", "--device", "numpy", "--max-tokens", -1)
     assert (few.code, "max_tokens is -1; expected 0 or more" in few.err) == (2, True)
+    assert polyhal("chat", "model.gguf", "--device", "numpy", "--temperature", -1).code == 2
 
 
 def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
