@@ -6,7 +6,7 @@
 //
 // Of a group's warps, ACROSS take different tiles, and ALONG divide the pieces of a row; their sums are added in local
 // memory. Blocks are loaded before the wait for x (lib/dependent_launch.h). Several matrices, pairs of them, and a norm of x:
-// gemm/joined.h. A normed x is in local memory.
+// gemm/joined.h. A normed x is in local memory, and so are several rows (STAGED), whose loads from global memory touch eight lines.
 // With TENSOR_CORES 0 this is a portable fallback in plain C.
 
 #ifndef DTYPE
@@ -29,7 +29,11 @@
 #ifndef UNROLL
 #define UNROLL 1
 #endif
-// With NORM: terms of a row of x.
+// 1: rows of x are brought to local memory first, as normed ones are.
+#ifndef STAGED
+#define STAGED NORM
+#endif
+// With STAGED: terms of a row of x.
 #ifndef ROW_TERMS
 #define ROW_TERMS 256
 #endif
@@ -60,11 +64,11 @@
 // Floats from one row of a tile's sums to the next, and from one tile to the next: without bank conflicts.
 #define SUM_PITCH 20
 #define SUM_TILE (8 * SUM_PITCH)
-#if NORM
+#if STAGED
 #define PITCH (ROW_TERMS / 2 + 8)
 #define ROW_ITEMS (ITEMS / ROWS)
 #define SHARES 8
-#define X_QUAD(row, term) (*(__local const uint2 *)(normed + (row) * PITCH + (term) / 2))
+#define X_QUAD(row, term) (*(__local const uint2 *)(staged + (row) * PITCH + (term) / 2))
 #else
 #define X_QUAD(row, term) (*(__global const uint2 *)(x + (row) * x_row + (term)))
 #endif
@@ -152,8 +156,10 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void quan
     START_NEXT
     UNPACK_EPILOGUE
     __local float memory[WARPS * TILES * SUM_TILE];
+#if STAGED
+    __local uint staged[ROWS * PITCH] __attribute__((aligned(16)));
+#endif
 #if NORM
-    __local uint normed[ROWS * PITCH] __attribute__((aligned(16)));
     __local float squares[ITEMS], shares[ROWS * SHARES];
 #endif
     const uint me = get_local_id(0), lane = me % 32, warp = me / 32, along = warp % ALONG, across = warp / ALONG;
@@ -187,16 +193,22 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void quan
             }
         if (!from) {
             AWAIT_INPUTS
-#if NORM
+#if STAGED
             const uint r = me / ROW_ITEMS;
+#if NORM
             float mine = 0;
+#endif
             if (r < here)
                 for (uint at = me % ROW_ITEMS; at < ROW_TERMS / 8; at += ROW_ITEMS) {
-                    const uint4 words = *(__global const uint4 *)(x + r * x_row + at * 8);
-                    const uint4 weights = *(__global const uint4 *)(scale + at * 8);
-                    *(__local uint4 *)(normed + r * PITCH + at * 4) = normed_words(words, weights, &mine);
+                    uint4 words = *(__global const uint4 *)(x + r * x_row + at * 8);
+#if NORM
+                    words = normed_words(words, *(__global const uint4 *)(scale + at * 8), &mine);
+#endif
+                    *(__local uint4 *)(staged + r * PITCH + at * 4) = words;
                 }
+#if NORM
             squares[me] = mine;
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
         }

@@ -28,6 +28,10 @@ _PIECE = 128
 """Maximum weights of a row that a warp loads at a time (PIECES in the kernel)."""
 _WARP = 32
 _MAX_WARPS = 32
+_SEVERAL_ROWS = 4
+"""Rows of x from which local memory is faster than the first-level cache."""
+_STAGED_BYTES = 100 << 10
+"""Maximum bytes of rows in local memory: a compute unit holds two groups."""
 _MANY_ROWS = 8
 """Rows of x above which groups share their loads of x between tiles."""
 _MANY_TILES = 8
@@ -62,7 +66,7 @@ def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
         return Declined(refused)
     kind = f"{size_class(p.m, p.n, p.k)} of {form.name}{' in pairs' if _pairs(p) else ''}"
     choice = runtime.tuning.choose(FAMILY, kind, default(runtime.features, p, form))
-    if _local_memory(p, choice) > _limit(runtime.features):
+    if _local_memory(p, choice, staged=_normed(p)) > runtime.features.static_local_memory:
         return Declined("the rows of x do not fit local memory")
     return multiply(runtime, p, form, choice)
 
@@ -71,7 +75,9 @@ def default(features: KernelFeatures, p: Product, form: BlockFormat) -> Quantize
     """Return the division that was fastest on an H200."""
     tiles, large = ceil_div(p.n, TILE), form.block > _PIECE
     pieces, units = p.k // min(form.block, _PIECE), features.compute_units
-    if large:
+    if large and tiles >= _MANY_TILES * units:
+        choice = QuantizedFewRows(4, 4, 1)
+    elif large:
         choice = QuantizedFewRows(16 if _pairs(p) or tiles <= units else 8, 1, 1)
     elif _pairs(p) and p.m > _MANY_ROWS:
         choice = QuantizedFewRows(8, min(4, ceil_div(tiles, units)), 1)
@@ -89,7 +95,6 @@ def multiply(runtime: Runtime, p: Product, form: BlockFormat, choice: QuantizedF
     rows = _rows(p)
     macros, epilogue_args = epilogue(p)
     matrices, further_args = joined.joined(p)
-    normed = p.joined is not None and p.joined.norm is not None
     args: dict[str, Argument] = {
         "x": Tensor(p.left.place),
         "y": Tensor(p.right.place),
@@ -116,7 +121,7 @@ def multiply(runtime: Runtime, p: Product, form: BlockFormat, choice: QuantizedF
             "ACROSS": choice.across,
             "UNROLL": choice.unroll,
             "TENSOR_CORES": runtime.features.tensor_cores,
-            **({"ROW_TERMS": p.k} if normed else {}),
+            **({"STAGED": 1, "ROW_TERMS": p.k} if _staged(runtime.features, p, choice) else {}),
         },
         args,
         (ceil_div(p.n, TILE * choice.across) * items, ceil_div(p.m, rows)),
@@ -148,14 +153,20 @@ def _rows(p: Product) -> int:
     return min(_GROUP_ROWS, 1 << (p.m - 1).bit_length())
 
 
-def _local_memory(p: Product, choice: QuantizedFewRows) -> int:
+def _normed(p: Product) -> bool:
+    return p.joined is not None and p.joined.norm is not None
+
+
+def _staged(features: KernelFeatures, p: Product, choice: QuantizedFewRows) -> bool:
+    """Return whether rows of x go through local memory: normed ones do, and several that fit."""
+    if _normed(p):
+        return True
+    several = p.m >= _SEVERAL_ROWS and _rows(p) * p.k * 2 <= _STAGED_BYTES
+    return several and _local_memory(p, choice, staged=True) <= features.static_local_memory
+
+
+def _local_memory(p: Product, choice: QuantizedFewRows, *, staged: bool) -> int:
     """Return the bytes of local memory of a group."""
     warps, rows = choice.along * choice.across, _rows(p)
     sums = warps * _SUM_BYTES * (2 if _pairs(p) else 1)
-    if p.joined is None or p.joined.norm is None:
-        return sums
-    return sums + rows * (2 * p.k + 32) + 4 * _WARP * warps + 32 * rows
-
-
-def _limit(features: KernelFeatures) -> int:
-    return features.static_local_memory
+    return sums + (rows * (2 * p.k + 32) if staged else 0) + (4 * _WARP * warps + 32 * rows if _normed(p) else 0)
