@@ -36,7 +36,8 @@ class PromptReader:
         self.captured = captured and _gains_from_recording(model.device)
         """True if steps are recorded, after few of their kind."""
         self._room = min(cache.capacity, model.context_length)
-        self._sequences: dict[tuple[int, int], KVCache] = {}
+        self._memories: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}
+        """Keys and values of sequences, by index and capacity."""
         self._current: dict[int, KVCache] = {}
         """The sequence of the present step, by its capacity."""
         self._step = jit(self._extend, warm_up=False, max_graphs=_MOST_GRAPHS)
@@ -58,16 +59,16 @@ class PromptReader:
         count, capacity = len(ids), self._capacity(filled + size)
         row = np.zeros((1, size + 2), np.int32)
         row[0, :count], row[0, size:] = ids, (filled, count - 1)
-        own = self._sequences.get((index, capacity))
-        if own is None:
-            own = self._sequences[index, capacity] = self._cache.sequence(index, capacity)
+        memory = self._memories.get((index, capacity))
+        if memory is None:
+            memory = self._memories[index, capacity] = self._cache.memory_of(index, capacity)
         if capacity not in self._current:
             self._current[capacity] = self._cache.sequence(0, capacity)
         self._current[capacity].length = filled
         use = size, capacity, last_only
         self._uses[use] += 1
         run = self._step if self.captured and self._uses[use] > _EAGER else self._extend
-        logits = run(Tensor(row, device=self._model.device), *own.memory, last_only)
+        logits = run(Tensor(row, device=self._model.device), *memory, last_only)
         return logits if last_only or count == size else logits[:, :count]
 
     def _extend(self, row: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], last_only: bool) -> Tensor:
@@ -76,6 +77,7 @@ class PromptReader:
         cache.use(keys, values, row[0, size : size + 1])
         last: bool | Tensor = row[0, size + 1 :] if last_only else False
         logits: Tensor = self._model(row[:, :size], cache, last_only=last)
+        cache.use((), (), self._cache.lengths)  # lets go of the row
         return logits
 
     def _capacity(self, length: int) -> int:

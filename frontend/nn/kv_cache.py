@@ -52,9 +52,13 @@ class KVCache:
         one = KVCache.__new__(KVCache)
         one.capacity = self.capacity if capacity is None else capacity
         one._positions, one.length, one.active = self._positions, 0, None
-        keys, values = ([x[index : index + 1, :, : one.capacity] for x in all_] for all_ in self.memory)
-        one.use(keys, values, zeros((1,), dtypes.int32, self.lengths.device))
+        one.use(*self.memory_of(index, one.capacity), zeros((1,), dtypes.int32, self.lengths.device))
         return one
+
+    def memory_of(self, index: int, capacity: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the memory of one sequence of the batch, its first `capacity` positions."""
+        keys, values = ([x[index : index + 1, :, :capacity] for x in all_] for all_ in self.memory)
+        return keys, values
 
     @property
     def memory(self) -> tuple[list[Tensor], list[Tensor]]:
