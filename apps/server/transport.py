@@ -104,6 +104,7 @@ async def send_events(send: Send, events: AsyncIterator[Any]) -> None:
     try:
         async for event in events:
             await send({"type": "http.response.body", "body": _event(event), "more_body": True})
+            await asyncio.sleep(0)  # notices a client that has left, though the next event may be ready
     except RequestError as error:
         await send({"type": "http.response.body", "body": _event(error.body), "more_body": True})
     await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
