@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.backends.numpy.backend import NumpyBackend, array, create
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
@@ -18,8 +19,8 @@ from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 class RichBackend(NumpyBackend):
     """Lowers every op but those in `without` to its reference."""
 
-    def __init__(self, without: frozenset[str]) -> None:
-        super().__init__(create("").info)
+    def __init__(self, without: frozenset[str], kind: DeviceType) -> None:
+        super().__init__(replace(create("").info, type=kind))
         self.capabilities = replace(self.capabilities, reference=False)
         self._without = without
 
@@ -40,6 +41,6 @@ class RichBackend(NumpyBackend):
         return SimpleLaunch(op, run)
 
 
-def rich_device(*without: str) -> Device:
+def rich_device(*without: str, kind: DeviceType = DeviceType.CPU) -> Device:
     """Return a device with kernels for all ops but these."""
-    return Device.opened("rich", RichBackend(frozenset(without)))
+    return Device.opened("rich", RichBackend(frozenset(without), kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
@@ -327,9 +328,11 @@ def test_rows_are_added_to_the_table_that_they_would_be_summed_with() -> None:
         %6 = add_rows(%3, %5, %4): float32[5, 3]
         return %6
         """,
+        rich_device(kind=DeviceType.GPU),
     )
     others_read_it = graph.replace("return %5", "return %5, %4")
-    check(fuse_row_sums, others_read_it, others_read_it)
+    check(fuse_row_sums, others_read_it, others_read_it, rich_device(kind=DeviceType.GPU))
+    check(fuse_row_sums, graph, graph)
 
 
 def test_gradients_of_norms_read_half_precision_and_are_added_and_cast() -> None:

@@ -234,6 +234,18 @@ __kernel FIXED_GROUP void batch_row_reduce_blocks(__global const float *moments,
     }
 }
 
+#if ADDEND
+#define READ_ADDEND(row) READ(addend, (row) * addend_row)
+#else
+#define READ_ADDEND(row) (V)(0)
+#endif
+#define LOAD_ADDED_CHUNK(chunk)                                         \
+    _Pragma("unroll") for (uint i = 0; i < AHEAD; i++) {                \
+        const uint row = min(APPLIED_ROW(chunk) + i * LINES, rows - 1); \
+        values[i] = READ(x, row * x_row);                               \
+        added[i] = READ_ADDEND(row);                                    \
+    }
+
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                                      ADDENDS WEIGHTS BIASES __global STORAGE(DTYPE) *out,
                                                      const ulong out_offset, STATISTICS const REAL eps, const long x_row,
@@ -244,19 +256,10 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYP
     out += out_offset + channel;
 #if ADDEND
     addend += (long)addend_offset + READ_CHANNEL;
-#define READ_ADDEND(row) READ(addend, (row) * addend_row)
-#else
-#define READ_ADDEND(row) (V)(0)
 #endif
     V values[AHEAD], added[AHEAD];
-#define LOAD_CHUNK(chunk)                                                       \
-    _Pragma("unroll") for (uint i = 0; i < AHEAD; i++) {                        \
-        const uint row = min(APPLIED_ROW(chunk) + i * LINES, rows - 1);         \
-        values[i] = READ(x, row * x_row);                                       \
-        added[i] = READ_ADDEND(row);                                            \
-    }
     LOAD_SCALES
-    LOAD_CHUNK(split)
+    LOAD_ADDED_CHUNK(split)
     SHARE_SCALES
     barrier(CLK_LOCAL_MEM_FENCE);
     SHARED_SCALES
@@ -269,9 +272,8 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYP
             if (row < rows) WRITE(out, RECTIFIED(value), (ulong)row * channels);
         }
         chunk += splits;
-        if (chunk < chunks) LOAD_CHUNK(chunk)
+        if (chunk < chunks) LOAD_ADDED_CHUNK(chunk)
     }
-#undef LOAD_CHUNK
 }
 
 // Load a work-item's rows of a chunk; `row_of` gives the first.

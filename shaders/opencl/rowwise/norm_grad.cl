@@ -57,12 +57,13 @@
 #define ADD_SLOPES1(slope, normal)
 #endif
 
+// A statement of its own: the product before the addition is rounded, as if a kernel of its own added.
 #if ADDEND
-#define WITH_ADDEND(value) ((value) + ROW_VALUE(addend, addend_at))
-#define WITH_ADDEND1(value) ((value) + LOAD(DTYPE, addend, addend_at + i))
+#define ADD_ADDEND(value) value += ROW_VALUE(addend, addend_at);
+#define ADD_ADDEND1(value) value += LOAD(DTYPE, addend, addend_at + i);
 #else
-#define WITH_ADDEND(value) (value)
-#define WITH_ADDEND1(value) (value)
+#define ADD_ADDEND(value)
+#define ADD_ADDEND1(value)
 #endif
 
 #if CAST
@@ -180,7 +181,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
 #if ROW_VECTORS
         FOR_VECTORS {
             const V slope = ROW_VALUE(g, g_at), centred = ROW_VALUE(x, x_at);
-            const V value = WITH_ADDEND((slope - sum - centred * product) * scale);
+            V value = (slope - sum - centred * product) * scale;
+            ADD_ADDEND(value)
             WRITE(dx, value, dx_at, i);
             WRITE_CAST(value)
         }
@@ -189,14 +191,16 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
             PREFETCH_NEXT_ROW(x, x_at)
             PREFETCH_NEXT_RESULT(dx, dx_at)
             const V slope = READ_AS(G_DTYPE, g, g_at, i), centred = READ(x, x_at, i) - mean;
-            const V value = WITH_ADDEND((SCALED(slope) - sum - centred * product) * scale);
+            V value = (SCALED(slope) - sum - centred * product) * scale;
+            ADD_ADDEND(value)
             WRITE(dx, value, dx_at, i);
             WRITE_CAST(value)
             ADD_SLOPES(slope, centred * scale)
         }
         FOR_TAIL {
             const REAL slope = LOAD(G_DTYPE, g, g_at + i), centred = LOAD(DTYPE, x, x_at + i) - mean;
-            const REAL value = WITH_ADDEND1((SCALED1(slope) - sum - centred * product) * scale);
+            REAL value = (SCALED1(slope) - sum - centred * product) * scale;
+            ADD_ADDEND1(value)
             STORE(DTYPE, value, dx, dx_at + i);
             WRITE_CAST1(value)
             ADD_SLOPES1(slope, centred * scale)

@@ -1,11 +1,13 @@
 """Adds rows to the table to which their sum is added, instead of to a table of zeros.
 
 An embedding that shares its weight with the head of a model has two gradients: a product, and rows by number. The rows are
-added to the product in place, which saves a table of zeros, a read and a write of both.
+added to the product in place, which saves a table of zeros, a read and a write of both. The order of the sums differs from an
+eager step's, so processors, where this saves little, run both ops.
 """
 
 from __future__ import annotations
 
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.compile.ir.graph import Graph, Node, Operand, Value
 from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.dtypes import accumulator
@@ -39,7 +41,9 @@ def fuse_row_sums(graph: Graph) -> Graph:
 
 def _table_and_rows(graph: Graph, node: Node) -> tuple[Operand, Node] | None:
     """Return the table and the scattered rows whose sum a node is, in the dtype in which kernels sum; None for others."""
-    if node.op is not _ADD or node.replaces not in ((), (0,)) or not can_fuse(node):
+    if node.op is not _ADD or node.device.type is DeviceType.CPU:
+        return None
+    if node.replaces not in ((), (0,)) or not can_fuse(node):
         return None
     out = graph.tensor(node.outputs[0])
     for table, rows in (node.inputs,) if node.replaces else (node.inputs, node.inputs[::-1]):
