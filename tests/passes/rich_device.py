@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from polyhal.backends.numpy.backend import NumpyBackend, array, create
-from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
@@ -19,8 +18,8 @@ from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 class RichBackend(NumpyBackend):
     """Lowers every op but those in `without` to its reference."""
 
-    def __init__(self, without: frozenset[str], kind: DeviceType) -> None:
-        super().__init__(replace(create("").info, type=kind))
+    def __init__(self, without: frozenset[str]) -> None:
+        super().__init__(create("").info)
         self.capabilities = replace(self.capabilities, reference=False)
         self._without = without
 
@@ -41,6 +40,6 @@ class RichBackend(NumpyBackend):
         return SimpleLaunch(op, run)
 
 
-def rich_device(*without: str, kind: DeviceType = DeviceType.CPU) -> Device:
+def rich_device(*without: str) -> Device:
     """Return a device with kernels for all ops but these."""
-    return Device.opened("rich", RichBackend(frozenset(without), kind))
+    return Device.opened("rich", RichBackend(frozenset(without)))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
-from polyhal.hal.compile.passes.fuse.row_sums import fuse_row_sums
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.device import Device
 
@@ -301,38 +299,6 @@ def test_groups_keep_to_one_setting(settings: str) -> None:
     text = f"%0: float32[3]\non it\n%1 = exp(%0): float32[3]\non it{settings}\n%2 = add(%1, %0): float32[3]\nreturn %2"
     count = len(fuse_elementwise(parse(text, rich_device())).nodes)
     assert count == (2 if settings else 1)
-
-
-def test_rows_are_added_to_the_table_that_they_would_be_summed_with() -> None:
-    graph = """
-        %0: float32[5, 3]
-        %1: float32[2, 4, 3]
-        %2: int64[2, 4]
-        on it
-        %3 = exp(%0): float32[5, 3]
-        %4 = scatter_rows(%1, %2, rows=5): float32[5, 3]
-        %5 = add(%4, %3): float32[5, 3]
-        return %5
-        """
-    check(
-        fuse_row_sums,
-        graph,
-        """
-        %0: float32[5, 3]
-        %1: float32[2, 4, 3]
-        %2: int64[2, 4]
-        on it
-        %3 = exp(%0): float32[5, 3]
-        %4 = reshape(%1, shape=(8, 3)): float32[8, 3]
-        %5 = reshape(%2, shape=(8,)): int64[8]
-        %6 = add_rows(%3, %5, %4): float32[5, 3]
-        return %6
-        """,
-        rich_device(kind=DeviceType.GPU),
-    )
-    others_read_it = graph.replace("return %5", "return %5, %4")
-    check(fuse_row_sums, others_read_it, others_read_it, rich_device(kind=DeviceType.GPU))
-    check(fuse_row_sums, graph, graph)
 
 
 def test_gradients_of_norms_read_half_precision_and_are_added_and_cast() -> None:

@@ -19,7 +19,6 @@ from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
-from polyhal.hal.compile.passes.fuse.row_sums import fuse_row_sums
 from polyhal.hal.compile.passes.layout.channels_last import channels_last
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
@@ -58,7 +57,6 @@ PASSES = (
     fuse_norm_gradients,
     remove_dead_code,
     cast_results,
-    fuse_row_sums,
     batch_products,
     simplify_views,
     read_strided,

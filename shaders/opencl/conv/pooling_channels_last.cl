@@ -111,6 +111,11 @@ __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong
 #define BLOCKS 0
 #endif
 #define BLOCK(axis) (BLOCKS ? stride_##axis : 1)
+#if BLOCKS
+#define BLOCK_SUMS sums[STRIDE_H][STRIDE_W]
+#else
+#define BLOCK_SUMS sums[1][1]
+#endif
 // A window's gradient goes to its maximum. The windows that cover an element are added from the first to the last.
 __kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const TAP *taps,
                                  __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
@@ -125,7 +130,7 @@ __kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g
     // The last windows that cover the block, and its first pixel in the first of them.
     const int last_y = block_y * BLOCK(h) / (uint)stride_h, last_x = block_x * BLOCK(w) / (uint)stride_w;
     const uint top = BLOCKS ? 0 : block_y - last_y * stride_h, left = BLOCKS ? 0 : block_x - last_x * stride_w;
-    V sums[BLOCKS ? STRIDE_H : 1][BLOCKS ? STRIDE_W : 1];
+    V BLOCK_SUMS;
     UNROLL for (int u = 0; u < BLOCK(h); u++) UNROLL for (int v = 0; v < BLOCK(w); v++) sums[u][v] = (V)(0);
     UNROLL for (int i = COVERING(h) - 1; i >= 0; i--) {
         const int py = last_y - i, below = min(max(py, 0), down - 1);
