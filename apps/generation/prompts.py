@@ -46,7 +46,7 @@ class PromptReader:
     def read(self, index: int, ids: Sequence[int], filled: int, last_only: bool = True) -> Tensor:
         """Add one or more tokens to sequence `index` after its first `filled` ones, and return their logits (1, T, V).
 
-        With `last_only` they are those of the last token (1, 1, V).
+        With `last_only` only the last token has logits (1, 1, V).
         """
         found, at = [], 0
         for size, count in _steps(len(ids), self._room - filled):

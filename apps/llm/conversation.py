@@ -90,7 +90,7 @@ class Conversation:
         )
 
     def _answer(self, before: list[dict[str, Any]]) -> Iterator[str]:
-        """Yield an answer. The messages are those of `before` after an error that precedes it."""
+        """Yield an answer. An error before its first text restores the messages `before`."""
         s = self.settings
         try:
             request = self._request(self._fitting_ids(), s)

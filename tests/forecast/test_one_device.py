@@ -28,7 +28,7 @@ def test_time_and_memory_equal_the_whole_step(recipe: ModelRecipe, profile: str,
     predicted = forecaster(recipe, f"1x{profile}", dtype=dtype).predict(Strategy(micro_batch=samples))
     # The captured step also waits for the device at its end, some tens of microseconds.
     assert predicted.seconds == pytest.approx(seconds, rel=0.02, abs=60e-6)
-    # It makes copies of all layers' weights in half precision by common launches; the forecast frees those of each layer.
+    # It makes copies of all layers' weights in half precision by common launches; the forecast frees them layer by layer.
     copies = 0.01 if dtype == "bfloat16" else 0.0
     assert predicted.memory.total == pytest.approx(nbytes, rel=0.03 + copies)
 

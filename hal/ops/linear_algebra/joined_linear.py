@@ -104,7 +104,7 @@ def _decomposed(
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    """Kernels may round x as those of `quantized_matmul` do."""
+    """Kernels may round x as in `quantized_matmul`."""
     return first_tensor(specs).shape[-1] * (1 if params["format"] is None else 1024)
 
 

@@ -1,6 +1,6 @@
 """`fused_quantized_matmul`: a product with quantised weights and an epilogue of pointwise ops, applied before it is stored.
 
-Graph passes make it. Steps and numbers are those of `fused_matmul`; weights are those of `quantized_matmul`, in tiles.
+Graph passes make it. Steps and numbers are as in `fused_matmul`, weights as in `quantized_matmul`, in tiles.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _opened(*xs: Any, steps: Any, numbers: Any, out_dtype: Any, **product: Any) 
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    """Kernels round x as those of `quantized_matmul` do."""
+    """Kernels round x as in `quantized_matmul`."""
     return 1024 * first_tensor(specs).shape[-1]
 
 

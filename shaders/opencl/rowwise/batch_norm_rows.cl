@@ -61,7 +61,7 @@ typedef VEC(REAL) V;
 #define REDUCED_ROW(chunk) ((chunks - 1 - (chunk)) * CHUNK + line)
 #define APPLIED_ROW(chunk) ((chunk) * CHUNK + line)
 
-// Parameters per channel. Each work-item computes those of one channel, `at`, and SHARE hands them to the group, in local memory:
+// Parameters per channel. Each work-item computes the ones of a channel, `at`, and SHARE hands them to the group, in local memory:
 // after a barrier SHARED(name, k) declares the vector of the work-item's own channels.
 #define CHANNELS (ACROSS * WIDTH)
 #define DECLARE_SHARED(count)                           \

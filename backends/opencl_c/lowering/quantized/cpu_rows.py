@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.lowering.gemm import joined
-from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl_c.lowering.quantized.operands import operands
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 from polyhal.hal.quantization.block_format import BlockFormat
@@ -29,30 +28,11 @@ def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
     tiles, sets = p.n // TILE, ceil_div(p.m, rows)
     most = _TILES // 2 if p.joined is not None and p.joined.pairs else _TILES
     each = max(1, min(most, tiles * sets // (_ITEMS * runtime.features.compute_units)))
-    macros, epilogue_args = epilogue(p)
-    matrices, further_args = joined.joined(p)
+    definitions, args = operands(p, form)
     return runtime.launch(
         "quantized/cpu_rows",
-        {
-            **macros,
-            **matrices,
-            "FORMAT": form.name,
-            "DTYPE": p.dtype.name,
-            "OUT_DTYPE": p.out_dtype.name,
-            "ROWS": rows,
-        },
-        {
-            "x": Tensor(p.left.place),
-            "y": Tensor(p.right.place),
-            "out": Tensor(p.out.place),
-            "x_row": p.left.row,
-            "rows": p.m,
-            "n": p.n,
-            "k": p.k,
-            "tiles_each": each,
-            **further_args,
-            **epilogue_args,
-        },
+        {**definitions, "ROWS": rows},
+        {**args, "tiles_each": each},
         (ceil_div(tiles, each), sets),
         (1, 1),
     )

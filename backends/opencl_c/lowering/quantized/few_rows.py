@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Argument, Tensor, early
+from polyhal.backends.common.launching.launch import early
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.lowering.gemm import joined
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
-from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl_c.lowering.quantized.operands import operands
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Declined, Launch
@@ -93,29 +93,13 @@ def default(features: KernelFeatures, p: Product, form: BlockFormat) -> Quantize
 def multiply(runtime: Runtime, p: Product, form: BlockFormat, choice: QuantizedFewRows) -> Launch:
     """Build the launch with this division of the work. Raises KernelBuildError."""
     rows = _rows(p)
-    macros, epilogue_args = epilogue(p)
-    matrices, further_args = joined.joined(p)
-    args: dict[str, Argument] = {
-        "x": Tensor(p.left.place),
-        "y": Tensor(p.right.place),
-        "out": Tensor(p.out.place),
-        "x_row": p.left.row,
-        "rows": p.m,
-        "n": p.n,
-        "k": p.k,
-        **further_args,
-        **epilogue_args,
-    }
+    definitions, args = operands(p, form)
     args |= {name: early(args[name]) for name in ("y", "y1", "y2") if name in args}
     items = _WARP * choice.along * choice.across
     return runtime.launch(
         "quantized/few_rows",
         {
-            **macros,
-            **matrices,
-            "FORMAT": form.name,
-            "DTYPE": p.dtype.name,
-            "OUT_DTYPE": p.out_dtype.name,
+            **definitions,
             "ROWS": rows,
             "ALONG": choice.along,
             "ACROSS": choice.across,
