@@ -76,6 +76,47 @@ def test_importing_pytorch_loads_next_to_nothing_and_the_device_is_there_at_its_
     assert lines[-1] == "polyhal.torch needs PyTorch 2.10 or later and found 2.9.1; pip install -U torch"
 
 
+def test_pytorchs_compiler_is_imported_at_its_first_use_and_not_by_optimizers() -> None:
+    """Each use is the first in a forked child; its modules are imported once, and compile, break and hide functions."""
+    threads = """
+uses = ("import torch._dynamo.utils", "from torch._dynamo import config", "assert not torch._dynamo.config.suppress_errors")
+threads = [threading.Thread(target=exec, args=(use, {"torch": torch})) for use in uses * 2]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+    uses = (
+        threads,
+        "import torch._dynamo.repro.after_dynamo",  # a module that the package does not import
+        "assert torch.compile(lambda x: x + 1)(x).tolist() == [2, 2]",
+    )
+    code = """
+import os, sys, threading, torch
+x = torch.ones(2, device="polyhal", requires_grad=True)
+optimizer = torch.optim.SGD([x], lr=1.0)
+optimizer.zero_grad()
+optimizer.step()
+package = sys.modules["torch._dynamo"]
+assert not [m for m in sys.modules if m.startswith("torch._dynamo.")]
+reset = torch.optim.Optimizer.zero_grad.__wrapped__
+for use in ALL:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        found = []
+        threading.excepthook = found.append
+        exec(use)
+        assert not found, found
+        import torch._dynamo.utils
+        assert sys.modules["torch._dynamo"] is torch._dynamo is package and type(package) is type(sys)
+        assert torch._dynamo.utils is sys.modules["torch._dynamo.utils"] and torch._dynamo.utils.__spec__.loader.path
+        optimizer.zero_grad()
+        assert reset.__dynamo_disable is not reset and package.graph_break.__module__.startswith("torch._dynamo")
+        os._exit(0)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+    assert _run(code.replace("ALL", repr(uses))).split() == ["0"] * len(uses)
+
+
 def test_without_autoload_the_import_names_the_device_unless_another_package_has() -> None:
     code = """
 import os, torch
