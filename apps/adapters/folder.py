@@ -12,7 +12,7 @@ from safetensors.numpy import save
 
 from polyhal import Tensor, no_grad, tensor
 from polyhal.adapters.fused import Layers, join, split
-from polyhal.adapters.lora import adapters, add_lora
+from polyhal.adapters.lora import adapters, add_lora, target_layers
 from polyhal.adapters.settings import LoraSettings
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
@@ -119,11 +119,10 @@ def load_adapter(
     """Add the adapters in a folder of PEFT's or of `save_adapter` to a model, and return their settings.
 
     `stored` is an argument of `read_adapter`. Raises the errors of `read_adapter`, IncompatibleFileError for adapters that do
-    not fit the model, and ValueError if the model has adapters.
+    not fit the model, and ValueError if the model has adapters; then the model is as before.
     """
     found = read_adapter(folder, stored)
-    add_lora(model, found.settings)
-    targets = dict(adapters(model))
+    targets = target_layers(model, found.settings)
     for paths, problem in (
         (targets.keys() - found.layers.keys(), "lacks"),
         (found.layers.keys() - targets.keys(), "has"),
@@ -132,11 +131,14 @@ def load_adapter(
             text = f"{folder} {problem} an adapter of {min(paths)}, and of {len(paths) - 1} more layers"
             expected = f"adapters of {len(targets)} layers"
             raise IncompatibleFileError(message("load_adapter", text, expected=expected))
-    for path, layer in targets.items():
+    for path, base in targets.items():
+        shape, own = found.shape(path), (base.out_features, base.in_features)
+        if shape != own:
+            text = f"the adapter of {path} is for a layer (out, in) of {shape}"
+            raise IncompatibleFileError(message("load_adapter", text, expected=f"{own}"))
+    add_lora(model, found.settings)
+    for path, layer in adapters(model):
         for target, values in zip((layer.lora_A, layer.lora_B), found.layers[path], strict=True):
-            if values.shape != target.weight.shape:
-                text, expected = f"the adapter of {path} has a weight {values.shape}", f"{tuple(target.weight.shape)}"
-                raise IncompatibleFileError(message("load_adapter", text, expected=expected))
             with no_grad():
                 target.weight.copy_(tensor(values, device=target.weight.device))
     return found.settings

@@ -93,22 +93,27 @@ def adapters(model: Module) -> Iterator[tuple[str, LoraLinear]]:
 def add_lora(model: Module, settings: LoraSettings) -> list[str]:
     """Freeze a model, add adapters to linear layers, and return their paths.
 
-    Afterwards `model.parameters()` that require gradients are the adapters'. Raises ValueError if no layer matches, or if the
-    model has adapters.
+    Afterwards `model.parameters()` that require gradients are the adapters'. Raises the errors of `target_layers`.
     """
+    chosen = target_layers(model, settings)
+    model.requires_grad_(False)
+    gaussian = settings.init_lora_weights == "gaussian"
+    for path, base in chosen.items():
+        layer = LoraLinear(base, settings.rank(path), settings.scale(path), settings.lora_dropout, gaussian)
+        layer.train(model.training)
+        model.set_submodule(path, layer)
+    return list(chosen)
+
+
+def target_layers(model: Module, settings: LoraSettings) -> dict[str, Linear | QuantizedLinear]:
+    """Return the linear layers that get adapters, by path. Raises ValueError for none, or if the model has adapters."""
     if next(adapters(model), None) is not None:
         raise ValueError(message("add_lora", "the model has adapters", fix="merge_lora(model) first"))
     linear = {path: module for path, module in model.named_modules() if isinstance(module, _LINEAR)}
-    chosen = [path for path in linear if settings.targets(path)]
+    chosen = {path: module for path, module in linear.items() if settings.targets(path)}
     if not chosen:
         problem = f"target_modules {settings.target_modules!r} match no linear layer"
         raise ValueError(message("add_lora", problem, expected=f"names among {_last_names(linear)}"))
-    model.requires_grad_(False)
-    gaussian = settings.init_lora_weights == "gaussian"
-    for path in chosen:
-        layer = LoraLinear(linear[path], settings.rank(path), settings.scale(path), settings.lora_dropout, gaussian)
-        layer.train(model.training)
-        model.set_submodule(path, layer)
     return chosen
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from polyhal.adapters import LoraLinear, LoraSettings, adapters, add_lora, load_
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.hal.quantization.formats import dequantize, quantize
 from polyhal.nn import Linear, Module, ModuleDict, QuantizedLinear
+from polyhal.utils.files import write_json
 
 RNG = np.random.default_rng(0)
 
@@ -131,10 +134,18 @@ def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         load_adapter(model, tmp_path)
     with pytest.raises(ValueError, match="match no linear layer"):
         add_lora(Network(), LoraSettings(target_modules=("q_proj",)))
-    wide = Network()
-    wide.layers["up_proj"] = Linear(7, 8, device="numpy")
-    with pytest.raises(IncompatibleFileError, match=r"layers.up_proj has a weight \(2, 6\).*\(2, 7\)"):
-        load_adapter(wide, tmp_path)
+    for sizes, own in (((7, 8), "(8, 7)"), ((6, 9), "(9, 6)")):
+        other = Network()
+        other.layers["up_proj"] = Linear(*sizes, device="numpy")
+        names = other.state_dict().keys()
+        with pytest.raises(IncompatibleFileError, match=rf"layers.up_proj .* of \(8, 6\).*{re.escape(own)}"):
+            load_adapter(other, tmp_path)
+        assert other.state_dict().keys() == names
+        assert all(parameter.requires_grad for parameter in other.parameters())
+    write_json(tmp_path / "adapter_config.json", replace(settings, target_modules="all-linear").to_json())
+    with pytest.raises(IncompatibleFileError, match=r"lacks an adapter of layers\.down_proj"):
+        load_adapter(whole := Network(), tmp_path)
+    assert not list(adapters(whole))
     (tmp_path / "adapter_config.json").write_text("[")
     with pytest.raises(CorruptFileError, match="not valid JSON"):
         load_adapter(Network(), tmp_path)
