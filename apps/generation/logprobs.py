@@ -34,14 +34,16 @@ def computed_alternatives(wanted: int, vocabulary: int) -> int:
 def measured(logits: Tensor, tokens: Tensor, alternatives: int) -> Tensor:
     """Return the log-probabilities (B, 1 + 2 `alternatives`), float32, of tokens (B,) by logits (B, V).
 
-    A row has the token's own, then the most likely tokens', then their ids, which float32 holds exactly up to 2^24.
+    A row has the token's own, then the most likely tokens', then their ids, which float32 holds exactly up to 2^24. Tokens are
+    in falling order of their logits, so that the first one is the greedy choice; equal ones are in order of their ids.
     """
-    all_ = ph.log_softmax(logits.to(dtypes.float32), -1)
+    logits = logits.to(dtypes.float32)
+    all_ = ph.log_softmax(logits, -1)
     own = ph.take_along_axis(all_, ph.reshape(tokens, (-1, 1)).to(dtypes.int64), 1)
     if not alternatives:
         return own
-    best = ph.topk(all_, alternatives)
-    return ph.cat([own, best.values, best.indices.to(dtypes.float32)], 1)
+    best = ph.topk(logits, alternatives).indices
+    return ph.cat([own, ph.take_along_axis(all_, best, 1), best.to(dtypes.float32)], 1)
 
 
 def read_row(row: np.ndarray, wanted: int) -> TokenLogprob:

@@ -9,6 +9,7 @@ import pytest
 
 import polyhal as ph
 from polyhal.generation import GenerationEngine, GenerationRequest, PromptReader, SamplingParameters
+from polyhal.generation.logprobs import measured
 from polyhal.hal import dtypes
 from polyhal.models import Decoder, DecoderConfig
 
@@ -130,6 +131,25 @@ def test_log_probabilities_are_those_of_the_model(model: Any) -> None:
             best = np.argsort(-theirs)[:count]
             assert [token for token, _ in row.alternatives] == best.tolist()
             np.testing.assert_allclose([value for _, value in row.alternatives], theirs[best], **near)
+
+
+def test_the_most_likely_tokens_are_in_order(device: ph.Device) -> None:
+    """As NumPy sorts logits, stably: ties within the 20 and at their end, and logits whose probabilities are equal floats."""
+    rng = np.random.default_rng(3)
+    logits = np.stack([rng.integers(-8, 8, 300) / 4, rng.normal(size=300), np.zeros(300)]).astype(np.float32)
+    logits[2] += np.repeat([50.0, -1e-3], 150).astype(np.float32)
+    logits[2, [7, 5, 9]] = np.nextafter(np.float32(50), np.float32([60, 60, 0]))
+    rows = measured(ph.tensor(logits, device=device), ph.tensor([1, 2, 3], device=device), 20).numpy()
+    exact = logits.astype(np.float64)
+    exact -= np.log(np.exp(exact).sum(1, keepdims=True))
+    order = np.argsort(-logits, axis=1, kind="stable")[:, :20]
+    np.testing.assert_array_equal(rows[:, 21:], order)
+    assert (order[:, 0] == logits.argmax(1)).all()
+    # Roundings of 300 terms of a sum whose logarithm has the slope 1, and one of the result, which is at most 64.
+    np.testing.assert_allclose(
+        rows[:, 1:21], np.take_along_axis(exact, order, 1), rtol=0, atol=300 * 2.0**-24 + 2.0**-18
+    )
+    np.testing.assert_allclose(rows[:, 0], exact[range(3), [1, 2, 3]], rtol=0, atol=300 * 2.0**-24 + 2.0**-18)
 
 
 def test_drawn_tokens_have_their_probabilities() -> None:
