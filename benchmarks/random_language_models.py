@@ -16,7 +16,9 @@ import numpy as np
 from polyhal.hal.quantization import formats
 
 _BASE = 256
-"""Number of different rows of a matrix: quantising more takes long, and does not change the time of a product."""
+"""Number of rows of a matrix that are quantised: more take long, and do not change the time of a product."""
+_BLOCK = 256
+"""Values of the largest block of a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def _type_of(name: str, kind: str, s: Size) -> str:
 
 
 def _rows(rng: np.random.Generator, shape: tuple[int, ...], stored: str) -> np.ndarray:
+    """Return rows of blocks, each drawn from `_BASE` blocks of its column: equal rows would be tokens of equal logits."""
     rows, columns = shape
     values = rng.normal(0, columns**-0.5, (min(rows, _BASE), columns)).astype(np.float32)
     data: Any
@@ -126,7 +129,11 @@ def _rows(rng: np.random.Generator, shape: tuple[int, ...], stored: str) -> np.n
         data = (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8).reshape(len(values), -1)
     else:
         data = formats.quantize(values, stored.lower())
-    return np.ascontiguousarray(np.resize(data, (rows, data.shape[1])))
+    if rows <= len(data):
+        return np.ascontiguousarray(data)
+    blocks = data.reshape(len(data), max(1, columns // _BLOCK), -1)
+    drawn = rng.integers(0, len(data), (rows, blocks.shape[1]))
+    return np.ascontiguousarray(blocks[drawn, np.arange(blocks.shape[1])].reshape(rows, -1))
 
 
 def main(folder: str, *names: str) -> None:

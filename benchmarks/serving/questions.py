@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,29 @@ class Question:
         return self.texts[tokens], "length"
 
 
+class Departure(NamedTuple):
+    """A token of an answer that is not the expected one."""
+
+    place: int
+    """Number of equal tokens before it."""
+    lead: float
+    """Difference of the two largest logits."""
+    error: float
+    """Largest difference of any logit between orders of its sums: tokens in one step, all but the last, and one per step."""
+    largest: float
+    """Magnitude of the largest logit."""
+
+    @property
+    def is_tie(self) -> bool:
+        """True if the order of sums decides.
+
+        If every order is within E of the exact logits, two orders choose different tokens only if the exact lead is at most
+        2 E, because each of two tokens moves by up to E. The lead in one order is then at most 4 E. Orders that differ by a
+        sixteenth of the largest logit differ by more than roundings, also of 8-bit activations.
+        """
+        return self.lead <= 4 * self.error <= self.largest / 4
+
+
 class SingleRuns:
     """A model in this process, which answers one prompt at a time."""
 
@@ -57,18 +81,24 @@ class SingleRuns:
             found.append(self._answered(root + random.choices(plain, k=random.randint(1, _LONGEST_TAIL)), longest))
         return found
 
-    def gap(self, question: Question, text: str) -> tuple[int, float]:
-        """Return after how many tokens an answer departs from the expected one, and how far the best token leads there.
-
-        The lead is the difference of the two largest logits, as a multiple of the spacing of float32 at the largest of all.
-        """
+    def departure(self, question: Question, text: str) -> Departure:
+        """Return where an answer departs from the expected one, and how the tokens compare there."""
         same = max(n for n, known in enumerate(question.texts) if text.startswith(known.rstrip("\ufffd")))
         ids = [*question.prompt, *question.answer[:same]]
+        whole, *others = map(self._logits, ([ids], [ids[:-1], ids[-1:]], [[i] for i in ids]))
+        second, first = np.sort(whole)[-2:]
+        error = max(np.abs(other - whole).max() for other in others)
+        return Departure(same, float(first - second), float(error), float(np.abs(whole).max()))
+
+    def _logits(self, parts: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return the logits after the last token, in float64. The model reads one part after another."""
+        model = self._model.model
+        cache = model.make_cache(1)
         with no_grad():
-            logits = self._model.model(Tensor(np.array([ids], np.int32), device=self._model.model.device), None, True)
-        row = logits.numpy().astype(np.float64).reshape(-1)
-        second, first = np.sort(row)[-2:]
-        return same, float((first - second) / np.spacing(np.float32(np.abs(row).max())))
+            for part in filter(None, parts):
+                logits = model(Tensor(np.array([part], np.int32), device=model.device), cache, True)
+        row: np.ndarray = logits.numpy().astype(np.float64).reshape(-1)
+        return row
 
     def _answered(self, prompt: list[int], longest: int) -> Question:
         stops = frozenset(self._model.stop_ids)

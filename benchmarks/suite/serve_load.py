@@ -27,8 +27,6 @@ _SLACK = {"resident": 16 << 20, "files": 32, "threads": 32}
 _LAPS = 8
 """Maximum number of warm-ups: what a server compiles depends on which requests meet in a batch."""
 _ROWS = 6
-_TIE = 64.0
-"""Lead of the best token, as a multiple of the spacing of float32 at the largest logit, below which roundings decide."""
 _SHOWN = 10
 
 
@@ -79,9 +77,9 @@ def _measure(path: Path, device: str, args: Any) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             findings.append("the server does not end")
         findings += [f"the server writes {text}" for text in server.complaints().splitlines()[:_SHOWN]]
-    ties, wrong = _departures(single, [*warm.wrong, *tally.wrong])
+    departures, wrong = _departures(single, [*warm.wrong, *tally.wrong])
     row = {"file": path.stem, "device": device, "clients": args.clients, "slots": args.slots, "minutes": args.minutes}
-    row |= {"tokens_per_s": tally.tokens / (60 * args.minutes), "ties": ties}
+    row |= {"tokens_per_s": tally.tokens / (60 * args.minutes), **departures}
     return row | _figures(tally) | {"findings": [*findings, *wrong]}
 
 
@@ -90,17 +88,21 @@ def _growth(before: Held, after: Held) -> list[str]:
     return [f"{name} grew from {a:,} to {b:,}" for name, a, b in pairs if b - a > _SLACK.get(name, 0)]
 
 
-def _departures(single: SingleRuns, wrong: Sequence[tuple[Question, str]]) -> tuple[int, list[str]]:
-    """Return how many answers differ only by a choice between equal tokens, and the other differences."""
-    ties, found = 0, []
+def _departures(single: SingleRuns, wrong: Sequence[tuple[Question, str]]) -> tuple[dict[str, Any], list[str]]:
+    """Return how many answers differ by the order of sums, with the largest lead, and the other differences."""
+    leads: list[float] = []
+    found: list[str] = []
     for question, text in wrong:
-        place, lead = single.gap(question, text)
-        if lead <= _TIE:
-            ties += 1
-        else:
-            expected = question.texts[-1]
-            found.append(f"{text!r} departs from {expected!r} after {place} tokens, where the best leads by {lead:.0f}")
-    return ties, found
+        d = single.departure(question, text)
+        if d.is_tie:
+            leads.append(d.lead / d.error if d.error else 0.0)
+            continue
+        expected = question.texts[-1]
+        found.append(
+            f"{text!r} departs from {expected!r} after {d.place} tokens, where the best leads by {d.lead:.3g} and "
+            f"roundings are {d.error:.3g}"
+        )
+    return {"ties": len(leads), "largest_lead_in_errors": max(leads, default=0.0)}, found
 
 
 def _figures(tally: Tally) -> dict[str, Any]:
