@@ -164,6 +164,8 @@ class _Terminal:
         """Run a command, and return whether to go on."""
         name, _, rest = line[1:].strip().partition(" ")
         name, rest, talk = name.replace("-", "_"), rest.strip(), self._conversation
+        from polyhal.cli.display import count
+
         try:
             if name in ("quit", "exit", "bye"):
                 return False
@@ -178,13 +180,17 @@ class _Terminal:
                 if rest:
                     talk.system = rest
                 self._note(talk.system or "(no system message)")
-            elif name in ("save", "load") and rest:
-                (talk.save if name == "save" else talk.load)(Path(rest).expanduser())
-                self._note(f"{len(talk.messages)} messages")
+            elif name in ("save", "load"):
+                if not rest:
+                    raise ValueError(f"/{name} has no file; expected /{name} FILE")
+                path = Path(rest).expanduser()
+                (talk.save if name == "save" else talk.load)(path)
+                number = len(talk.messages)
+                self._note(f"{count(number, 'message')} {'saved to' if name == 'save' else 'loaded from'} {path}")
             elif name in _NUMBERS:
                 if rest:
                     talk.set_number(name, None if rest == "default" else _number(name, rest))
-                self._note(f"{name} {getattr(talk.settings, name)}")
+                self._note(f"{name.replace('_', '-')} {_shown(talk, name)}")
             else:
                 fail(f"unknown command {line.split()[0]}; /help lists all")
         except (OSError, ValueError) as error:
@@ -196,6 +202,15 @@ class _Terminal:
                 raise
             fail(sentence(error))
         return True
+
+
+def _shown(talk: Conversation, name: str) -> str:
+    """Return a setting, or the value that it has without one."""
+    stated = getattr(talk.settings, name)
+    if stated is not None:
+        return str(stated)
+    own = getattr(talk.model.sampling(), name, None)
+    return f"default ({own})" if own is not None else "default (no limit)" if name != "seed" else "default (random)"
 
 
 def _number(name: str, text: str) -> float:

@@ -97,7 +97,8 @@ def finetune(
         finetune_run.check_unchanged(job, {name: call.params[name] for name in stated}, save_dir)
     else:
         if model is None or data is None:
-            raise typer.BadParameter("the model and the data are missing; expected polyhal finetune MODEL DATA")
+            missing = "the data is" if model is not None else "the model and the data are"
+            raise typer.BadParameter(f"{missing} missing; expected polyhal finetune MODEL DATA")
         job = finetune_run.FinetuneJob(
             model=str(model.resolve()),
             data=str(data.resolve()),

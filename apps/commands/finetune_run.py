@@ -155,10 +155,10 @@ def run(
     if merge is not None:
         check_target(merge)
     with StopRequest() as stop, folder.reserved():
+        context = job.context or _default_context(job.model)
         records = list(read_records(Path(job.data)))
         if not records:
             raise SettingError(message(None, f"{job.data} has no records", expected=RECORD_FORMS))
-        context = job.context or _default_context(job.model)
         job = replace(job, context=context)
         with status_line(console, f"loading {Path(job.model).name}"):
             loaded = load(job.model, device, job.dtype, context)
@@ -185,7 +185,8 @@ def run(
         say(console, f"  {shlex.join(command)}")
         return not stop.requested
     seconds = time.perf_counter() - begin
-    say_wrapped(console, f"{count(tuner.done - first, 'step')} in {duration(seconds)}; {_losses(folder)}", "bold")
+    taken = f"{count(tuner.done - first, 'step')} in {duration(seconds)}; " if tuner.done > first else ""
+    say_wrapped(console, f"{taken}{_losses(folder)}", "bold")
     adapter = folder.last / "adapter"
     if merge is None:
         command = [
@@ -243,7 +244,9 @@ def _print_plan(console: Console, loaded: LanguageModel, tuner: Tuner, layers: i
         say_wrapped(console, f"{count(rows.cut, 'record is', 'records are')} cut to fit: {longest}", "yellow")
     passes = o.steps * o.batch_size * o.accumulate / len(rows)
     rate = f"{count(o.steps, 'step')} of {count(o.batch_size * o.accumulate, 'row')}, {passes:.1f} passes over the data"
-    say_wrapped(console, f"{rate}{f'; {tuner.done} are done' if tuner.done else ''}. Ctrl-C saves and stops.", "dim")
+    ended = tuner.done >= o.steps
+    done = f"; {'all' if ended else tuner.done} done" if tuner.done else ""
+    say_wrapped(console, f"{rate}{done}.{'' if ended else ' Ctrl-C saves and stops.'}", "dim")
 
 
 def _losses(folder: RunFolder) -> str:

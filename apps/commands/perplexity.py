@@ -48,20 +48,23 @@ def perplexity(
 
     from polyhal.cli.display import count, duration, print_json, say_wrapped, status_line
     from polyhal.hal.errors import SettingError, message
-    from polyhal.llm import load, open_model
+    from polyhal.llm import check_windows, load, open_model
     from polyhal.llm import perplexity as measure
     from polyhal.models import DecoderConfig
 
-    content, name = _content(text), "the standard input" if text == _STDIN else str(text)
     console = Console(highlight=False, stderr=json)
+    longest = DecoderConfig.from_json(open_model(model).config).max_position_embeddings
+    context = min(_CONTEXT, longest) if context is None else context
+    step = max(1, context // 2) if stride is None else stride
+    check_windows(context, step, longest)
+    if text == _STDIN and sys.stdin.isatty():
+        say_wrapped(console, "Reading the text from this terminal; Ctrl-D ends it.", "dim")
+    content, name = _content(text), "the standard input" if text == _STDIN else str(text)
     with status_line(console, f"loading {model}"):
-        if context is None:
-            context = min(_CONTEXT, DecoderConfig.from_json(open_model(model).config).max_position_embeddings)
         loaded = load(model, device, dtype, context, adapter)
         ids = loaded.tokenizer.encode(content, add_bos=True)
     if len(ids) < 2:
         raise SettingError(message(None, f"{name} has {count(len(ids), 'token')}", expected="at least 2"))
-    step = max(1, context // 2) if stride is None else stride
     if not json:
         files = loaded.files
         facts = f"{count(len(ids), 'token')} of {name}, in windows of {context} tokens, {step} apart"

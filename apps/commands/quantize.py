@@ -20,6 +20,7 @@ def quantize(
         str,
         typer.Option("--type", help="The type, such as [bold]q8_0[/], [bold]q4_k_m[/], [bold]q4_0[/], [bold]f16[/]."),
     ] = "q4_k_m",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Write a model with weights of fewer bits, in the mixtures of formats that llama.cpp uses.
 
@@ -29,8 +30,11 @@ def quantize(
     from rich.console import Console
 
     from polyhal.cli.display import memory, say_wrapped, status_line
+    from polyhal.hal.errors import SettingError, message
     from polyhal.llm import quantize as write
 
+    if target.is_file() and not overwrite and not (source.exists() and target.samefile(source)):
+        raise SettingError(message(None, f"{target} exists", fix="use --overwrite to replace it, or another name"))
     console = Console(highlight=False)
     with status_line(console, f"reading {source}") as show:
         notes = write(source, target, kind, lambda done, count, name: show(f"{done} of {count} tensors  {name}"))

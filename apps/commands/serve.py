@@ -68,3 +68,5 @@ def serve(
         say_wrapped(console, f"Everyone who reaches {host} can use it: --api-key sets a key.", "yellow")
     say_wrapped(console, "Ctrl-C lets running answers finish, and ends.", "dim")
     run_app(app, listening)
+    if console.is_terminal:
+        console.print()  # after ^C

@@ -8,7 +8,7 @@ from polyhal.llm.grammars import Grammar, GrammarCompiler
 from polyhal.llm.language_model import LanguageModel, estimate, load
 from polyhal.llm.memory import ModelDoesNotFitError
 from polyhal.llm.merging import check_target, merge_adapter
-from polyhal.llm.perplexity import Perplexity, perplexity
+from polyhal.llm.perplexity import Perplexity, check_windows, perplexity
 from polyhal.llm.quantize import quantize
 from polyhal.llm.template_errors import ChatTemplateError, TemplateLimitError
 from polyhal.llm.tool_calls import ToolCall, ToolCallFilter, ToolCallForm, parse_tool_calls
@@ -31,6 +31,7 @@ __all__ = [
     "ToolCallFilter",
     "ToolCallForm",
     "check_target",
+    "check_windows",
     "estimate",
     "load",
     "merge_adapter",

@@ -69,6 +69,13 @@ def windows(ids: Sequence[int], context: int, stride: int) -> _Windows:
     return _Windows(rows, targets)
 
 
+def check_windows(context: int, stride: int, longest: int) -> None:
+    """Raise SettingError unless windows of `context` tokens, each `stride` after another, fit a model of `longest` tokens."""
+    for name, value, least, most in (("context", context, 2, longest), ("stride", stride, 1, context)):
+        if not least <= value <= most:
+            raise SettingError(message("perplexity", f"{name} is {value}", expected=f"{least} to {most}"))
+
+
 def perplexity(
     model: LanguageModel,
     ids: Sequence[int],
@@ -84,10 +91,7 @@ def perplexity(
     """
     length = model.context if context is None else context
     step = max(1, length // 2) if stride is None else stride
-    for name, value, most in (("context", length, model.context), ("stride", step, length)):
-        least = 2 if name == "context" else 1
-        if not least <= value <= most:
-            raise SettingError(message("perplexity", f"{name} is {value}", expected=f"{least} to {most}"))
+    check_windows(length, step, model.context)
     if len(ids) < 2:
         raise SettingError(message("perplexity", f"the text has {len(ids)} tokens", expected="at least 2"))
     made = windows(ids, min(length, len(ids)), step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -35,12 +35,14 @@ def quantize(
     """Write the GGUF file `target` with the weights of a model in the formats of a type such as `q4_k_m`.
 
     `source` is a GGUF file, whose other tensors and metadata are copied, or a folder of Hugging Face's form, whose settings,
-    tokenizer and chat templates become metadata. `target` is replaced only when it is complete. Returns the properties of the
-    source that the file cannot have. Raises SettingError for an unknown type and for a target that is the source,
-    IncompatibleFileError for a model that the format cannot describe, the errors of `open_model`, and OSError if the disk
-    has less room than the file needs.
+    tokenizer and chat templates become metadata. `target` is replaced only when it is complete. Returns notes: properties of
+    the source that the file cannot have, and formats that are quantised twice. Raises SettingError for an unknown type and for
+    a target that is the source or a folder, IncompatibleFileError for a model that the format cannot describe, the errors of
+    `open_model`, and OSError if the disk has less room than the file needs.
     """
     mixture = mixture_named(kind)
+    if target.is_dir():
+        raise SettingError(message("quantize", f"{target} is a folder", expected="the name of a file to write"))
     if target.exists() and source.exists() and target.samefile(source):
         problem = f"{target} is the source, and quantised weights cannot be restored"
         raise SettingError(message("quantize", problem, expected="another file"))
@@ -69,7 +71,20 @@ def quantize(
             progress(len(content.tensors), len(content.tensors), "")
         finally:
             writer.close()
-    return content.notes
+    return [*content.notes, *_quantised_twice(content, formats)]
+
+
+def _quantised_twice(content: GgufContent, formats: Mapping[str, str]) -> list[str]:
+    before = {
+        t.format
+        for name, t in content.tensors.items()
+        if not {t.format, formats[name]} & _FLOATS.keys() and t.format != formats[name]
+    }
+    return (
+        [f"weights in {', '.join(sorted(before))} are quantised twice: a source in floats gives less error"]
+        if before
+        else []
+    )
 
 
 def _gguf() -> Any:

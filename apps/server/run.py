@@ -18,7 +18,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
-        problem = f"cannot listen at {host} port {port}: {error.strerror or error}"
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]  # the address, which is named here
+        problem = f"cannot listen at {host} port {port}: {reason}"
         raise OSError(message("serve", problem, fix="use another --port or --host")) from error
 
 

@@ -52,7 +52,8 @@ def test_an_interrupted_run_is_resumed_to_the_same_adapters(polyhal: Command, tm
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["m.gguf"], "the model and the data are missing"),
+        (["m.gguf"], "the data is missing"),
+        (["d.jsonl", "m.gguf"], "d.jsonl is not a GGUF file"),
         (["m.gguf", "d.jsonl", "--lora", "q=3"], "--lora has 'q=3'"),
         (["m.gguf", "d.jsonl", "--lora", "r=0"], "ranks are"),
         (["m.gguf", "d.jsonl", "--targets", "nothing"], "match no linear layer"),
@@ -105,6 +106,11 @@ def test_an_adapter_is_merged_after_training_and_changes_the_perplexity(polyhal:
     shown = polyhal("perplexity", "merged", "t.txt", "--device", "numpy")
     assert "perplexity" in shown.out
     (tmp_path / "empty.txt").write_text("")
-    for text, problem in (("empty.txt", "1 token; expected at least 2"), ("none.txt", "none.txt")):
-        wrong = polyhal("perplexity", "m.gguf", text, "--device", "numpy")
+    for arguments, problem in (
+        (["empty.txt"], "1 token; expected at least 2"),
+        (["none.txt"], "none.txt"),
+        (["t.txt", "--context", 1], "context is 1; expected 2 to 64"),
+        (["t.txt", "--stride", 65], "stride is 65; expected 1 to 64"),
+    ):
+        wrong = polyhal("perplexity", "m.gguf", *arguments, "--device", "numpy")
         assert (wrong.code, problem in wrong.err) == (2, True), wrong.err

@@ -62,6 +62,13 @@ def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Pa
     assert wrong.code == 2
     assert "q4_k_m" in wrong.err
     assert not (tmp_path / "x.gguf").exists()
+    before = (tmp_path / "half.gguf").read_bytes()
+    assert "half.gguf exists; use --overwrite" in polyhal("quantize", "model.gguf", "half.gguf", "--type", "q8_0").err
+    assert (tmp_path / "half.gguf").read_bytes() == before
+    assert polyhal("quantize", "model.gguf", "half.gguf", "--type", "q8_0", "--overwrite").code == 0
+    (tmp_path / "folder").mkdir()
+    assert "folder is a folder; expected the name of a file" in polyhal("quantize", "model.gguf", "folder").err
+    assert "folder has no config.json and no GGUF file" in polyhal("chat", "folder").err
     same = polyhal("quantize", "model.gguf", "model.gguf")
     assert (same.code, "model.gguf is the source" in same.err) == (2, True)
     few = polyhal("chat", "model.gguf", "--device", "numpy", "--max-tokens", -1)
@@ -76,6 +83,8 @@ def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypat
         "/temperature 0",
         "/max-tokens 3",
         "/seed x",
+        "/top-k",
+        "/save",
         "/temperature -1",
         "/system Be\u0020good.",
         "a\\",
@@ -92,9 +101,22 @@ def test_a_conversation_has_commands(polyhal: Command, tmp_path: Path, monkeypat
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
     outcome = polyhal("chat", "model.gguf", "--device", "numpy", "--draft", "model.gguf")
     assert outcome.code == 0, outcome.err
-    for text in ("/max-tokens N", "temperature 0.0", "max_tokens 3", "Be good.", "3 messages"):
+    for text in (
+        "/max-tokens N",
+        "temperature 0.0",
+        "max-tokens 3",
+        "top-k default (no limit)",
+        "Be good.",
+        "3 messages saved to",
+    ):
         assert text in outcome.out
-    for text in ("/seed x; expected a whole number", "temperature is -1", "nowhere.json", "unknown command /nonsense"):
+    for text in (
+        "/seed x; expected a whole number",
+        "temperature is -1",
+        "expected /save FILE",
+        "nowhere.json",
+        "unknown command /nonsense",
+    ):
         assert text in outcome.err
     talk = json.loads((tmp_path / "talk.json").read_text())
     assert [m["role"] for m in talk["messages"]] == ["system", "user", "assistant"]

@@ -33,11 +33,14 @@ def test_a_trained_model_writes_its_story_in_every_type(tmp_path: Path, names: t
     assert list(model.stream_ids(GREEDY[:1], 40, temperature=0)) == GREEDY[1:41]
     for name in names:
         target = tmp_path / f"{name}.gguf"
-        quantize(source, target, name)
+        assert not quantize(source, target, name)
         file = gguf.GGUFReader(target)
         assert file.fields["general.file_type"].contents() == MIXTURES[name].number
         count = 20 if name in ("f32", "f16", "q8_0", "q6_k") else 2
         assert list(load(target, "numpy").stream_ids(GREEDY[:1], count, temperature=0)) == GREEDY[1 : count + 1]
+    (note,) = quantize(tmp_path / "q8_0.gguf", tmp_path / "twice.gguf", "q4_0")
+    assert "weights in q8_0 are quantised twice" in note
+    assert not quantize(tmp_path / "q8_0.gguf", tmp_path / "floats.gguf", "f16")
     assert not list(tmp_path.glob("*.tmp"))
 
 

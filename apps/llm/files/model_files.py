@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -101,6 +102,7 @@ def _opened(place: Path) -> ModelFiles:
     firsts = [f for f in files if "-of-" not in f.name or "-00001-of-" in f.name]
     if len(firsts) == 1:
         return open_gguf(firsts[0])
-    problem = f"{place} has no config.json and {len(firsts)} GGUF files"
-    fix = f"name one of {', '.join(f.name for f in firsts[:5])}" if firsts else ""
+    problem = f"{place} has no config.json and {len(firsts) or 'no'} GGUF file{'s' if firsts else ''}"
+    listed = f"see `polyhal models {shlex.quote(str(place))}`"
+    fix = f"name one of {', '.join(f.name for f in firsts[:5])}" if firsts else listed
     raise CorruptFileError(message("open_model", problem, expected="the files of one model", fix=fix))
