@@ -179,9 +179,14 @@ def _serve_load_cells(row: dict[str, Any]) -> dict[str, str]:
     held = [at["resident"] / 1e6 for at in row["course"].values()]
     times = {
         name: f"{row[key][0]:,.0f}, {row[key][2]:,.0f} ms"
-        for name, key in (("first token, median and 99 %", "first_token_ms"), ("per token", "between_tokens_ms"))
+        for name, key in (
+            ("first token, median and 99 %", "first_token_ms"),
+            ("per token", "between_tokens_ms"),
+            ("answer", "answer_ms"),
+        )
     }
     counts = {name: f"{row['counts'].get(name, 0):,}" for name in ("compared", "cancelled", "malformed")}
+    pool = [at["device"] / 1e6 for at in row["course"].values()]
     return {
         "model": row["file"],
         "device": f"`{row['device']}`",
@@ -191,7 +196,9 @@ def _serve_load_cells(row: dict[str, Any]) -> dict[str, str]:
         "tokens/s": f"{row['tokens_per_s']:,.1f}",
         **times,
         **counts,
+        "ties": str(row["ties"]),
         "resident, first and last": f"{held[0]:,.0f}, {held[-1]:,.0f} MB",
+        "in the device's pool": f"{pool[0]:,.1f}, {pool[-1]:,.1f} MB",
         "findings": str(len(row["findings"])),
     }
 

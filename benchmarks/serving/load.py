@@ -40,6 +40,8 @@ class Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
+    seconds: float = 0.0
+    """Seconds until the last client had its answer."""
     first: list[float] = field(default_factory=list)
     """Seconds to the first token of each streamed answer."""
     between: list[float] = field(default_factory=list)
@@ -85,6 +87,7 @@ class Load:
         end = begin + seconds
         sampler = asyncio.create_task(self._sample(tally, begin))
         await asyncio.gather(*(self._client(tally, Random(f"{seed}/{i}"), end) for i in range(self.clients)))
+        tally.seconds = time.monotonic() - begin
         idle_by = time.monotonic() + self.limit
         while (held := await self.server.held()).running or held.waiting:
             if time.monotonic() > idle_by:

@@ -79,7 +79,7 @@ def _measure(path: Path, device: str, args: Any) -> dict[str, Any]:
         findings += [f"the server writes {text}" for text in server.complaints().splitlines()[:_SHOWN]]
     departures, wrong = _departures(single, [*warm.wrong, *tally.wrong])
     row = {"file": path.stem, "device": device, "clients": args.clients, "slots": args.slots, "minutes": args.minutes}
-    row |= {"tokens_per_s": tally.tokens / (60 * args.minutes), **departures}
+    row |= {"tokens_per_s": tally.tokens / tally.seconds, **departures}
     return row | _figures(tally) | {"findings": [*findings, *wrong]}
 
 
