@@ -30,6 +30,8 @@ FORMATS: dict[ScalarType, str] = {
     "double": "d",
 }
 """Formats of scalars, in the terms of the module `struct`: eight bytes each."""
+_TENSOR = struct.Struct("<" + 2 * ADDRESS)
+"""The address and the offset of a tensor, which are next to each other in a block."""
 _CONVERTERS = {f"to_{kind}": convert for kind, convert in CONVERTERS.items()}
 Variable = Tensor | Workspace | Number
 """Binding of a parameter whose value is in the argument list of each call."""
@@ -67,6 +69,10 @@ class ArgumentBlock:
         """Sets the variable arguments. Raises struct.error for a number that does not fit its type."""
         for i, value in enumerate(values):
             self.set(i, value)
+
+    def setter(self, argument: int) -> Callable[[int, int], None]:
+        """Return a function that sets the address and the offset of a tensor, whose address is an argument."""
+        return functools.partial(_TENSOR.pack_into, self._buffer, self._layout.starts[argument])
 
     def set(self, argument: int, value: Any) -> None:
         """Set one argument. Raises struct.error for a number that does not fit its type."""

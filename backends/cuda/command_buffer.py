@@ -32,7 +32,8 @@ class _Operand(NamedTuple):
     """An argument of a launch that follows a binding slot."""
 
     launch: int
-    place: int
+    set: Callable[[int, int], None]
+    """Sets the address and the offset."""
     start: int
     """Offset of the operand from the start of the slot's memory, in elements."""
 
@@ -59,6 +60,7 @@ class CudaCommandBuffer:
         self._runtime = runtime
         self._kept = kept
         self.bound = tuple(launches)
+        self._is_short = len(self.bound) <= 1
         self.launches = tuple(RecordedLaunch(i, b.name) for i, b in zip(origins, launches, strict=True))
         self._operands: dict[BindingSlot, list[_Operand]] = {}
         self._numbers: Numbers[_Scalar] = Numbers()
@@ -66,25 +68,28 @@ class CudaCommandBuffer:
         """The memory of each slot at the last submission, which must outlive it."""
         for i, b in enumerate(launches):
             for place, slot, start in b.slots:
-                self._operands.setdefault(slot, []).append(_Operand(i, place, start))
+                self._operands.setdefault(slot, []).append(_Operand(i, b.prepared.block.setter(place), start))
             for place, live, kind in b.numbers:
                 self._numbers.follow(live, _Scalar(i, place, CONVERTERS[kind]))
+        self._follows_numbers = bool(self._numbers)
         self._early = {id(memory) for b in launches for memory in b.early}
         self._graph: _Graph | None = None
         self._stale: set[int] = set()
         """Launches with arguments that the graph lacks."""
+        self._calling = runtime.calling(f"submitting {len(self.bound)} recorded launches")
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed, then enqueue all launches."""
-        self._find_changes(rebound)
+        if rebound or self._follows_numbers:
+            self._find_changes(rebound)
         runtime = self._runtime
         stream = runtime.streams.current()
-        if len(self.bound) <= 1 or runtime.profile is not None:
+        if self._is_short or runtime.profile is not None:
             for b in self.bound:
                 runtime.start(b.prepared, stream)
             return
         handle = stream.handle
-        with runtime.calling(f"submitting {len(self.bound)} recorded launches"):
+        with self._calling:
             if self._graph is None:
                 self._graph = _Graph(runtime, self.bound)
             else:
@@ -102,9 +107,7 @@ class CudaCommandBuffer:
                 if self._graph is not None and (id(slot) in self._early or address in self._graph.early):
                     self._graph = None
                 for operand in found:
-                    block = self.bound[operand.launch].prepared.block
-                    block.set(operand.place, address)
-                    block.set(operand.place + 1, slot.offset + operand.start)
+                    operand.set(address, slot.offset + operand.start)
                     self._stale.add(operand.launch)
         for value, scalars in self._numbers.changed():
             for scalar in scalars:

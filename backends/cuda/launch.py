@@ -27,12 +27,13 @@ from polyhal.hal.protocol import BindingSlot
 if TYPE_CHECKING:
     from polyhal.backends.cuda.programs import CudaKernel
     from polyhal.backends.cuda.runtime import CudaRuntime
+    from polyhal.backends.cuda.streams import CudaStream
 
 
 class PreparedLaunch:
     """A kernel, its launch configuration and an argument block of its own, as the driver takes them."""
 
-    __slots__ = ("block", "config", "dependent", "function", "name")
+    __slots__ = ("block", "config", "dependent", "function", "name", "pointers", "stream")
 
     def __init__(self, kernel: CudaKernel, geometry: Sequence[int], block: ArgumentBlock) -> None:
         """`geometry` has the blocks of the grid and the threads of a block, each on three axes."""
@@ -40,6 +41,9 @@ class PreparedLaunch:
         self.function = kernel.function
         self.dependent = kernel.dependent
         self.block = block
+        self.pointers = block.pointers
+        self.stream: CudaStream | None = None
+        """The stream in `config`."""
         self.config = ffi.new("CUlaunchConfig *", [*geometry, kernel.shared, NULL, NULL, 0])
 
     def __str__(self) -> str:

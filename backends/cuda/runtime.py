@@ -94,14 +94,18 @@ class CudaRuntime(Runtime):
 
     def start(self, launch: PreparedLaunch, stream: CudaStream) -> None:
         """Launch a kernel. Raises the typed error of a refused launch."""
-        launch.config.stream = stream.handle
+        config = launch.config
+        if launch.stream is not stream or stream.waits:
+            launch.stream = None  # stays so after an interrupt
+            config.stream = stream.handle
+            launch.stream = stream
         if self.profile is None:
-            arguments = (launch.config, launch.function, launch.block.pointers, NULL)
-            # Refused launches are tried again with the device current, which it mostly is.
-            status = self._start(*arguments) and self.context.status(self._start, *arguments)
+            status = self._start(config, launch.function, launch.pointers, NULL)
+            if status:  # refused launches are tried again with the device current, which it mostly is
+                status = self.context.status(self._start, config, launch.function, launch.pointers, NULL)
         else:
             with self.calling(f"launching {launch.name}"), self.profiled(launch.name, stream):
-                status = self._start(launch.config, launch.function, launch.block.pointers, NULL)
+                status = self._start(config, launch.function, launch.pointers, NULL)
         if status:
             raise self.errors.translate(self.driver.error("cuLaunchKernelEx", status), f"launching {launch}")
 

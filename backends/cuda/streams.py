@@ -23,8 +23,8 @@ class CudaStream:
         self._driver = context.driver
         with context:
             self._handle = self._driver.value("cuStreamCreate", "CUstream *", _NON_BLOCKING)
-        self._foreign: list[Event] = []
-        """Events of other backends, for which the host waits before the next command."""
+        self.waits: list[Event] = []
+        """Events of other backends, for which the host waits before the next command, when it takes the `handle`."""
         self._lock = threading.RLock()  # the garbage collector may release memory while a thread waits
         self.completer = ReadCompleter()
         """Completes copies to the host."""
@@ -32,14 +32,14 @@ class CudaStream:
     @property
     def handle(self) -> Any:
         """The driver's stream, for the next command. Waits first for events of other backends."""
-        if self._foreign:
+        if self.waits:
             with self._lock:
                 try:
-                    for event in self._foreign:
+                    for event in self.waits:
                         event.wait()
                 finally:
                     # Last, because another thread that finds the list empty may enqueue immediately.
-                    self._foreign = []
+                    self.waits = []
         return self._handle
 
     def mark(self) -> NativeEvent:
@@ -53,7 +53,7 @@ class CudaStream:
                 self._driver.call("cuStreamWaitEvent", self._handle, event.native.handle, 0)
             return
         with self._lock:
-            self._foreign.append(event)
+            self.waits.append(event)
 
     def synchronize(self) -> None:
         """Wait for all commands. Raises CudaError."""

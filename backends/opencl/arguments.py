@@ -55,6 +55,9 @@ class Changes:
             for place, live, kind in b.numbers:
                 self._numbers.follow(live, Cell(i, kernel, place, kind))
 
+        self.follow_numbers = bool(self._numbers)
+        """True if arguments may change without memory that moves."""
+
     @property
     def cells(self) -> list[Cell]:
         """Cells of all arguments that may change."""

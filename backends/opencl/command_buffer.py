@@ -72,11 +72,12 @@ class OpenCLCommandBuffer:
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed, then enqueue all launches."""
         runtime = self._runtime
-        changed = self._changes.take(rebound)
-        if self._buffer is None:
-            self._set(changed)
-        else:
-            self._buffer.update(changed)
+        if rebound or self._changes.follow_numbers:
+            changed = self._changes.take(rebound)
+            if self._buffer is None:
+                self._set(changed)
+            else:
+                self._buffer.update(changed)
         if runtime.profile is not None:
             self._submit_profiled(runtime.profile)
             return

@@ -41,6 +41,9 @@ class Jitted(ReplayedFunction[P, R, CallArguments, CapturedStep]):
         self._floats[:] = call.host
         return call
 
+    def _repeating(self, step: CapturedStep, call: CallArguments) -> Callable[[tuple[Any, ...]], Any] | None:
+        return step.repeating(call, self._floats)
+
     def _record(self, call: CallArguments) -> Pending[CapturedStep]:
         recording = Recording()
         recorded = self._record_call(recording, call)

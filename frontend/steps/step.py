@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,8 +19,9 @@ from polyhal.hal.compile.scheduler.report import MemoryReport
 from polyhal.hal.core import dispatch
 from polyhal.hal.system.diagnostics.explain_graph import explain
 from polyhal.steps.result_tape import ResultTape
-from polyhal.steps.results import constants, fill_results
+from polyhal.steps.results import OutputIndex, constants, fill_results
 from polyhal.steps.signature import CallArguments
+from polyhal.steps.steady_replay import SteadyReplay
 from polyhal.tensor import Tensor
 
 _NO_ARGUMENTS = CallArguments((), {})
@@ -45,6 +46,9 @@ class CapturedStep(ReplayStep[CallArguments]):
         """
         super().__init__(captured)
         self.results = results
+        self._only = results.index if type(results) is OutputIndex else None
+        """The number of the output that is the result; None for other structures."""
+        self._count = len(captured.results)
         self._constants = constants(results)
         self._tape = tape
         self._budget = budget
@@ -74,7 +78,7 @@ class CapturedStep(ReplayStep[CallArguments]):
 
     def holds(self, call: CallArguments) -> bool:
         """Return whether structure, modes of modules and gradients are as they were when the step was recorded."""
-        if self._version != dispatch.structure.version or [x.requires_grad for x in self._leaves] != self._flags:
+        if self._version != dispatch.structure.version or not self.flags_hold():
             return False
         if self._modes != dispatch.structure.modes:
             if not self.captured.modes_match():
@@ -83,12 +87,39 @@ class CapturedStep(ReplayStep[CallArguments]):
         read = self._gradients.read
         return not read or all(g.matches(self._current(g.leaf, call.tensors)) for g in read)
 
+    @property
+    def checked(self) -> tuple[int, int]:
+        """The versions of the structure and of the modes of modules for which the guards hold."""
+        return self._version, self._modes
+
+    def flags_hold(self) -> bool:
+        """Return whether tensors require gradients or not as when the step was recorded."""
+        return not self._leaves or [x.requires_grad for x in self._leaves] == self._flags
+
+    def repeating(self, call: CallArguments, floats: list[float]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Return a function that repeats `call`, which this step has just replayed; None where every call needs all guards.
+
+        `floats` is where the step reads its float arguments. The function returns MISSED for arguments that differ.
+        """
+        if self._gradients.read or self.executable.checks_values:
+            return None
+        steady = SteadyReplay.of(self, call, floats)
+        return None if steady is None else steady.replay
+
     def run(self, call: CallArguments = _NO_ARGUMENTS) -> Any:
         """Run once. Returns the results of the step, with new tensors."""
-        tensors, gradients, current = call.tensors, self._gradients, self._current
+        return self.run_with(call.tensors)
+
+    def run_with(self, tensors: Sequence[Tensor]) -> Any:
+        """Run once with the tensors of a call. Returns the results of the step, with new tensors."""
+        gradients = self._gradients
+        if gradients.are_kept and self._tape is None:
+            outputs = self.executable.run(tensors, self._count)
+            return fill_results(self.results, outputs, tensors) if self._only is None else outputs[self._only]
+        current = self._current
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
-        step = partial(self.executable.run, inputs, len(self.captured.results))
+        step = partial(self.executable.run, inputs, self._count)
         leaves: Sequence[Tensor] = ()
         if self._tape is None:
             outputs = step()
@@ -148,9 +179,10 @@ class CapturedStep(ReplayStep[CallArguments]):
 class _GradientUses:
     """The gradients of a step by use; most are only replaced."""
 
-    __slots__ = ("passed", "read", "replaced")
+    __slots__ = ("are_kept", "passed", "read", "replaced")
 
     def __init__(self, gradients: Sequence[LeafGradient]) -> None:
         self.read = [g for g in gradients if g.read]
         self.passed = [g for g in gradients if g.position is not None]
         self.replaced = [g for g in gradients if g.replaced]
+        self.are_kept = not self.passed and not self.replaced

@@ -25,6 +25,10 @@ C = TypeVar("C", bound=FlatCall)
 S = TypeVar("S", bound=ReplayStep[Any])
 
 
+MISSED = object()
+"""Returned for a call that does not repeat the one before."""
+
+
 class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
     """A function that is recorded and replayed. Its first call runs op by op, unless `warm_up` is False."""
 
@@ -58,6 +62,10 @@ class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
         if not self._may_replay():
             return self._function(*args, **kwargs)
         with self._lock:
+            if self._repeat is not None and not kwargs:
+                repeated = self._repeat(args)
+                if repeated is not MISSED:
+                    return repeated  # type: ignore[no-any-return]
             if self._warmed_up:
                 try:
                     call = self._flatten(args, kwargs)

@@ -30,6 +30,9 @@ class Numbers(Generic[T]):
             source = self._sources[id(origin)] = _Source(origin, look)
         source.followers.setdefault(place, []).append(follower)
 
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
     def __iter__(self) -> Iterator[T]:
         """Iterate over all followers."""
         return (f for source in self._sources.values() for found in source.followers.values() for f in found)

@@ -38,7 +38,7 @@ class FlatCall(ABC):
         self._flatten(args)
         if kwargs:
             self._flatten(kwargs)
-        self.key: Hashable = (tuple(self.parts), *modes)
+        self.key: tuple[Any, ...] = (tuple(self.parts), *modes)
 
     @abstractmethod
     def add_tensor(self, value: Any) -> bool:

@@ -186,6 +186,10 @@ class ReplayCache(ABC, Generic[C, S]):
         """Number of signatures that were given up since the last confirmation."""
         self.eager_reasons: dict[str, str] = {}
         """Reasons for which calls run op by op, each with its remedy."""
+        self._repeat: Callable[[tuple[Any, ...]], Any] | None = None
+        """Repeats the call before without its signature, or returns a sentinel; None if the next call has to be looked up."""
+        self._repeated: Hashable = None
+        """Signature of the calls that it repeats."""
         self._lock = threading.RLock()
 
     @abstractmethod
@@ -199,11 +203,21 @@ class ReplayCache(ABC, Generic[C, S]):
     def _run_eagerly(self, call: C) -> Any:
         """Run a call op by op."""
 
+    def _repeating(self, step: S, call: C) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Return a function that repeats a call, which a step has just replayed, or None.
+
+        It takes the arguments of a call without keywords, and returns a sentinel, without any effect, if they differ.
+        """
+        return None
+
     def _before_recording(self, steps: list[S]) -> None:
         """Drop steps that can no longer be replayed. No-op: guards reject them."""
 
     def _replay(self, call: C) -> Any:
         """Replay a step, or record one and run it. The caller holds the lock."""
+        if self._repeat is not None:
+            self._repeat = None
+            self._entries.get(self._repeated)  # the most recently used one
         entry = self._entries.get(call.key)
         if entry is None:
             entry = self._new_entry(call)
@@ -217,6 +231,8 @@ class ReplayCache(ABC, Generic[C, S]):
                         entry.steps.remove(step)
                     continue
                 entry.unrepeated = step.missed = 0
+                if step is entry.steps[-1]:
+                    self._repeat, self._repeated = self._repeating(step, call), call.key
                 return result
         return self._run_eagerly(call) if entry.is_given_up else self._record_and_run(entry, call)
 

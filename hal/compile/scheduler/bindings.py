@@ -54,10 +54,11 @@ class ResultMemory:
     a buffer and an offset in elements, is memory that the step uses for other values before the result is computed.
     """
 
-    __slots__ = ("binding", "buffer", "device", "home", "live_outs", "spec")
+    __slots__ = ("_size", "binding", "buffer", "device", "home", "live_outs", "spec")
 
     def __init__(self, spec: Spec, device: Device, home: tuple[Buffer, int] | None = None) -> None:
         self.spec = spec
+        self._size = bucket(spec.nbytes)
         self.device = device
         self.home = home
         self.binding = Rebindable()
@@ -70,11 +71,11 @@ class ResultMemory:
         buffer = self.buffer
         if buffer is None:
             return False
-        # Discount the references of `self`, of this frame and of the argument of getrefcount.
-        others = sys.getrefcount(buffer) - 3
-        for tensor in self.live_outs:
-            others -= tensor.buffer is buffer
-        return not others
+        others = sys.getrefcount(buffer)
+        if self.live_outs:
+            for tensor in self.live_outs:
+                others -= tensor.buffer is buffer
+        return others == 3  # the references of `self`, of this frame and of the argument of getrefcount
 
     def renew(self) -> bool:
         """Allocate other memory. Returns whether the address changed."""
@@ -82,5 +83,5 @@ class ResultMemory:
             whole, offset = self.home
             self.buffer = SubBuffer(whole)
             return self.binding.bind(whole.handle, offset)
-        self.buffer = self.device.pool.take(bucket(self.spec.nbytes))
+        self.buffer = self.device.pool.take(self._size)
         return self.binding.bind(self.buffer.handle, 0)

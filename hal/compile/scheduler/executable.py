@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.compile.capture.replay_log import replay
 from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant, Value
-from polyhal.hal.compile.scheduler.arena import plan_arena
+from polyhal.hal.compile.scheduler.arena_blocks import allocate_blocks
 from polyhal.hal.compile.scheduler.bindings import Rebindable, ResultMemory
 from polyhal.hal.compile.scheduler.budget import plan_within
 from polyhal.hal.compile.scheduler.device_workers import DeviceWorkers, WorkerSpan
-from polyhal.hal.compile.scheduler.live_outs import LiveOut, copied
+from polyhal.hal.compile.scheduler.live_outs import LiveOut
 from polyhal.hal.compile.scheduler.observed import observed_call
 from polyhal.hal.compile.scheduler.outputs import FinalCopies, OutputPlacer, records
 from polyhal.hal.compile.scheduler.partitions import BoundCall, Partition, partitioned, run_in_turn
 from polyhal.hal.compile.scheduler.placement import Placement, placement
-from polyhal.hal.compile.scheduler.plan import Arena, Owner, StepPlan
+from polyhal.hal.compile.scheduler.plan import Owner, StepPlan
 from polyhal.hal.compile.scheduler.report import MemoryReport, report
 from polyhal.hal.compile.scheduler.value_check import early_results, first_visible_write, require_recorded_path
 from polyhal.hal.core import dispatch
-from polyhal.hal.core.dispatch import Array
+from polyhal.hal.core.dispatch import Array, PartitionTimer
 from polyhal.hal.core.dispatch.bounds import is_debug
 from polyhal.hal.core.dispatch.observer import run_observed_copy
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
@@ -35,14 +35,13 @@ from polyhal.hal.core.memory.buffer import Buffer
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import BindingSlot
+from polyhal.hal.protocol import BindingSlot, SupportsFlush
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
-_KEPT_FREE = 1 << 20
-"""Maximum bytes of free pool blocks that are kept before an arena is allocated."""
+_STRUCTURE, _THREAD, _FRONTEND = dispatch.structure, dispatch.thread, dispatch.frontend
 
 
 class Executable:
@@ -87,9 +86,7 @@ class Executable:
         self._arguments: list[tuple[int, Rebindable]] = []
         """Position of each argument of a run, and its rebindable memory."""
         self.results: list[ResultMemory] = []
-        self.blocks = {}
-        self._locations: dict[Owner, tuple[Any, int]] = {}
-        """Handle and offset in bytes of everything that is allocated in the blocks."""
+        self.blocks.clear()
         self._plain_copies: list[tuple[Device, Ref, Ref]] = []
         """Copies at the end of a run, as (device, source, target), for observers."""
         self._observed: list[Callable[[], None]] = []
@@ -97,7 +94,8 @@ class Executable:
         self._known_live_outs: object = None
         """The captured list of live-outs that `_live_outs` was built from."""
         self._live_outs: list[LiveOut] = []
-        self._allocate_blocks()
+        self._locations: dict[Owner, tuple[Any, int]] = allocate_blocks(self.plan.arenas, self.blocks)
+        """Handle and offset in bytes of everything that is allocated in the blocks."""
         self._bind_inputs()
         self._bind_values()
         self._moved: list[BindingSlot] = []
@@ -107,20 +105,12 @@ class Executable:
         self._actions = [p.run for p in self.partitions]
         self.devices = tuple({p.device: None for p in self.partitions})
         """Devices on which the step has work, in the order of first use."""
+        self._flushed = [d for d in self.devices if isinstance(d.backend, SupportsFlush)]
         several = len(self.devices) > 1 or any(p.link is not None for p in self.partitions)
         self.workers = DeviceWorkers(self.partitions) if several else None
-        self._forks = dispatch.structure.forks
+        self._forks = _STRUCTURE.forks
 
     # --- preparing --------------------------------------------------------------------------------------------------
-
-    def _allocate_blocks(self) -> None:
-        for device, arena in self.plan.arenas.items():
-            # The pool still caches blocks that eager runs freed before the recording. No replay uses them.
-            if device.pool.reserved - device.pool.used > _KEPT_FREE:
-                device.pool.drain()
-            buffers = self.blocks[device] = _take_blocks(device, arena)
-            for owner, (block, offset) in zip(arena.owners, arena.layout.locations, strict=True):
-                self._locations[owner] = (buffers[block].handle, offset)
 
     def _bind_inputs(self) -> None:
         for i, source in enumerate(self.plan.sources):
@@ -249,6 +239,11 @@ class Executable:
         self._plain_copies += copies.plain + late.plain
         return copies.calls + late.calls
 
+    @property
+    def checks_values(self) -> bool:
+        """True if a run may raise PathChangedError."""
+        return self._check_position is not None
+
     def memory_report(self) -> MemoryReport:
         """Report the memory of a run by kind."""
 
@@ -279,15 +274,17 @@ class Executable:
         Returns new arrays for the first `count` outputs, for all by default. Raises PathChangedError before any effect if a
         value that Python read is not as recorded.
         """
-        if not self._is_prepared or (settings.observers and is_debug() and not self._checks_indices):
-            self._prepare()  # the new plan keeps ops that read by index unfused, for the bounds check
-        if self._forks != dispatch.structure.forks:
-            self._check_devices()
-        if self._known_live_outs is not self.captured.live_outs:
-            self._find_live_outs()
+        captured = self.captured
+        if (
+            not self._is_prepared
+            or settings.is_observed
+            or self._forks != _STRUCTURE.forks
+            or self._known_live_outs is not captured.live_outs
+        ):
+            self._update()
         for position, binding in self._arguments:
-            ref = arguments[position].ref
-            if binding.bind(ref.handle, ref.offset):
+            ref, slot = arguments[position].ref, binding.slot
+            if (slot.handle is not ref.handle or slot.offset != ref.offset) and binding.bind(ref.handle, ref.offset):
                 self._moved.append(binding.slot)
                 if self._is_in_blocks(ref.handle):
                     return self._run_separately(arguments, count)
@@ -300,57 +297,85 @@ class Executable:
                         self._moved.append(result.binding.slot)
                 except OutOfMemoryError as error:
                     raise out_of_memory_in("captured step", error) from error
-        replay(self.captured.replay_actions, self._run_or_time)
-        self._moved.clear()
-        for buffer in self.captured.mutated_buffers:
+        thread = _THREAD
+        is_plain = thread.timer is None and thread.worker_timer is None and not settings.is_observed
+        work = self._submit if is_plain and self.workers is None else self._run_or_time
+        if captured.replay_actions:
+            replay(captured.replay_actions, work)
+        else:
+            work()
+        if self._moved:
+            self._moved.clear()
+        for buffer in captured.mutated_buffers:
             buffer.version += 1
-        for position in self.captured.mutated_inputs:
+        for position in captured.mutated_inputs:
             arguments[position].buffer.version += 1
         for live_out in self._live_outs:
             tensor = live_out.tensor
             if tensor.buffer is not live_out.result.buffer or tensor.ref is not live_out.bound:
                 live_out.rebind()
-        wrap = dispatch.frontend.wrap
-        return [wrap(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[arg-type]
+        wrap = _FRONTEND.wrap
+        made: list[Any] = []
+        for x in self._outputs if count is None else self._outputs[:count]:
+            made.append(wrap(x.device, x.memory.buffer, x.fixed()))  # type: ignore[arg-type]
+        return made
+
+    def _update(self) -> None:
+        """Prepare again after `release`, for other observers or other live-outs; check the devices after a fork."""
+        if not self._is_prepared or (settings.is_observed and is_debug() and not self._checks_indices):
+            self._prepare()  # the new plan keeps ops that read by index unfused, for the bounds check
+        if self._forks != _STRUCTURE.forks:
+            for device in self.devices:
+                device.synchronize()  # raises DeviceLostError if the driver belongs to the parent of a forked process
+            self._forks = _STRUCTURE.forks
+        if self._known_live_outs is not self.captured.live_outs:
+            self._find_live_outs()
+
+    def _submit(self) -> None:
+        """Make all calls of a step without workers, on this thread."""
+        run_in_turn(self._actions, self.partitions)
+        self._flush()
+
+    def _flush(self) -> None:
+        for device in self._flushed:
+            device.flush()
 
     def _run_or_time(self) -> None:
-        if dispatch.thread.worker_timer is not None and dispatch.thread.timer is None and not settings.observers:
-            dispatch.thread.worker_timer.run(self)
+        thread = _THREAD
+        if thread.worker_timer is not None and thread.timer is None and not settings.is_observed:
+            thread.worker_timer.run(self)
         else:
             self.run_once()
 
     def run_once(self) -> None:
         """Make all calls of a run, with one worker thread per device unless the run is timed or observed."""
-        workers = self.workers
-        is_plain = dispatch.thread.timer is None and not settings.observers
+        workers, timer = self.workers, _THREAD.timer
+        is_plain = timer is None and not settings.is_observed
+        if workers is None and is_plain:
+            self._submit()
+            return
         if workers is not None and is_plain and self._check_position is None and self.plan.settled < 0:
             workers.run()
             return
         try:
-            self._run_here()
+            if is_plain:
+                run_in_turn(self._actions, self.partitions)
+            else:
+                self._run_apart(timer)
         finally:
             if workers is not None:
                 workers.clear()
         if workers is None:
-            for device in self.devices:
-                device.flush()
+            self._flush()
 
-    def _run_here(self) -> None:
-        """Make all calls on this thread."""
-        if dispatch.thread.timer is not None:
-            dispatch.thread.timer.run(self.partitions)
-        elif settings.observers:
-            self._observed = self._observed or self._observed_calls()
-            for action in self._observed:
-                action()
-        else:
-            run_in_turn(self._actions, self.partitions)
-
-    def _check_devices(self) -> None:
-        """Check that no driver belongs to the parent of a forked process. Raises DeviceLostError."""
-        for device in self.devices:
-            device.synchronize()
-        self._forks = dispatch.structure.forks
+    def _run_apart(self, timer: PartitionTimer | None) -> None:
+        """Make all calls on this thread, with a timer or with observers."""
+        if timer is not None:
+            timer.run(self.partitions)
+            return
+        self._observed = self._observed or self._observed_calls()
+        for action in self._observed:
+            action()
 
     def _is_in_blocks(self, handle: Any) -> bool:
         """Return whether an argument may be a gradient of an earlier run in an arena block: a run would overwrite it."""
@@ -365,31 +390,11 @@ class Executable:
     def _find_live_outs(self) -> None:
         """Collect the tensors that outlive the step, with the result memory of each."""
         self._known_live_outs = self.captured.live_outs
-        self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
+        self._live_outs = [LiveOut(t, self._outputs[output]) for t, output in self.captured.live_outs]
         separate = {id(self._result_of.get(n)) for n in early_results(self.plan)}
         for result in self.results:
             shared = id(result) not in separate
             result.live_outs = [x.tensor for x in self._live_outs if shared and x.result is result]
-
-
-def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
-    """Allocate the blocks of an arena. If device memory is fragmented, halve the block size, down to the largest tensor.
-
-    Raises OutOfMemoryError.
-    """
-    largest = max((i.nbytes for i in arena.intervals), default=0)
-    while True:
-        try:
-            return [device.pool.take_exactly(n) for n in arena.layout.blocks]
-        except OutOfMemoryError as error:
-            refused = error.with_traceback(None)  # the frames hold blocks
-        limit = max(arena.layout.blocks) // 2
-        if limit < largest or not device.capabilities.suballocation or arena.layout.nbytes > device.pool.available:
-            raise refused
-        del (
-            refused
-        )  # a reference cycle: the tracebacks of its causes reference this frame, which keeps the recording alive
-        arena.layout = plan_arena(arena.intervals, limit)
 
 
 __all__ = ["Executable", "Partition"]

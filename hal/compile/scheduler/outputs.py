@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.ir.graph import Value
 from polyhal.hal.compile.scheduler.bindings import Rebindable, ResultMemory
@@ -25,13 +25,24 @@ if TYPE_CHECKING:
     from polyhal.hal.layout import Spec
 
 
-class PlacedOutput(NamedTuple):
+class PlacedOutput:
     """An output of the graph with its memory."""
 
-    ref: Ref
-    """Reference to the output, which follows `memory`."""
-    device: Device
-    memory: ResultMemory
+    __slots__ = ("_fixed", "device", "memory", "ref")
+
+    def __init__(self, ref: Ref, device: Device, memory: ResultMemory) -> None:
+        self.ref = ref
+        """Reference to the output, which follows `memory`."""
+        self.device = device
+        self.memory = memory
+        self._fixed = Ref(ref.handle, ref.spec, ref.offset)
+
+    def fixed(self) -> Ref:
+        """Return a reference that stays the same when the memory moves. Runs in the same memory share it."""
+        ref, fixed = self.ref, self._fixed
+        if fixed.handle is not ref.handle or fixed.offset != ref.offset:
+            fixed = self._fixed = Ref(ref.handle, ref.spec, ref.offset)
+        return fixed
 
 
 def records(device: Device) -> bool:

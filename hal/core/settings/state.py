@@ -15,7 +15,16 @@ Precision = Literal["highest", "high", "medium"]
 class Settings:
     """Current settings. Set and documented by the functions of this package and of `hal.system.checks`."""
 
-    __slots__ = ("_deterministic", "_index_checks", "_observers", "_precision", "_round", "key")
+    __slots__ = (
+        "_deterministic",
+        "_index_checks",
+        "_observers",
+        "_precision",
+        "_round",
+        "is_observed",
+        "key",
+        "result_key",
+    )
 
     def __init__(self) -> None:
         self._precision: Precision = "highest"
@@ -26,6 +35,10 @@ class Settings:
         self._changed()
 
     def _changed(self) -> None:
+        self.is_observed = bool(self._observers)
+        """True if there are observers, for the hot path."""
+        self.result_key: tuple[Any, ...] = (self._precision, self._deterministic)
+        """The settings that affect results, which a graph records with its nodes."""
         self.key = (
             self._precision,
             self._deterministic,
@@ -77,11 +90,6 @@ class Settings:
     def observers(self, value: tuple[Observer, ...]) -> None:
         self._observers = value
         self._changed()
-
-    @property
-    def result_key(self) -> tuple[Any, ...]:
-        """Return the settings that affect results, which a graph records with its nodes."""
-        return self._precision, self._deterministic
 
     @staticmethod
     def named(key: tuple[Any, ...]) -> dict[str, Any]:

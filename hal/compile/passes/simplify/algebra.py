@@ -59,7 +59,7 @@ class _Operands:
         return None if spec is None else spec.dtype
 
     def inner(self, x: Operand, *ops: str) -> Node | None:
-        """The producer of `x`, if it is one of these ops."""
+        """The producer of `x`, if one of the ops made it."""
         node = self._rewriter.producer(x)
         return node if node is not None and node.op.name in ops else None
 

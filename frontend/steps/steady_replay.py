@@ -1,0 +1,122 @@
+"""Steady replays: calls that repeat the call before, found by comparing its properties instead of building a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polyhal.hal.compile.capture.flat_call import NODE, TENSOR
+from polyhal.hal.compile.replayed_function import MISSED
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.layout import Spec
+    from polyhal.steps.signature import CallArguments
+    from polyhal.steps.step import CapturedStep
+    from polyhal.tensor import Tensor
+
+_THREAD, _STRUCTURE = dispatch.thread, dispatch.structure
+
+
+class SteadyReplay:
+    """Replays of one confirmed step, as long as nothing has changed that a signature or a guard depends on."""
+
+    __slots__ = ("_executor", "_expected", "_floats", "_grad_enabled", "_modes", "_settings", "_step", "_version")
+
+    def __init__(
+        self, step: CapturedStep, call: CallArguments, expected: Sequence[_Expected], floats: list[float]
+    ) -> None:
+        self._step = step
+        self._expected = expected
+        self._floats = floats
+        self._executor = _THREAD.executor
+        _, self._settings, self._grad_enabled, _ = call.key
+        self._version, self._modes = step.checked
+
+    @classmethod
+    def of(cls, step: CapturedStep, call: CallArguments, floats: list[float]) -> SteadyReplay | None:
+        """Return the replays that repeat `call`, which `step` has just replayed; None where each call needs a signature.
+
+        The step reads its float arguments in `floats`.
+        """
+        expected = _expected(call)
+        return None if expected is None else cls(step, call, expected, floats)
+
+    def replay(self, args: tuple[Any, ...]) -> Any:
+        """Replay the step and return its results; MISSED, without any effect, if the arguments or the state may differ."""
+        if (
+            _THREAD.executor is not self._executor
+            or _THREAD.grad_enabled is not self._grad_enabled
+            or settings.result_key != self._settings
+            or _STRUCTURE.version != self._version
+            or _STRUCTURE.modes != self._modes
+            or not self._step.flags_hold()
+        ):
+            return MISSED
+        tensors = self._matched(args) if args or self._expected else ()
+        return MISSED if tensors is None else self._step.run_with(tensors)
+
+    def _matched(self, args: tuple[Any, ...]) -> Sequence[Tensor] | None:
+        """Return the tensors among arguments with the required properties, and store the floats."""
+        expected = self._expected
+        if len(expected) != len(args):
+            return None
+        tensors: list[Tensor] = []
+        floats: list[float] = []
+        for x, (kind, spec, value, requires_grad, is_leaf) in zip(args, expected, strict=True):
+            if type(x) is not kind:
+                return None
+            if spec is not None:
+                own = x.ref.spec
+                if (
+                    (own is not spec and own != spec)
+                    or x.device is not value
+                    or x.requires_grad is not requires_grad
+                    or (x.node is None) is not is_leaf
+                ):
+                    return None
+                tensors.append(x)
+            elif kind is float:
+                floats.append(x)
+            elif x is not value:
+                return None
+        if len(tensors) > 1 and len({id(x.buffer) for x in tensors}) != len(tensors):
+            return None
+        if floats:
+            self._floats[:] = floats
+        return tensors
+
+
+class _Expected(NamedTuple):
+    """Requirements of one argument."""
+
+    kind: Any
+    """The type of the argument."""
+    spec: Spec | None = None
+    """Layout of a tensor; None for other arguments."""
+    value: Any = None
+    """The device of a tensor, or the very object of other arguments than tensors and floats."""
+    requires_grad: bool = False
+    is_leaf: bool = True
+
+
+def _expected(call: CallArguments) -> list[_Expected] | None:
+    """Return the requirements of arguments; None for arguments that are nested or share memory."""
+    if len(call.parts) != len(call.args) + 1:
+        return None
+    expected: list[_Expected] = []
+    for x, part in zip(call.args, call.parts[1:], strict=True):  # the first describes the tuple of arguments
+        properties: Any = part
+        if properties is float:
+            expected.append(_Expected(float))
+        elif properties[0] is TENSOR:
+            _, spec, device, requires_grad, is_leaf, alias = properties
+            if alias is not None:
+                return None
+            expected.append(_Expected(type(x), spec, device, requires_grad, is_leaf))
+        elif properties[0] is NODE:
+            return None
+        else:
+            expected.append(_Expected(type(x), value=x))
+    return expected
