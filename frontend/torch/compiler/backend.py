@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from polyhal.hal.device import Device
-from polyhal.torch.compiler import once, private
+from polyhal.torch.compiler import once, private, saved_values
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 from polyhal.torch.compiler.remade import remade_nodes
@@ -52,8 +52,10 @@ def backend(
         return private.boxed(CompiledGraph(made, (), device, split))
 
     def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        """Partition a joint graph. Constants and masks are made in both graphs."""
-        return private.min_cut(joint, remade_nodes(joint.graph), *args, **kwargs)
+        """Partition a joint graph. Constants and masks are made in both graphs, other values are saved in one tensor."""
+        made, later = private.min_cut(joint, remade_nodes(joint.graph), *args, **kwargs)
+        saved_values.carry(made, later, kwargs["num_fwd_outputs"])
+        return made, later
 
     return private.compiled_below_autograd(
         graph,

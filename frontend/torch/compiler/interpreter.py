@@ -21,6 +21,7 @@ from polyhal.torch.compiler import private
 from polyhal.torch.compiler.calls import as_argument, call_of
 from polyhal.torch.compiler.functional import filled_to
 from polyhal.torch.compiler.layouts import Symbols
+from polyhal.torch.compiler.saved_values import save, saved
 from polyhal.torch.private import decompositions as known_decompositions
 from polyhal.torch.registration import UnsupportedArgumentsError
 from polyhal.torch.table.operands import cast
@@ -36,6 +37,8 @@ _HANDLED_HERE = (
     torch.ops.aten.copy_.default,
     torch.ops.aten.as_strided.default,
     torch.ops.aten.as_strided_scatter.default,
+    save,
+    saved,
 )
 _INEXACT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
 """Ops whose decomposition does not compute all results."""
@@ -114,7 +117,9 @@ class Interpreter:
             raise UnsupportedNodeError(node, str(error)) from error
         if node.op != "call_function":
             raise UnsupportedNodeError(node, f"a {node.op}")
-        if node.target is operator.getitem:
+        if node.target is save:
+            return args[0]
+        if node.target is operator.getitem or node.target is saved:
             return args[0][args[1]]
         if is_number(node):
             return self._number(node, args)

@@ -162,6 +162,12 @@ def memory_identity(tensor: torch.Tensor) -> int:
     return identity
 
 
+def traced_empty(like: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Return a traced tensor without elements on the device of another one."""
+    with like.fake_mode:
+        return torch.empty(0, dtype=dtype, device=like.device)
+
+
 def split_graph(graph: torch.fx.GraphModule, is_supported: Callable[[torch.fx.Node], bool]) -> torch.fx.GraphModule:
     """Replace the supported nodes of a graph by as few submodules as possible, named `fused_...`."""
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner

@@ -13,7 +13,7 @@ from polyhal.hal.compile.recording import Recording
 from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import Spec, contiguous
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
@@ -21,6 +21,7 @@ from polyhal.torch.compiler.host import HostTensors
 from polyhal.torch.compiler.interpreter import Interpreter
 from polyhal.torch.compiler.layouts import Symbols, moved_to, same_layout
 from polyhal.torch.compiler.results import GraphResults, ProgramRun, Result, graph_results
+from polyhal.torch.compiler.saved_values import carried, values_of
 from polyhal.torch.device import NAME
 
 Number = bool | int | float
@@ -45,6 +46,8 @@ class Program(ReplayStep[Any]):
         """Tensor arguments: positions, recorded layouts, and functions that bring them into that layout."""
         self._written: list[int] = []
         """Positions of the arguments that the graph writes to."""
+        self._carrier: tuple[int, list[Spec]] | None = None
+        """Position of the carrier among the arguments, and the layouts of its values."""
         self._results: list[Result] = []
         self._program = self._recorded(graph, arguments, symbols, kept)
         super().__init__(self._program.captured)
@@ -55,16 +58,23 @@ class Program(ReplayStep[Any]):
     ) -> Executable:
         recording = Recording()
         with no_grad(), recording:
+            placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+            self._carrier = _carrier_of(placeholders)
             values = [self._argument(recording, i, x) for i, x in enumerate(arguments)]
+            if self._carrier is not None:
+                place, specs = self._carrier
+                specs[:] = [x.ref.spec for x in values_of(arguments[place], specs)]
+                values[place] = [recording.placeholder(self._device, spec) for spec in specs]
             results = GraphResults(graph, symbols)
             interpreter = Interpreter(graph, self._device, symbols, results.bases)
             returned = interpreter.run(values)
             returned = returned if isinstance(returned, (list, tuple)) else [returned]
-            placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
             written = {placeholders.index(n): x for n, x in interpreter.writes.items()}
             self._written = sorted(written)
             for i, _, _ in self._tensors:
                 results.add_argument(i, values[i], i in written)
+            if self._carrier is not None:
+                results.reserve(values[self._carrier[0]])
             pairs = enumerate(zip(graph_results(graph), returned, strict=True))
             self._results = [results.add(node, x, place in kept) for place, (node, x) in pairs]
             recording.results(results.made)
@@ -73,6 +83,8 @@ class Program(ReplayStep[Any]):
         return recording.program()
 
     def _argument(self, recording: Recording, position: int, x: torch.Tensor | int) -> Any:
+        if self._carrier is not None and self._carrier[0] == position:
+            return []
         if isinstance(x, torch.Tensor):
             spec = self._host.spec(x)
             on_device = x.device.type == NAME
@@ -101,7 +113,7 @@ class Program(ReplayStep[Any]):
         self._numbers[:] = [arguments[i] for i in self._floats]
         try:
             given = {i: take(arguments[i], spec) for i, spec, take in self._tensors}
-            made = self._program.run(list(given.values()), self._count)
+            made = self._program.run([*given.values(), *self._carried(arguments)], self._count)
             for i in self._written:
                 self._host.write_back(arguments[i], given[i])
             run = ProgramRun(arguments, given, made, self._host)
@@ -109,6 +121,14 @@ class Program(ReplayStep[Any]):
         finally:
             self._host.finish()
             arguments.clear()
+
+    def _carried(self, arguments: Sequence[Any]) -> list[Tensor]:
+        """Return the values of the carrier in their recorded layouts."""
+        if self._carrier is None:
+            return []
+        position, specs = self._carrier
+        pairs = zip(values_of(arguments[position], specs), specs, strict=True)
+        return [x if x.ref.spec is spec else _in_layout(x, spec) for x, spec in pairs]
 
     def _of_device(self, x: torch.Tensor, spec: Spec) -> Tensor:
         """Return an argument on the device in the recorded layout, usually the tensor itself."""
@@ -120,6 +140,15 @@ class Program(ReplayStep[Any]):
     def _of_host(self, x: torch.Tensor, spec: Spec) -> Tensor:
         """Return a device copy or import of an argument on the CPU in the recorded layout."""
         return _in_layout(self._host.given(x), spec)
+
+
+def _carrier_of(placeholders: Sequence[torch.fx.Node]) -> tuple[int, list[Spec]] | None:
+    """Return the position of a carrier among the arguments and the layouts of its values; None for graphs without one."""
+    for position, node in enumerate(placeholders):
+        values = carried(node)
+        if values is not None:
+            return position, [contiguous(tensors.dtype_of(x.dtype), tuple(map(int, x.shape))) for x in values]
+    return None
 
 
 def _in_layout(x: Tensor, spec: Spec) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,12 +10,13 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
-from polyhal.hal.layout import Spec, is_dense
+from polyhal.hal.layout import ALIGNMENT, Spec, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors
 from polyhal.torch.compiler.layouts import Symbols, same_layout, stored
+from polyhal.torch.compiler.saved_values import carrier, origin, save, words_of
 from polyhal.torch.device import NAME
 
 
@@ -86,7 +86,7 @@ class InputView(NamedTuple):
 class Made:
     """A contiguous tensor that the program computes (a block), in which PyTorch has one result or several views."""
 
-    __slots__ = ("_contiguous", "_dtype", "_number", "_on_host", "_spec", "_strides")
+    __slots__ = ("_contiguous", "_dtype", "_is_whole", "_number", "_on_host", "_spec", "_strides")
 
     def __init__(self, number: int, spec: Spec, on_host: bool) -> None:
         """Describe result `number` of the program; `spec` is the layout that PyTorch expects in its block."""
@@ -97,6 +97,8 @@ class Made:
         self._strides = None if spec.is_contiguous else spec.strides
         self._contiguous: Spec | None = None
         """The spec of a block that was found to be contiguous."""
+        self._is_whole = False
+        """True if that is the expected layout."""
 
     def __call__(self, run: ProgramRun) -> torch.Tensor:
         known = run.wrapped.get(self)
@@ -107,10 +109,18 @@ class Made:
             known = run.wrapped[self] = self._wrapped(block, run.host)
         return known
 
+    def value(self, run: ProgramRun) -> Tensor:
+        """Return the result as Polyhal's tensor."""
+        block = run.made[self._number]
+        if block.ref.spec is not self._contiguous:
+            block = self._checked(block)
+        return block if self._is_whole else tensors.view_of(block, self._spec, block.ref.offset)
+
     def _checked(self, block: Tensor) -> Tensor:
         if not block.ref.is_contiguous:
             return FUNCTIONS["contiguous"](block)  # type: ignore[no-any-return]
         self._contiguous = block.ref.spec
+        self._is_whole = block.ref.spec == self._spec
         return block
 
     def _wrapped(self, block: Tensor, host: HostTensors) -> torch.Tensor:
@@ -141,15 +151,37 @@ class MadeView:
             known = run.wrapped[self] = base.as_strided(self.shape, self.strides, start + self.offset)
         return known
 
+    def value(self, run: ProgramRun) -> Tensor:
+        """Return the result as Polyhal's tensor."""
+        base = self.base.value(run)
+        offset = base.ref.offset + self.offset
+        spec = Spec(base.dtype, self.shape, self.strides, offset % ALIGNMENT == 0)
+        return tensors.view_of(base, spec, offset)
+
+
+class Carrier:
+    """The carrier of values that a forward graph saves."""
+
+    __slots__ = ("_parts", "_words")
+
+    def __init__(self, parts: Sequence[Made | MadeView]) -> None:
+        self._parts = parts
+        self._words: int | None = None
+
+    def __call__(self, run: ProgramRun) -> torch.Tensor:
+        values = [part.value(run) for part in self._parts]
+        if self._words is None:
+            self._words = words_of([x.ref.spec for x in values])
+        return carrier(values, self._words)
+
 
 class GraphResults:
     """Builder of the results of a graph during its recording."""
 
     def __init__(self, graph: torch.fx.GraphModule, symbols: Symbols) -> None:
         self._symbols = symbols
-        self._origins = _origins(graph)
-        returned = {n for n in graph_results(graph) if isinstance(n, torch.fx.Node)}
-        counts = Counter(self._origins[n] for n in returned)
+        returned = {n for x in graph_results(graph) for n in _parts(x) if isinstance(n, torch.fx.Node)}
+        counts = Counter(map(origin, returned))
         self.bases: dict[torch.fx.Node, Any] = dict.fromkeys(
             n for n, k in counts.items() if k > 1 and _is_dense(n, symbols)
         )
@@ -171,29 +203,40 @@ class GraphResults:
         if not is_written:
             self._inputs[id(x.buffer)] = position, x
 
+    def reserve(self, arrays: Sequence[Tensor]) -> None:
+        """Reserve the memory of arrays that are not arguments for PyTorch: results in it are copied."""
+        self._taken.update(id(x.buffer) for x in arrays)
+
     def add(self, node: Any, x: Any, stays: bool) -> Result:
         """Return the recipe of a result. With `stays` it remains on the device, although PyTorch assumes the CPU: only other
         graphs of the program read it."""
         if isinstance(x, RuntimeScalar):
             return ComputedNumber(x)
+        if isinstance(node, torch.fx.Node) and node.target is save:
+            return Carrier([self._stored(n, v) for n, v in zip(_parts(node), x, strict=True)])
         if not isinstance(x, Tensor):
             return FixedValue(x)
-        origin = self._origins[node]
+        first = origin(node)
         source = self._inputs.get(id(x.buffer))
-        if source is not None and origin.op == "placeholder" and all(s >= 0 for s in x.ref.strides):
+        if source is not None and first.op == "placeholder" and all(s >= 0 for s in x.ref.strides):
             position, whole = source
             offset = x.ref.offset - whole.ref.offset
-            return InputView(position, whole.ref.spec, x.ref.spec, offset, node is origin)
+            return InputView(position, whole.ref.spec, x.ref.spec, offset, node is first)
         fake: torch.Tensor = node.meta["val"]
-        on_host = fake.device.type != NAME and not stays
-        if origin not in self.bases or x.size == 0:
+        return self._stored(node, x, fake.device.type != NAME and not stays)
+
+    def _stored(self, node: torch.fx.Node, x: Tensor, on_host: bool = False) -> Made | MadeView:
+        """Return a block for the value of a node, or a view of the block that it shares with other results."""
+        first = origin(node)
+        if first not in self.bases or x.size == 0:
             return self._block(node, x, on_host)
-        base = self._block(origin, self.bases[origin], on_host)
-        if node is origin:
+        base = self._block(first, self.bases[first], on_host)
+        if node is first:
             return base
         if node not in self._views:
-            first = [self._symbols.value(n.meta["val"].storage_offset()) for n in (origin, node)]
-            self._views[node] = MadeView(base, x.shape, self._symbols.strides(fake), first[1] - first[0])
+            offsets = [self._symbols.value(n.meta["val"].storage_offset()) for n in (first, node)]
+            strides = self._symbols.strides(node.meta["val"])
+            self._views[node] = MadeView(base, x.shape, strides, offsets[1] - offsets[0])
         return self._views[node]
 
     def _block(self, node: torch.fx.Node, x: Tensor, on_host: bool) -> Made:
@@ -218,15 +261,12 @@ def graph_results(graph: torch.fx.GraphModule) -> Sequence[Any]:
     return returned if isinstance(returned, (list, tuple)) else [returned]
 
 
-def _origins(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
-    """Map each node to the node whose memory it shares by the schemas of ATen's ops: itself, if it is not a view."""
-    found: dict[torch.fx.Node, torch.fx.Node] = {}
-    for node in graph.graph.nodes:
-        found[node] = node
-        source = node.args[0] if node.op == "call_function" and node.args else None
-        if isinstance(source, torch.fx.Node) and _is_view(node):
-            found[node] = found[source]
-    return found
+def _parts(x: Any) -> Sequence[Any]:
+    """Return the values of a carrier, or a result itself."""
+    if isinstance(x, torch.fx.Node) and x.target is save:
+        values: Any = x.args[0]
+        return values  # type: ignore[no-any-return]
+    return (x,)
 
 
 def _is_dense(node: torch.fx.Node, symbols: Symbols) -> bool:
@@ -238,13 +278,3 @@ def _is_dense(node: torch.fx.Node, symbols: Symbols) -> bool:
         return is_dense(tuple(symbols.value(n) for n in fake.shape), symbols.strides(fake))
     except KeyError:  # a size that depends on elements
         return False
-
-
-def _is_view(node: torch.fx.Node) -> bool:
-    target = node.target
-    if target is operator.getitem:
-        parts: Any = node.args[0]
-        return parts.op == "call_function" and _is_view(parts)
-    return isinstance(target, torch._ops.OpOverload) and any(
-        r.alias_info is not None and not r.alias_info.is_write for r in target._schema.returns
-    )
