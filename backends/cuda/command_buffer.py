@@ -174,7 +174,7 @@ def _overlapping(launches: Sequence[CudaBoundLaunch]) -> tuple[set[int], set[int
         if i and b.prepared.dependent and not early & written:
             overlapping.add(i)
             read |= early
-        written |= {_address(memory) for memory in b.late}
+        written |= {_address(memory) for memory in b.written}
     return overlapping, read
 
 

@@ -159,12 +159,14 @@ class CudaLaunch:
         slots: list[tuple[int, BindingSlot, int]] = []
         numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []
         early: list[Any] = []
-        late: list[Any] = []
+        written: list[Any] = []
         for position, p in self._variable:
             given = args[p.index]
-            if not isinstance(p, Number):
-                is_early = isinstance(p, Tensor) and p.early
-                (early if is_early else late).append(given.handle if isinstance(p, Tensor) else given)
+            if isinstance(p, Workspace):
+                written.append(given)
+            elif isinstance(p, Tensor):
+                early += [given.handle] * p.early
+                written += [given.handle] * (not p.read_only)
             if isinstance(p, Tensor):
                 offset = given.offset + p.start
                 if isinstance(given.handle, BindingSlot):
@@ -179,7 +181,7 @@ class CudaLaunch:
                 numbers.append((position, given, p.type))
             else:
                 values[position] = CONVERTERS[p.type](given)
-        return CudaBoundLaunch(self.name, self._prepared(values), slots, numbers, kept, early, late)
+        return CudaBoundLaunch(self.name, self._prepared(values), slots, numbers, kept, early, written)
 
 
 def _formats(parameter: Variable) -> Sequence[str]:
@@ -202,5 +204,5 @@ class CudaBoundLaunch:
     """Objects that must live as long as the launch."""
     early: list[Any]
     """Memory and binding slots that the kernel may read before its inputs are complete."""
-    late: list[Any]
-    """Other memory and binding slots."""
+    written: list[Any]
+    """Memory and binding slots that the kernel may write."""

@@ -252,7 +252,7 @@ def arguments(**changed: object) -> Arguments:
 def test_arguments_come_into_the_order_of_the_kernel() -> None:
     *bound, struct = bind(read(KERNEL), arguments(), offsets=True)
     assert bound == [
-        Tensor(0),
+        Tensor(0, read_only=True),
         Workspace(2),
         Constant(-5, "long"),
         Number(1, "int"),
@@ -262,6 +262,13 @@ def test_arguments_come_into_the_order_of_the_kernel() -> None:
     assert isinstance(struct, Struct)
     (record,) = np.frombuffer(struct.data, read(KERNEL).structs["geometry"])
     assert (*record["a_batch"], record["scale"], record["rows"]) == (1, 2, 3, 0.5, 7)
+
+
+def test_memory_is_read_only_if_its_elements_are_constants() -> None:
+    kernel = (
+        "__kernel void f(__global float *const a, const ulong a_offset, __constant float *b, const ulong b_offset) {}"
+    )
+    assert [p.read_only for p in read(kernel).parameters if p.kind == "global"] == [False, True]
 
 
 def test_strided_memory_brings_its_strides() -> None:

@@ -9,6 +9,7 @@ from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
+from polyhal.hal.compile.passes.fuse.stored_attention import join_stored_attention
 from polyhal.hal.compile.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.device import Device
 
@@ -331,3 +332,29 @@ def test_gradients_of_norms_read_half_precision_and_are_added_and_cast() -> None
         return %6, %8
         """
     check(fuse_norm_gradients, start + late, start + late, rich_device())
+
+
+def test_a_stored_position_attends_in_one_launch() -> None:
+    """Unless something else reads the rotated queries."""
+    start = """
+        %0: float32[2, 1, 9, 8]
+        %1: float32[2, 1, 9, 8]
+        %2: float32[2, 3, 1, 8]
+        %3: float32[2, 1, 1, 8]
+        %4: int32[2]
+        %5: float32[2, 1, 1, 4]
+        on it
+        """
+    apart = """%6, %7, %8 = rotary_store(%0, %1, %2, %3, %3, %4, %5, %5, interleaved=True): float32[2, 1, 9, 8], float32[2, 1, 9, 8], float32[2, 3, 1, 8]
+        %9 = cached_attention(%8, %6, %7, %4, scale=0.5, window=4, softcap=None): float32[2, 3, 1, 8]
+        return %6, %7, %9"""  # noqa: E501
+    check(
+        join_stored_attention,
+        start + apart,
+        start
+        + """%6, %7, %8 = rotary_attention(%0, %1, %2, %3, %3, %4, %5, %5, interleaved=True, scale=0.5, window=4, softcap=None): float32[2, 1, 9, 8], float32[2, 1, 9, 8], float32[2, 3, 1, 8]
+        return %6, %7, %8
+        """,  # noqa: E501
+        rich_device(),
+    )
+    check(join_stored_attention, start + apart + ", %8", start + apart + ", %8", rich_device())

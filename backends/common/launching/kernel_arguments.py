@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -162,7 +162,9 @@ class _KernelBinder(ArgumentBinder):
         value = self.take(parameter)
         if parameter.kind == "local" and isinstance(value, LocalMemory):
             return value
-        if parameter.kind == "global" and isinstance(value, (Tensor, Workspace, Table)):
+        if parameter.kind == "global" and isinstance(value, Tensor):
+            return replace(value, read_only=parameter.read_only)
+        if parameter.kind == "global" and isinstance(value, (Workspace, Table)):
             return value
         raise self.error(parameter.name, f"is {value!r}", _described(parameter))
 

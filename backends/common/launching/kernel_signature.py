@@ -61,6 +61,8 @@ class KernelParameter:
     kind: Literal["global", "local", "scalar", "struct"]
     type: ScalarType | None = None
     members: tuple[StructMember, ...] = ()
+    read_only: bool = False
+    """True for a pointer to constants."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ def _parameters(tokens: Sequence[str], declaration: Declaration) -> Iterator[Ker
         name = words[-1]
         if "*" in words:
             memory = next((_MEMORY[w] for w in words if w in _MEMORY), "global")
-            yield KernelParameter(name, "local" if memory == "local" else "global")
+            constant = not {"const", "__constant"}.isdisjoint(words[: words.index("*")])
+            yield KernelParameter(name, "local" if memory == "local" else "global", read_only=constant)
             continue
         kind = _unqualified(words[:-1])
         scalar = _scalar(kind, declaration)

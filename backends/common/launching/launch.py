@@ -25,6 +25,8 @@ class Tensor:
     """Elements between the tensor's and the kernel's first element. Only supported by launches of OpenCL."""
     early: bool = False
     """True if the kernel may read it before its inputs are complete (shaders/opencl/lib/dependent_launch.h)."""
+    read_only: bool = False
+    """True if the kernel declares it as a pointer to constants; set when it is bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from polyhal.hal.compile.passes.fuse.lists import fuse_lists
 from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
+from polyhal.hal.compile.passes.fuse.stored_attention import join_stored_attention
 from polyhal.hal.compile.passes.layout.channels_last import channels_last
 from polyhal.hal.compile.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.compile.passes.layout.propagate_layouts import propagate_layouts
@@ -67,6 +68,7 @@ PASSES = (
     simplify_views,
     join_products,
     simplify_views,
+    join_stored_attention,
     sink_reshapes,
     simplify_views,
     recompute_cheap,

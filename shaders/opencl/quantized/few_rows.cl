@@ -5,9 +5,9 @@
 // a lane takes its quads of codes and of x as they are in memory. Scales multiply the sums of each part of a block.
 //
 // Of a group's warps, ACROSS take different tiles, and ALONG divide the pieces of a row; their sums are added in local
-// memory. Blocks are loaded before the wait for x (lib/dependent_launch.h). Several matrices, pairs of them, and a norm of x:
-// gemm/joined.h. A normed x is in local memory, and so are several rows (STAGED), whose loads from global memory touch eight lines.
-// With TENSOR_CORES 0 this is a portable fallback in plain C.
+// memory. Before the wait for x (lib/dependent_launch.h) the first blocks are loaded and all are asked for. Several matrices,
+// pairs of them, and a norm of x: gemm/joined.h. A normed x is in local memory, and so are several rows (STAGED), whose loads
+// from global memory touch eight lines. With TENSOR_CORES 0 this is a portable fallback in plain C.
 
 #ifndef DTYPE
 #define DTYPE bfloat16
@@ -173,6 +173,9 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void quan
     out += out_offset;
     LOCATE_SCALE
     SELECT_MATRIX(own_column)
+    if (lane == 0 && along == 0)
+#pragma unroll
+        for (uint p = 0; p < TILES; p++) PREFETCH_RANGE(MATRIX_OF(p) + own_column * y_column, TILE * (uint)y_column)
     float sums[TILES][ROW_SETS][4];
 #pragma unroll
     for (uint p = 0; p < TILES; p++)

@@ -18,6 +18,7 @@ from polyhal.backends.opencl_c.lowering.attention.call import (
     forward_call,
 )
 from polyhal.backends.opencl_c.lowering.attention.operand_copies import with_vectors
+from polyhal.backends.opencl_c.lowering.attention.rotary_attention import rotary_attention
 from polyhal.backends.opencl_c.lowering.attention.rotary_store import rotary_store
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -113,5 +114,6 @@ LOWERINGS: dict[str, LoweringFunction] = {
     "attention": _attention,
     "attention_grad": _attention_grad,
     "cached_attention": _cached_attention,
+    "rotary_attention": rotary_attention,
     "rotary_store": rotary_store,
 }
