@@ -12,8 +12,8 @@ typedef struct {
 // Slabs are numbered down the block, pass by pass. Slabs after the last pass have no terms.
 FORCE_INLINE Slab slab_of(const uint number, const uint slabs, const uint first_row, const uint last_row, const uint step,
                           const uint k) {
-    const uint row = first_row + number % slabs * SLAB, start = min(number / slabs * step, k);
-    const Slab slab = {row, min((uint)SLAB, last_row - row), start, min(step, k - start)};
+    const uint row = first_row + number % slabs * SLAB, start = LESSER(number / slabs * step, k);
+    const Slab slab = {row, LESSER((uint)SLAB, last_row - row), start, LESSER(step, k - start)};
     return slab;
 }
 
@@ -29,14 +29,14 @@ FORCE_INLINE Lines slab_lines(__global const STORAGE(DTYPE) *a, const long row_s
 // not stored.
 FORCE_INLINE void pack_lines(__private Lines *lines, const uint count, const long stride, const uint rows,
                              A_SPACE REAL *place) {
-    const uint until = min(lines->line + count, lines->lines), length = A_ROW_MAJOR ? lines->length : WHOLE(rows);
+    const uint until = LESSER(lines->line + count, lines->lines), length = A_ROW_MAJOR ? lines->length : WHOLE(rows);
     for (uint i = lines->line; i < until; i++) {
-        __global const STORAGE(DTYPE) *line = lines->from + (A_ROW_MAJOR ? min(i, rows - 1) : i) * lines->step;
+        __global const STORAGE(DTYPE) *line = lines->from + (A_ROW_MAJOR ? LESSER(i, rows - 1) : i) * lines->step;
         A_SPACE REAL *to = place + i * PITCH;
         uint j = 0;
         if (stride == 1)
             for (; j + WIDTH <= lines->length; j += WIDTH) BLOCK_STORE(LOAD_VECTOR(line + j), to + j);
-        for (; j < length; j++) to[j] = LOAD_SCALAR(line, min(j, lines->length - 1) * stride);
+        for (; j < length; j++) to[j] = LOAD_SCALAR(line, LESSER(j, lines->length - 1) * stride);
     }
     lines->line = until;
 }
@@ -45,7 +45,7 @@ FORCE_INLINE void pack_lines(__private Lines *lines, const uint count, const lon
 #if ROW_SUMS
 // Adds the next lines of a slab to its row sums.
 FORCE_INLINE void sum_lines(__private Lines *lines, __private V *totals) {
-    const uint until = min(lines->line + lines->at_once, lines->lines);
+    const uint until = LESSER(lines->line + lines->at_once, lines->lines);
     for (uint r = 0; r < lines->length; r += WIDTH)
         for (uint i = lines->line; i < until; i++) {
             __global const STORAGE(DTYPE) *line = lines->from + i * lines->step + r;

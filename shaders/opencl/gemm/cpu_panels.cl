@@ -125,6 +125,8 @@ typedef VEC(REAL) V;
 #define PARTIAL out
 #define PARTIAL_DTYPE OUT_DTYPE
 #endif
+// Not min, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
+#define LESSER(a, b) ((a) < (b) ? (a) : (b))
 // Rounds rows up to whole tiles.
 #define WHOLE(rows) (((rows) + MR - 1) / MR * MR)
 #define SPLIT_POINT(count, part, parts) ((uint)((ulong)(count) * (part) / (parts)))
@@ -146,7 +148,7 @@ FORCE_INLINE void pack_columns(__global const STORAGE(DTYPE) *b, const long row_
                 V block[WIDTH];
 #pragma unroll
                 for (uint i = 0; i < WIDTH; i++)
-                    block[i] = LOAD_VECTOR(b + min(v * WIDTH + i, columns - 1) * column_step + p);
+                    block[i] = LOAD_VECTOR(b + LESSER(v * WIDTH + i, columns - 1) * column_step + p);
                 TRANSPOSE(block)
 #pragma unroll
                 for (uint i = 0; i < WIDTH; i++) panel[(p + i) * VECTORS + v] = block[i];
@@ -154,7 +156,7 @@ FORCE_INLINE void pack_columns(__global const STORAGE(DTYPE) *b, const long row_
     }
     __private REAL *scalars = (__private REAL *)panel;
     for (; p < depth; p++)
-        for (uint c = 0; c < NR; c++) scalars[p * NR + c] = LOAD_SCALAR(b, min(c, columns - 1) * column_step + p * row_step);
+        for (uint c = 0; c < NR; c++) scalars[p * NR + c] = LOAD_SCALAR(b, LESSER(c, columns - 1) * column_step + p * row_step);
 }
 
 __kernel NO_AUTOVEC void gemm_cpu_panels(
@@ -173,9 +175,9 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
     if (down >= blocks_down || across >= blocks_across) return;
     const uint tiles_down = (m + MR - 1) / MR, tiles_across = (n + NR - 1) / NR;
     const uint first_row = SPLIT_POINT(tiles_down, down, blocks_down) * MR;
-    const uint last_row = min(SPLIT_POINT(tiles_down, down + 1, blocks_down) * MR, m);
+    const uint last_row = LESSER(SPLIT_POINT(tiles_down, down + 1, blocks_down) * MR, m);
     const uint first_column = SPLIT_POINT(tiles_across, across, blocks_across) * NR;
-    const uint last_column = min(SPLIT_POINT(tiles_across, across + 1, blocks_across) * NR, n);
+    const uint last_column = LESSER(SPLIT_POINT(tiles_across, across + 1, blocks_across) * NR, n);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
     a = MATRIX_OF_A(i0, i1, i2) + a_offset;
     b = MATRIX_OF_B(i0, i1, i2) + b_offset;
@@ -195,7 +197,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
     Slab next_slab = slab_of(0, slabs, first_row, last_row, step, k);
     Lines next_lines = slab_lines(a, a_row, a_column, next_slab, 1), prefetched = next_lines;
 #if !A_ROW_MAJOR
-    prefetched = lines_of(a + first_row * a_row, a_column, min(step, k), last_row - first_row, 1);
+    prefetched = lines_of(a + first_row * a_row, a_column, LESSER(step, k), last_row - first_row, 1);
     prefetch_lines(&prefetched);
 #endif
 #if PACK_A
@@ -209,26 +211,26 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
     V row_totals[SLAB / WIDTH];
 #endif
     for (uint start = 0, pass = 0; start < k; start += step, pass++) {
-        const uint depth = min(step, k - start);
+        const uint depth = LESSER(step, k - start);
         const bool last = start + step >= k;
 #if !A_ROW_MAJOR
-        prefetched = lines_of(a + first_row * a_row + (start + depth) * a_column, a_column, min(step, k - start - depth),
+        prefetched = lines_of(a + first_row * a_row + (start + depth) * a_column, a_column, LESSER(step, k - start - depth),
                          last_row - first_row, tiles * MR * panels);
 #endif
         for (uint column = first_column; column < last_column; column += NR) {
-            const uint columns = min((uint)NR, last_column - column);
+            const uint columns = LESSER((uint)NR, last_column - column);
             // The source of the next panel is prefetched too, row by row or column by column.
             const bool more = column + NR < last_column, by_rows = b_column == 1;
-            const uint next_column = more ? column + NR : first_column, next_start = more ? start : min(start + step, k);
-            const uint next_columns = min((uint)NR, last_column - next_column), next_depth = min(step, k - next_start);
+            const uint next_column = more ? column + NR : first_column, next_start = more ? start : LESSER(start + step, k);
+            const uint next_columns = LESSER((uint)NR, last_column - next_column), next_depth = LESSER(step, k - next_start);
             Lines next = lines_of(b + next_column * b_column + next_start * b_row, by_rows ? b_row : b_column,
                                   by_rows ? next_depth : next_columns, by_rows ? next_columns : next_depth, tiles * MR);
             pack_columns(b + column * b_column + start * b_row, b_row, b_column, columns, depth, panel);
             for (uint row = first_row; row < last_row; row += MR) {
-                const uint rows = min((uint)MR, last_row - row);
+                const uint rows = LESSER((uint)MR, last_row - row);
                 const uint number = pass * slabs + (row - first_row) / SLAB, inside = (row - first_row) % SLAB;
                 if (column == first_column && inside == 0) {
-                    const uint times = min((uint)SLAB, WHOLE(last_row - row));
+                    const uint times = LESSER((uint)SLAB, WHOLE(last_row - row));
 #if PACK_A
                     next_slab = slab_of(number + 1, slabs, first_row, last_row, step, k);
                     next_lines = slab_lines(a, a_row, a_column, next_slab, times);
@@ -258,7 +260,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
 #endif
                 long row_offset[MR];
 #pragma unroll
-                for (uint r = 0; r < MR; r++) row_offset[r] = (PACK_A ? r : min(r, rows - 1)) * ROW_STEP;
+                for (uint r = 0; r < MR; r++) row_offset[r] = (PACK_A ? r : LESSER(r, rows - 1)) * ROW_STEP;
                 __private const V *over = panel;
                 for (uint part = 0, p = 0; part < MR; part++) {
 #if PACK_A
@@ -273,7 +275,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
                     // Partial sums and operands of the epilogue come from the last-level cache or from memory. They are
                     // prefetched while the tile is computed, row by row, because few misses can be outstanding at a time.
                     // A line that starts in the panel before is cached already, so the ends of vectors are prefetched.
-                    const uint prefetched_row = min(part, rows - 1);
+                    const uint prefetched_row = LESSER(part, rows - 1);
 #pragma unroll
                     for (uint v = 1; v <= VECTORS; v++)
                         PREFETCH_L1_WRITE(PARTIAL + at + (ulong)prefetched_row * n + v * WIDTH - 1);
@@ -339,7 +341,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
                     for (uint v = 0; v < VECTORS; v++) finished[r * VECTORS + v] = sums[r][v];
                 for (uint r = 0; r < rows; r++)
                     for (uint v = 0; v * WIDTH < columns; v++) {
-                        const uint left = min((uint)WIDTH, columns - v * WIDTH);
+                        const uint left = LESSER((uint)WIDTH, columns - v * WIDTH);
                         const ulong i = at + (ulong)r * n + v * WIDTH;
                         V sum = finished[r * VECTORS + v];
 #if PARTIAL_IN_WORKSPACE

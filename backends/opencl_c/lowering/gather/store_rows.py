@@ -8,6 +8,7 @@ from polyhal.backends.common.launching.launch import LaunchSequence, Strided, Te
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.opencl_c.lowering.gather.gather import UNITS
 from polyhal.backends.opencl_c.lowering.pointwise import copy
+from polyhal.backends.opencl_c.lowering.support.vectors import vector_of
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -36,9 +37,10 @@ def store_rows(
     inner = value.shape[1] if value.ndim == _AXES else 1
     strides = (value.strides[0], *(0,) * (_AXES - value.ndim), *value.strides[1:])
     rows, width = value.shape[-2:]
+    together = vector_of(runtime, x.dtype, width) if strides[-1] == 1 and x.dtype.itemsize <= 8 else 1
     store = runtime.launch(
         "gather/store_rows",
-        {"UNIT": UNITS[x.dtype.itemsize]},
+        {"UNIT": UNITS[x.dtype.itemsize], **({"WIDTH": together} if together > 1 else {})},
         {
             "value": Strided(Tensor(_VALUE), dict(zip(("b0", "b1", "row", "column"), strides, strict=True))),
             "out": Tensor(_OUT),
@@ -49,7 +51,7 @@ def store_rows(
             "capacity": x.shape[-2],
             "b1": inner,
         },
-        (value.size,),
+        (value.size // together,),
         (runtime.features.group_size,),
     )
     copied = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)

@@ -18,8 +18,8 @@ from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.core.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
-_KC = 128
-"""Maximum terms per pass: a panel of b and rows of a then stay in the first-level cache."""
+_WIDE_TERMS, _NARROW_TERMS = 128, 256
+"""Maximum terms per pass, with 32 and 16 registers: a panel of b and rows of a then stay in the first-level cache."""
 _LOCAL_BLOCK = 594 << 10
 """Bytes of a packed block of a if local memory can hold it: a part of the second-level cache."""
 _PRIVATE_BLOCK = 324 << 10
@@ -108,15 +108,16 @@ def build(
     """Build the launch for a product; `a`, `b` and `out`, if present, replace its memory. Raises KernelBuildError."""
     itemsize = p.sum_dtype.itemsize
     tile = register_tile(runtime, itemsize, p.m, p.n)
+    terms = _WIDE_TERMS if runtime.features.vector_width >= _AVX512_WIDTH else _NARROW_TERMS
     row_major = p.left.column == 1 or p.left.row != 1
     # Between passes a workspace holds sums whose type is wider than the output's.
-    partial_bytes = p.count * p.m * p.n * itemsize if p.k > _KC and p.sum_dtype is not p.out_dtype else 0
+    partial_bytes = p.count * p.m * p.n * itemsize if p.k > terms and p.sum_dtype is not p.out_dtype else 0
     macros, epilogue_args = epilogue(p)
     in_local = runtime.features.local_memory > _LOCAL_BLOCK
     # Slabs are whole tiles and whole vectors. Packed lines exceed the terms by a vector, and one slab is padding.
     slab = math.lcm(tile.rows, tile.width)
     block_bytes = _LOCAL_BLOCK if in_local else _PRIVATE_BLOCK
-    max_rows = (block_bytes // ((_KC + tile.width) * itemsize) // slab - 1) * slab
+    max_rows = (block_bytes // ((terms + tile.width) * itemsize) // slab - 1) * slab
     pack = not _readable_in_place(p, tile)
     down, across = _blocks(runtime, p, tile, max_rows, _PACK_A_COST if pack else _READ_A_COST)
     pack |= ceil_div(p.n, tile.columns * across) > _MAX_PANELS_UNPACKED
@@ -127,7 +128,7 @@ def build(
         WIDTH=tile.width,
         MR=tile.rows,
         VECTORS=tile.vectors,
-        KC=_KC,
+        KC=terms,
         SLAB=slab,
         MC=max_rows,
         A_ROW_MAJOR=row_major,

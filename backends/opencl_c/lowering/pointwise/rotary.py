@@ -8,6 +8,7 @@ from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.rotary import rotated_sizes, rotated_strides, unrotatable
 from polyhal.backends.opencl_c.lowering.support.rows import real_type
+from polyhal.backends.opencl_c.lowering.support.vectors import vector_of
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -37,7 +38,12 @@ def _rotary(
         "REAL": real_type(x.dtype),
         "INTERLEAVED": bool(params["interleaved"]),
     }
-    return runtime.launch("pointwise/rotary", definitions, args, (x.size // 2,), (runtime.features.group_size,))
+    together = not params["interleaved"] and all(own["column"] == 1 for own in strides.values())
+    width = vector_of(runtime, x.dtype, x.shape[-1] // 2) if together else 1
+    if width > 1:
+        definitions["WIDTH"] = width
+    items = x.size // 2 // width
+    return runtime.launch("pointwise/rotary", definitions, args, (items,), (runtime.features.group_size,))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"rotary": _rotary}
