@@ -54,7 +54,7 @@ class SyncBatchNorm(BatchNorm):
             if self.running_mean is not None:
                 move_average(self.running_mean, mean.detach(), momentum)
             if self.running_var is not None:
-                move_average(self.running_var, var.detach() * (count / (count - 1)), momentum)
+                move_average(self.running_var, var.detach(), momentum, count / (count - 1))
         scale = ops.rsqrt(var + self.eps)
         out = centred * per_channel(scale if self.weight is None else scale * self.weight, input)
         out = out if self.bias is None else out + per_channel(self.bias, input)

@@ -12,7 +12,7 @@ from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl_c.lowering.conv import implicit_gemm
+from polyhal.backends.opencl_c.lowering.conv import implicit_gemm, local_images
 from polyhal.backends.opencl_c.lowering.conv.tile_configs import TileConfig
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
@@ -49,6 +49,7 @@ def _use(device: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, *, asyn
     runtime = device.backend.runtime
     if runtime.features.tensor_cores:
         tile = replace(tile, tensor_cores=tile.terms > 0, asynchronous=asynchronous)
+    monkeypatch.setattr(local_images, "_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(implicit_gemm, "choose_tile", lambda *_, **__: tile)
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
 

@@ -58,10 +58,8 @@ def test_convolutions(gpu: Any, rng: Any) -> None:
     check(gpu, "conv2d_input_grad", [slope, weight], ulps=108, shape=x.shape, **CONVOLUTION)
     expected = {"conv/direct", "conv/direct_weight_grad", "conv/direct_input_grad"}
     if gpu.backend.features.local_memory_is_real:
-        expected = {"conv/implicit_gemm", "conv/implicit_gemm_weight_grad"}
-    assert {k for k in gpu.launched if k.startswith(("conv/direct", "conv/implicit"))} - {
-        "conv/implicit_gemm_pack"
-    } == expected
+        expected = {"conv/local_images", "conv/implicit_gemm_weight_grad"}
+    assert {k for k in gpu.launched if k.startswith(("conv/direct", "conv/implicit", "conv/local"))} == expected
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def batch_norm(
         if running_mean is not None:
             move_average(running_mean, mean.detach(), momentum)
         if running_var is not None:
-            move_average(running_var, var.detach() * (count / (count - 1)), momentum)
+            move_average(running_var, var.detach(), momentum, count / (count - 1))
     return out
 
 
@@ -179,7 +179,7 @@ def instance_norm(
             move_average(running_mean, ops.mean(mean.detach(), 0), momentum)
         if running_var is not None:
             var = 1.0 / ops.square(reciprocal.detach()) - eps
-            move_average(running_var, ops.mean(var, 0) * (count / (count - 1)), momentum)
+            move_average(running_var, ops.mean(var, 0), momentum, count / (count - 1))
     result: Tensor = out
     return result
 
@@ -197,12 +197,13 @@ def _normalized_by(
     return out if out.dtype is x.dtype else out.to(x.dtype)
 
 
-def move_average(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
-    """Update an exponential average in place: `running = (1 - momentum) * running + momentum * observed`.
+def move_average(running: Tensor, observed: Tensor, momentum: float | Tensor, factor: float = 1.0) -> None:
+    """Update an exponential average in place: `running = (1 - momentum) * running + momentum * factor * observed`.
 
-    The difference of both is not used: it is NaN for an infinite average and an infinite value.
+    The difference of both is not used: it is NaN for an infinite average and an infinite value. Averages with different
+    factors have the same formula, so that captured steps update them in one launch.
     """
-    running.mul_(1 - momentum).add_((observed * momentum).to(running.dtype))
+    running.mul_(1 - momentum).add_((observed * (momentum * factor)).to(running.dtype))
 
 
 def per_channel(x: Tensor, like: Tensor) -> Tensor:

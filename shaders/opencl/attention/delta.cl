@@ -1,5 +1,7 @@
 // Per-query statistics for attention's gradient: pairs (logsumexp * log2(e), delta), where delta = sum over features of
 // g * out. If a mask is added (MASK of 2), the logsumexp is kept in its two parts, and one number is unused.
+//
+// With ZEROS the work-items also write zeros to the sums that later launches add to, which saves a launch.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -14,14 +16,27 @@
 #ifndef QUERIES
 #define QUERIES 64
 #endif
-// True if features are contiguous, in whole aligned vectors of four.
+#define GROUP (LANES * QUERIES)
+// True if features are contiguous, in whole aligned vectors of WIDTH.
 #ifndef ALIGNED_ROWS
 #define ALIGNED_ROWS 0
 #endif
+#ifndef WIDTH
 #define WIDTH 4
+#endif
 #define ALIGNED 1
+#ifndef ZEROS
+#define ZEROS 0
+#endif
+#if ZEROS
+#define ZEROS_OPERAND __global float4 *zeros, const uint zero_quads,
+#else
+#define ZEROS_OPERAND
+#endif
 #include "attention/geometry.h"
 #include "lib/vectors.h"
+#include "lib/group_reduce.h"
+#include "lib/lane_reduce.h"
 
 typedef struct {
     STRIDES(g);
@@ -29,13 +44,16 @@ typedef struct {
     uint rows, t, e, batch1, batch2;
 } DeltaGeometry;
 
-__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(LANES *QUERIES, 1, 1))) void attention_delta(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_delta(
     OPERAND(DTYPE, g), OPERAND(DTYPE, out), __global const REAL *lse, const ulong lse_offset, __global REAL *statistics,
-    const DeltaGeometry geometry) {
+    ZEROS_OPERAND const DeltaGeometry geometry) {
     const uint rows = geometry.rows, t = geometry.t, e = geometry.e;
     const uint lane = get_local_id(0) % LANES;
     const uint row = get_group_id(0) * QUERIES + get_local_id(0) / LANES;
     REAL sum = 0;
+#if ZEROS
+    for (uint i = get_global_id(0); i < zero_quads; i += get_global_size(0)) zeros[i] = (float4)(0);
+#endif
     if (row < rows) {
         HEAD_INDICES(row / t);
         SELECT_HEAD(g);
@@ -44,19 +62,14 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(LANES *QUERIES, 1, 1))) 
         out += (long)(row % t) * out_row;
 #if ALIGNED_ROWS
         VEC(REAL) sums = (VEC(REAL))(0);
-        for (uint c = 4 * lane; c < e; c += 4 * LANES) sums += LOADV(DTYPE, g + c) * LOADV(DTYPE, out + c);
-        sum = sums.s0 + sums.s1 + sums.s2 + sums.s3;
+        for (uint c = WIDTH * lane; c < e; c += WIDTH * LANES) sums += LOADV(DTYPE, g + c) * LOADV(DTYPE, out + c);
+        sum = LANES_SUM(sums);
 #else
         for (uint c = lane; c < e; c += LANES) sum += LOAD(DTYPE, g, c * g_column) * LOAD(DTYPE, out, c);
 #endif
     }
-#if LANES > 1
-    __local REAL lane_sums[LANES * QUERIES];
-    lane_sums[get_local_id(0)] = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane == 0)
-        for (uint k = 1; k < LANES; k++) sum += lane_sums[get_local_id(0) + k];
-#endif
+    GROUP_SCRATCH(REAL)
+    GROUP_SUM(sum)
     if (row < rows && lane == 0) {
         lse += lse_offset + 2 * (ulong)row;
         statistics += STATISTICS * (ulong)row;

@@ -35,6 +35,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv
     g += (long)g_offset + (int)filter * g_filter;
     x += (long)x_offset + (int)(filter / filters * channels + channel) * x_channel;
     REAL sum = 0;
+#pragma unroll 4
     for (uint pixel = me; pixel < pixels; pixel += GROUP) {
         const int image = (int)(pixel / (across * lines));
         const int line = (int)(pixel / across % lines), column = (int)(pixel % across);

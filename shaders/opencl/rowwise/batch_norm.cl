@@ -2,7 +2,8 @@
 //
 // A group of GROUP work-items computes the statistics of one channel over some images, the variance around their mean in a
 // second pass. Several groups share a channel. Then batch_apply normalizes some images per group; each group first combines
-// the statistics of all groups of its channel (Chan, Golub and LeVeque, 1979). On CPUs a group is one work-item, which takes
+// the statistics of all groups of its channel (Chan, Golub and LeVeque, 1979). With WHOLE_CHANNELS a channel is small enough for
+// one group, which computes its statistics, or the sums of its gradient, in the same launch. On CPUs a group is one work-item, which takes
 // CHANNELS_EACH neighbouring channels, so that it reads long contiguous runs of memory.
 //
 // With RELU the result is max(result, 0), and with ADDEND max(result + addend, 0). The gradient with RELU passes only elements
@@ -24,6 +25,16 @@
 // Work-items that read a plane in the reductions: the rest of the group reads further planes at the same time.
 #ifndef PLANE_LANES
 #define PLANE_LANES GROUP
+#endif
+#ifndef WHOLE_CHANNELS
+#define WHOLE_CHANNELS 0
+#endif
+#if WHOLE_CHANNELS
+#define SIZED __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+#define PARTIAL_RESULTS
+#else
+#define SIZED
+#define PARTIAL_RESULTS __global const REAL *partial, const uint parts,
 #endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
@@ -100,6 +111,51 @@ typedef struct {
 #define PASSED(g, x, c) (g)
 #endif
 
+// Means and sums of squares around them of the channels in images [first, last).
+#define CHANNEL_STATISTICS \
+    const REAL number = (REAL)(last - first) * inner; \
+    V sums[CHANNELS_EACH]; \
+    REAL mean[CHANNELS_EACH], variance[CHANNELS_EACH]; \
+    _Pragma("unroll") \
+    for (uint c = 0; c < CHANNELS_EACH; c++) { \
+        sums[c] = (V)(0); \
+        mean[c] = variance[c] = 0; \
+    } \
+    FOR_IMAGES { \
+    _Pragma("unroll") \
+        for (uint c = 0; c < CHANNELS_EACH; c++) { \
+            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel; \
+            FOR_VECTORS sums[c] += READ(plane, i); \
+            FOR_TAIL mean[c] += LOAD(DTYPE, plane, i); \
+        } \
+    } \
+    _Pragma("unroll") \
+    for (uint c = 0; c < CHANNELS_EACH; c++) { \
+        mean[c] += LANES_SUM(sums[c]); \
+        GROUP_SUM(mean[c]) \
+        mean[c] /= number; \
+        sums[c] = (V)(0); \
+    } \
+    FOR_IMAGES { \
+    _Pragma("unroll") \
+        for (uint c = 0; c < CHANNELS_EACH; c++) { \
+            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel; \
+            FOR_VECTORS { \
+                const V centred = READ(plane, i) - mean[c]; \
+                sums[c] += centred * centred; \
+            } \
+            FOR_TAIL { \
+                const REAL centred = LOAD(DTYPE, plane, i) - mean[c]; \
+                variance[c] += centred * centred; \
+            } \
+        } \
+    } \
+    _Pragma("unroll") \
+    for (uint c = 0; c < CHANNELS_EACH; c++) { \
+        variance[c] += LANES_SUM(sums[c]); \
+        GROUP_SUM(variance[c]) \
+    }
+
 // Partial results: means, then sums of squares around them, (parts, channels) each.
 __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                           __global REAL *partial, const PlaneGeometry geometry) {
@@ -107,67 +163,36 @@ __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, cons
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
     x += (long)x_offset + channel * x_channel;
-    const REAL count = (REAL)(last - first) * inner;
-    V sums[CHANNELS_EACH];
-    REAL mean[CHANNELS_EACH], variance[CHANNELS_EACH];
-#pragma unroll
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
-        sums[c] = (V)(0);
-        mean[c] = variance[c] = 0;
-    }
-    FOR_IMAGES {
-#pragma unroll
-        for (uint c = 0; c < CHANNELS_EACH; c++) {
-            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
-            FOR_VECTORS sums[c] += READ(plane, i);
-            FOR_TAIL mean[c] += LOAD(DTYPE, plane, i);
-        }
-    }
-#pragma unroll
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
-        mean[c] += LANES_SUM(sums[c]);
-        GROUP_SUM(mean[c])
-        mean[c] /= count;
-        sums[c] = (V)(0);
-    }
-    FOR_IMAGES {
-#pragma unroll
-        for (uint c = 0; c < CHANNELS_EACH; c++) {
-            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
-            FOR_VECTORS {
-                const V centred = READ(plane, i) - mean[c];
-                sums[c] += centred * centred;
-            }
-            FOR_TAIL {
-                const REAL centred = LOAD(DTYPE, plane, i) - mean[c];
-                variance[c] += centred * centred;
-            }
-        }
-    }
-#pragma unroll
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
-        variance[c] += LANES_SUM(sums[c]);
-        GROUP_SUM(variance[c])
+    CHANNEL_STATISTICS
+    for (uint c = 0; c < CHANNELS_EACH; c++)
         if (LANE_ID == 0) {
             partial[split * channels + channel + c] = mean[c];
             partial[(get_num_groups(1) + split) * channels + channel + c] = variance[c];
         }
-    }
 }
 
 // A partial result is that of `images_part` images.
-__kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, ADDENDS WEIGHTS BIASES
+__kernel NO_AUTOVEC SIZED void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, ADDENDS WEIGHTS BIASES
                                      __global STORAGE(DTYPE) *out, const ulong out_offset, __global REAL *means,
                                      const ulong means_offset, __global REAL *variances, const ulong variances_offset,
-                                     __global const REAL *partial, const REAL eps, const uint parts,
-                                     const uint images_part, const PlaneGeometry geometry) {
+                                     PARTIAL_RESULTS const REAL eps,
+#if !WHOLE_CHANNELS
+                                     const uint images_part,
+#endif
+                                     const PlaneGeometry geometry) {
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
     x += (long)x_offset + channel * x_channel;
     out += out_offset + (ulong)channel * inner;
     const REAL count = (REAL)images * inner;
-    REAL mean[CHANNELS_EACH], scale[CHANNELS_EACH], shift[CHANNELS_EACH];
+#if WHOLE_CHANNELS
+    CHANNEL_STATISTICS
+    REAL scale[CHANNELS_EACH], shift[CHANNELS_EACH];
+    for (uint c = 0; c < CHANNELS_EACH; c++) {
+        variance[c] /= count;
+#else
+    REAL mean[CHANNELS_EACH], variance[CHANNELS_EACH], scale[CHANNELS_EACH], shift[CHANNELS_EACH];
     for (uint c = 0; c < CHANNELS_EACH; c++) {
         __global const REAL *part_means = partial + channel + c, *part_squares = part_means + parts * channels;
         REAL distance = 0, squares = 0;
@@ -179,12 +204,13 @@ __kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulo
             squares += part_squares[part * channels] + difference * difference * ELEMENTS(part);
         }
         GROUP_SUM(squares)
-        const REAL variance = squares / count;
-        scale[c] = 1 / sqrt(variance + eps) * WEIGHT_OF(channel + c);
+        variance[c] = squares / count;
+#endif
+        scale[c] = 1 / sqrt(variance[c] + eps) * WEIGHT_OF(channel + c);
         shift[c] = BIAS_OF(channel + c);
         if (split == 0 && LANE_ID == 0) {
             means[means_offset + channel + c] = mean[c];
-            variances[variances_offset + channel + c] = variance;
+            variances[variances_offset + channel + c] = variance[c];
         }
     }
     FOR_IMAGES {
@@ -208,6 +234,40 @@ __kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulo
     }
 }
 
+// The sums of g * (x - mean) and of g of the channels in images [first, last).
+#define CHANNEL_SUMS \
+    V products[CHANNELS_EACH], grads[CHANNELS_EACH]; \
+    REAL product[CHANNELS_EACH], grad[CHANNELS_EACH]; \
+    _Pragma("unroll") \
+    for (uint c = 0; c < CHANNELS_EACH; c++) { \
+        products[c] = grads[c] = (V)(0); \
+        product[c] = grad[c] = 0; \
+    } \
+    FOR_IMAGES { \
+    _Pragma("unroll") \
+        for (uint c = 0; c < CHANNELS_EACH; c++) { \
+            __global const STORAGE(DTYPE) *g_plane = g + image * g_image + c * g_channel; \
+            __global const STORAGE(DTYPE) *x_plane = x + image * x_image + c * x_channel; \
+            FOR_VECTORS { \
+                const V at = READ(x_plane, i), passed = READ(g_plane, i), value = PASSED_LANES(passed, at, c); \
+                products[c] += value * (at - mean[c]); \
+                grads[c] += value; \
+            } \
+            FOR_TAIL { \
+                const REAL at = LOAD(DTYPE, x_plane, i), passed = LOAD(DTYPE, g_plane, i), value = PASSED(passed, at, c); \
+                product[c] += value * (at - mean[c]); \
+                grad[c] += value; \
+            } \
+        } \
+    } \
+    _Pragma("unroll") \
+    for (uint c = 0; c < CHANNELS_EACH; c++) { \
+        product[c] += LANES_SUM(products[c]); \
+        GROUP_SUM(product[c]) \
+        grad[c] += LANES_SUM(grads[c]); \
+        GROUP_SUM(grad[c]) \
+    }
+
 // Partial results: per part and channel the sums of g * (x - mean) and of g, (parts, 2, channels).
 __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                     __global const STORAGE(DTYPE) *x, const ulong x_offset,
@@ -229,51 +289,21 @@ __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulon
     REAL mean[CHANNELS_EACH];
     for (uint c = 0; c < CHANNELS_EACH; c++) mean[c] = means[means_offset + channel + c];
 #endif
-    V products[CHANNELS_EACH], grads[CHANNELS_EACH];
-    REAL product[CHANNELS_EACH], grad[CHANNELS_EACH];
-#pragma unroll
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
-        products[c] = grads[c] = (V)(0);
-        product[c] = grad[c] = 0;
-    }
-    FOR_IMAGES {
-#pragma unroll
-        for (uint c = 0; c < CHANNELS_EACH; c++) {
-            __global const STORAGE(DTYPE) *g_plane = g + image * g_image + c * g_channel;
-            __global const STORAGE(DTYPE) *x_plane = x + image * x_image + c * x_channel;
-            FOR_VECTORS {
-                const V at = READ(x_plane, i), passed = READ(g_plane, i), value = PASSED_LANES(passed, at, c);
-                products[c] += value * (at - mean[c]);
-                grads[c] += value;
-            }
-            FOR_TAIL {
-                const REAL at = LOAD(DTYPE, x_plane, i), passed = LOAD(DTYPE, g_plane, i), value = PASSED(passed, at, c);
-                product[c] += value * (at - mean[c]);
-                grad[c] += value;
-            }
-        }
-    }
-#pragma unroll
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
-        product[c] += LANES_SUM(products[c]);
-        GROUP_SUM(product[c])
-        grad[c] += LANES_SUM(grads[c]);
-        GROUP_SUM(grad[c])
+    CHANNEL_SUMS
+    for (uint c = 0; c < CHANNELS_EACH; c++)
         if (LANE_ID == 0) {
             partial[split * 2 * channels + channel + c] = product[c];
             partial[(split * 2 + 1) * channels + channel + c] = grad[c];
         }
-    }
 }
 
 // Also makes the gradients of weight and bias.
-__kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+__kernel NO_AUTOVEC SIZED void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                           __global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES STATISTICS
                                           __global STORAGE(DTYPE) *dx, const ulong dx_offset,
                                           __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
                                           __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset,
-                                          __global const REAL *partial, const REAL eps, const uint parts,
-                                          const PlaneGradGeometry geometry) {
+                                          PARTIAL_RESULTS const REAL eps, const PlaneGradGeometry geometry) {
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(g);
@@ -283,6 +313,10 @@ __kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, cons
     dx += dx_offset + (ulong)channel * inner;
     SCALES
     const REAL count = (REAL)images * inner;
+#if WHOLE_CHANNELS
+    CHANNEL_SUMS
+    for (uint c = 0; c < CHANNELS_EACH; c++) {
+#else
     REAL product[CHANNELS_EACH], grad[CHANNELS_EACH];
     for (uint c = 0; c < CHANNELS_EACH; c++) {
         product[c] = grad[c] = 0;
@@ -292,6 +326,7 @@ __kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, cons
         }
         GROUP_SUM(product[c])
         GROUP_SUM(grad[c])
+#endif
         product[c] *= DEVIATION(channel + c);
         if (split == 0 && LANE_ID == 0) {
             STORE(GRADIENT_DTYPE, product[c], dweight, dweight_offset + channel + c);

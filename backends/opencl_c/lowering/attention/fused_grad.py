@@ -11,11 +11,8 @@ from polyhal.backends.opencl_c.lowering.attention import bulk_tiles
 from polyhal.backends.opencl_c.lowering.attention.call import Args, AttentionCall
 from polyhal.backends.opencl_c.lowering.attention.delta import delta, statistics_bytes
 from polyhal.backends.opencl_c.lowering.attention.mask_bits import packed
-from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.backends.opencl_c.ptx import EXTENDED_HOPPER
 from polyhal.backends.opencl_c.runtime import Runtime
-from polyhal.hal import dtypes
-from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Launch
 
 _KEYS, _WARPGROUPS = 128, 2
@@ -61,15 +58,15 @@ def choose(runtime: Runtime, call: AttentionCall) -> FusedTile | None:
 
 
 def backward(runtime: Runtime, call: AttentionCall, tile: FusedTile) -> Launch:
-    """Build launches for delta, the packed mask, sums of zero, all gradients, and the rounded gradient of queries."""
+    """Build launches for delta and sums of zero, the packed mask, all gradients, and the rounded gradient of queries."""
     statistics = Workspace(call.first_workspace)
-    steps = [delta(runtime, call, statistics)]
+    given = call
     bits = packed(runtime, call, tile.columns, call.first_workspace + 1, rows_are_keys=True)
     at = call.first_workspace + 1 + len(bits.workspace)
     call, s = bits.call, call.shape
     panels = ceil_div(s.d, _PANEL) if tile.wide else _WARPGROUPS
     sums = s.count * ceil_div(s.t, tile.columns) * panels * _PANEL * _PANEL
-    steps += [*bits.launches, copy.fill_workspace(runtime, contiguous(dtypes.float32, (sums,)), at)]
+    steps = [delta(runtime, given, statistics, Workspace(at), sums), *bits.launches]
     hidden = [key - s.s + s.t if call.causal else 0 for key in range(0, s.s, _KEYS)]
     results: tuple[Args, ...] = (
         {"dq_sums": Workspace(at), "dk": call.gradient("dk")},

@@ -15,13 +15,22 @@ from polyhal.hal.protocol import Declined, Launch
 
 _FEW_FILTERS = 4
 """Maximum filters per group for which most of a matrix product's tile would be empty."""
-_MAX_GROUP = 256
-"""Maximum work-items that sum one element of the weight gradient."""
+_MAX_GROUP, _MAX_GROUP_OF_FEW = 256, 1024
+"""Maximum work-items that sum one element of the weight gradient, and where elements are few."""
+_FEW_TERMS = 16
+"""Maximum terms per work-item for which a launch for few elements of the weight gradient is faster than two for its tiles."""
 
 
 def is_faster(runtime: Runtime, c: Convolution) -> bool:
     """Return whether a matrix product is slower: its tiles would be mostly empty, or staged in local memory off the chip."""
     return c.geometry.filters <= _FEW_FILTERS or not runtime.features.local_memory_is_real
+
+
+def sums_few(runtime: Runtime, c: Convolution) -> bool:
+    """Return whether the weight gradient has about one element per compute unit, with sums that a group adds up quickly."""
+    g, features = c.geometry, runtime.features
+    group = min(_MAX_GROUP_OF_FEW, features.max_group_size)
+    return c.out.size <= 2 * features.compute_units and g.images * g.pixels <= _FEW_TERMS * group
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
@@ -74,7 +83,11 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
     """Build a launch with one work-group per element of the weight."""
     g, grad, x, out = c.geometry, c.first, c.second, c.out
-    group = power_of_two_at_most(min(_MAX_GROUP, runtime.features.group_size))
+    features = runtime.features
+    few = sums_few(runtime, c)
+    group = power_of_two_at_most(
+        min(_MAX_GROUP_OF_FEW, features.max_group_size) if few else min(_MAX_GROUP, features.group_size)
+    )
     return runtime.launch(
         "conv/direct_weight_grad",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "GROUP": group},

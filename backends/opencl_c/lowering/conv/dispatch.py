@@ -15,6 +15,7 @@ from polyhal.backends.opencl_c.lowering.conv import (
     depthwise,
     direct,
     implicit_gemm,
+    local_images,
     products,
     wgmma,
 )
@@ -40,7 +41,8 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return depthwise.forward(runtime, c)
     if direct.is_faster(runtime, c) and c.second.is_contiguous:
         return direct.forward(runtime, c)
-    return wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
+    launch = local_images.forward(runtime, c) or wgmma.fastest(runtime, c, wgmma.forward)
+    return launch or implicit_gemm.forward(runtime, c)
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
@@ -60,7 +62,8 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return depthwise.input_grad(runtime, c)
     if not runtime.features.local_memory_is_real and c.second.is_contiguous:
         return direct.input_grad(runtime, c)
-    return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
+    launch = local_images.input_grad(runtime, c) or wgmma.fastest(runtime, c, wgmma.input_grad)
+    return launch or implicit_gemm.input_grad(runtime, c)
 
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:

@@ -182,7 +182,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     reason = _refusal(runtime, tile.group, grad, x) or _too_far(g)
     if reason:
         return Declined(reason)
-    if direct.is_faster(runtime, c):
+    if direct.is_faster(runtime, c) or direct.sums_few(runtime, c):
         return direct.weight_grad(runtime, c)
     p = conv.weight_gradient(g, grad, x, out)
     tiles = ceil_div(p.m, tile.rows) * ceil_div(p.n, tile.columns)

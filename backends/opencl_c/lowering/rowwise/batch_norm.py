@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
@@ -35,6 +35,10 @@ _MIN_ELEMENTS = 4096
 """Minimum elements per group."""
 _MAX_ELEMENTS = 32768
 """Maximum elements of a work-item with several channels: they stay in the second-level cache for the second pass."""
+_WHOLE_GROUP = 1024
+"""Maximum work-items of a group that computes a whole channel."""
+_WHOLE_ELEMENTS = 16
+"""Maximum elements for each of them: with more, statistics by many groups save more than their launch costs."""
 _MAX_CHANNELS = 16
 """Maximum channels per work-item."""
 _FORWARD = ("x", "weight", "bias", "out", "means", "variances")
@@ -59,6 +63,8 @@ class _Division:
     width: int
     """Elements per vector."""
     dtype: DType
+    whole: bool = False
+    """True if a group of the normalization takes a whole channel, and there is no launch for the reduction."""
 
     def items(self, group: int, images_each: int) -> tuple[int, int]:
         """Return the work-items of a launch per axis."""
@@ -75,6 +81,13 @@ class _Division:
         """Size of all partial results."""
         return 2 * self.parts * self.planes.channels * itemsize(real_type(self.dtype))
 
+    def partial_results(self, place: int, images: str = "") -> Args:
+        """Return the arguments for the partial results in workspace `place`; `images` names the images of each."""
+        if self.whole:
+            return {}
+        args: Args = {"partial": Workspace(place), "parts": self.parts}
+        return args | {images: self.images_each} if images else args
+
     def definitions(self, group: int) -> Definitions:
         """Return the definitions of a kernel with `group` work-items per group, whose parts read short planes at once."""
         return {
@@ -84,6 +97,7 @@ class _Division:
             "CHANNELS_EACH": self.channels_each,
             "GROUP": group,
             "PLANE_LANES": min(group, _lanes(self.planes, self.width)),
+            "WHOLE_CHANNELS": self.whole,
         }
 
     @property
@@ -101,6 +115,13 @@ def _divide(runtime: Runtime, planes: ChannelPlanes, dtype: DType) -> _Division:
     images_each = _images_each(runtime, planes, channels_each)
     if features.cpu:
         return _Division(planes, channels_each, images_each, images_each, (1, 1), width, dtype)
+    whole = power_of_two_at_most(min(features.max_group_size, _WHOLE_GROUP))
+    if planes.images * planes.inner <= whole * _WHOLE_ELEMENTS:
+        whole = min(
+            whole,
+            max(filled(features, _SHORT_GROUP), power_of_two_at_least(planes.images * planes.inner // (2 * width))),
+        )
+        return _Division(planes, 1, planes.images, planes.images, (whole, whole), width, dtype, whole=True)
     applying, lanes = filled(features, _SHORT_GROUP) if short else features.group_size, _lanes(planes, width)
     if lanes < applying:
         applying = min(features.group_size, _PLANES_GROUP)
@@ -149,28 +170,31 @@ def _forward(
     definitions = optional("WEIGHT", inputs[-2]) | optional("BIAS", inputs[-1])
     names = _FORWARD_ADD if add else _FORWARD
     memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
-    memory |= {"partial": Workspace(len(names)), "eps": params["eps"]}
+    memory |= {"eps": params["eps"]}
     for addend in addends:
         memory |= _strides(addend=addend)
     reducing, applying = division.groups
     geometry = {**division.lengths, **_strides(x=x)}
-    statistics = runtime.launch(
-        "rowwise/batch_norm",
-        definitions | division.definitions(reducing),
-        {"x": memory["x"], "partial": memory["partial"], **geometry, "images_each": division.images_each},
-        division.items(reducing, division.images_each),
-        (reducing, 1),
-        kernel="batch_statistics",
-    )
     apply = runtime.launch(
         "rowwise/batch_norm",
         definitions | division.definitions(applying) | {"RELU": relu, "ADDEND": add},
         memory
         | geometry
-        | {"parts": division.parts, "images_part": division.images_each, "images_each": division.images_applied},
+        | division.partial_results(len(names), "images_part")
+        | {"images_each": division.images_applied},
         division.items(applying, division.images_applied),
         (applying, 1),
         kernel="batch_apply",
+    )
+    if division.whole:
+        return apply
+    statistics = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | division.definitions(reducing),
+        {"x": memory["x"], "partial": Workspace(len(names)), **geometry, "images_each": division.images_each},
+        division.items(reducing, division.images_each),
+        (reducing, 1),
+        kernel="batch_statistics",
     )
     return LaunchSequence((statistics, apply), (division.partial_bytes,))
 
@@ -189,7 +213,7 @@ def _backward(
     definitions |= {"GRADIENT_DTYPE": outputs[1].dtype.name, "RELU": relu}
     names = _BACKWARD_RELU if relu else _BACKWARD
     memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
-    memory |= {"partial": Workspace(len(names)), "eps": params["eps"]}
+    memory |= {"eps": params["eps"]}
     reducing, applying = division.groups
     geometry = {**division.lengths, **_strides(g=g, x=x)}
 
@@ -197,25 +221,28 @@ def _backward(
         return {name: memory[name] for name in operands if name in memory}
 
     saved = ("weight", "bias", "means", "variances", "eps")
-    sums = runtime.launch(
-        "rowwise/batch_norm",
-        definitions | division.definitions(reducing),
-        select("g", "x", *(saved if relu else ("means",)), "partial")
-        | geometry
-        | {"images_each": division.images_each},
-        division.items(reducing, division.images_each),
-        (reducing, 1),
-        kernel="batch_sums",
-    )
     apply = runtime.launch(
         "rowwise/batch_norm",
         definitions | division.definitions(applying),
-        select("g", "x", *saved, "dx", "dweight", "dbias", "partial")
+        select("g", "x", *saved, "dx", "dweight", "dbias")
         | geometry
-        | {"parts": division.parts, "images_each": division.images_applied},
+        | division.partial_results(len(names))
+        | {"images_each": division.images_applied},
         division.items(applying, division.images_applied),
         (applying, 1),
         kernel="batch_input_grad",
+    )
+    if division.whole:
+        return apply
+    sums = runtime.launch(
+        "rowwise/batch_norm",
+        definitions | division.definitions(reducing),
+        select("g", "x", *(saved if relu else ("means",)))
+        | geometry
+        | {"partial": Workspace(len(names)), "images_each": division.images_each},
+        division.items(reducing, division.images_each),
+        (reducing, 1),
+        kernel="batch_sums",
     )
     return LaunchSequence((sums, apply), (division.partial_bytes,))
 
