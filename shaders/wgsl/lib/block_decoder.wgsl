@@ -1,9 +1,10 @@
 {#- Weights of quantised blocks in tiles of 16 rows, 32 of one row at a time, from the texts of backends/common/codegen/block_decoder.py. Import
     it `with context`:
 
-  - `declare(binding, storage)` declares the buffer `blocks` as words, and functions. Its offset is `p.o_blocks`, in bytes.
-  - `block(tile, block, blocks)` is the first word of a block: of `blocks` in a row of tiles.
-  - `load(name, at, row, span)` loads the span of row `row` of a tile, from the block that begins at word `at`, to variables with the
+  - `declare(binding, storage, count)` declares the buffer `blocks` as words, further ones `blocks1`, ..., and functions. The offset of
+    `blocks` is `p.o_blocks`, in bytes. Where other macros have `buffer`, it is the number in a buffer's name.
+  - `block(tile, block, blocks, buffer)` is the first word of a block: of `blocks` in a row of tiles.
+  - `load(name, at, row, span, buffer)` loads the span of row `row` of a tile, from the block that begins at word `at`, to variables with the
     prefix `name`.
   - `values(name, quad)` are four of its weights without scale and least value, `weights(name, quad)` with both, and `scale(name, part)`
     is the scale of one of its PARTS. -#}
@@ -19,8 +20,10 @@
 {#- Words that a block of all rows of a tile fills. -#}
 {% set BLOCK_WORDS = 4 * DECODER.block_bytes %}
 
-{% macro declare(binding, storage) %}
-{{ storage.scratch(binding, "blocks", "u32", "read") }}
+{% macro declare(binding, storage, count=1) %}
+{% for i in range(count) %}
+{{ storage.scratch(binding + i, "blocks" ~ (i or ""), "u32", "read") }}
+{% endfor %}
 fn float_of(x: u32) -> f32 { return f32(x); }
 fn signed_of(byte: u32) -> f32 { return f32(bitcast<i32>(byte << 24u) >> 24u); }
 fn power_of(byte: u32) -> f32 { return bitcast<f32>(select(0x00200000u << (byte & 1u), (byte - 1u) << 23u, byte > 1u)); }
@@ -47,20 +50,20 @@ fn looked_up(indices: u32) -> u32 {
 {% endif %}
 {% endmacro %}
 
-{% macro block(tile, block, blocks) %}p.o_blocks / 4u + (({{ tile }}) * ({{ blocks }}) + ({{ block }})) * {{ BLOCK_WORDS }}u{% endmacro %}
+{% macro block(tile, block, blocks, buffer="") %}p.o_blocks{{ buffer }} / 4u + (({{ tile }}) * ({{ blocks }}) + ({{ block }})) * {{ BLOCK_WORDS }}u{% endmacro %}
 
 {% macro named(text, name) %}{{ text | replace("@", name ~ "_") }}{% endmacro %}
 
-{% macro load(name, at, row, span) %}
+{% macro load(name, at, row, span, buffer="") %}
     let {{ name }}_span = {{ span }};
 {% for field, index in DECODER.words %}
-    let {{ name }}_w{{ loop.index0 }} = blocks[{{ at }} + {{ 4 * field }}u + {{ TILE }}u * {{ named(index, name) }} + {{ row }}];
+    let {{ name }}_w{{ loop.index0 }} = blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + {{ TILE }}u * {{ named(index, name) }} + {{ row }}];
 {% endfor %}
 {% for field in DECODER.halfs %}
-    let {{ name }}_h{{ field }} = unpack2x16float(blocks[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 1u)] >> (16u * ({{ row }} & 1u))).x;
+    let {{ name }}_h{{ field }} = unpack2x16float(blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 1u)] >> (16u * ({{ row }} & 1u))).x;
 {% endfor %}
 {% for field in DECODER.bytes %}
-    let {{ name }}_b{{ field }} = (blocks[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 2u)] >> (8u * ({{ row }} & 3u))) & 255u;
+    let {{ name }}_b{{ field }} = (blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 2u)] >> (8u * ({{ row }} & 3u))) & 255u;
 {% endfor %}
 {% for scale in DECODER.scales %}
     let {{ name }}_scale{{ loop.index0 }} = {{ named(scale, name) }};

@@ -2,10 +2,10 @@
 
   - `declare(binding, storage)` declares the bias, if BIAS, the tensors of EPILOGUE, if there is one, and the output as buffers that begin
     at `binding`. EPILOGUE computes its `result` from a sum r_e0 and an element r_NAME of each tensor, which lies like the output if it
-    is `placed`, and otherwise has strides for rows and columns; `numbers` are parameters. With SPLIT it declares `partial`
+    is `placed`, and otherwise has strides for rows and columns; `numbers` are parameters, and `pair` is the name of a second sum. With SPLIT it declares `partial`
     (split, batch, m, n) instead, which gemm/split_k_reduce.wgsl adds up.
   - `members()` are parameters for a matrix as output, `offsets()` those of the buffers.
-  - `store(row, column, sum)` stores one sum, and `store4(row, column, sums)` four neighbours in a row, as far as they are in range; both
+  - `store(row, column, sum, paired)` stores one sum, and `store4(row, column, sums)` four neighbours in a row, as far as they are in range; both
     use the variables `batch` and `split`. `store_partial4` stores four partial sums, and `for_each_column` runs code for each of four
     columns, with number `c`. -#}
 {% set REAL = REAL | default("f32") %}
@@ -29,7 +29,7 @@
 {% endif %}
 {% if EPILOGUE %}
 {% if EPILOGUE.functions %}{% include "lib/float_functions.wgsl" %}{% endif %}
-fn epilogue(r_e0: {{ REAL }}, {% for t in TENSORS %}r_{{ t.name }}: {{ REAL }}, {% endfor %}) -> {{ REAL }} {
+fn epilogue(r_e0: {{ REAL }}, {{ EPILOGUE.pair ~ ": " ~ REAL ~ ", " if EPILOGUE.pair }}{% for t in TENSORS %}r_{{ t.name }}: {{ REAL }}, {% endfor %}) -> {{ REAL }} {
 {% for line in EPILOGUE.compute %}    {{ line }}
 {% endfor %}
     return {{ EPILOGUE.result }};
@@ -55,10 +55,10 @@ p.o_{{ t.name }} + ({{ row }}) * p.{{ t.name }}_row + ({{ column }}) * p.{{ t.na
 {%- endif -%}
 {% endmacro %}
 
-{% macro store(row, column, sum) %}
+{% macro store(row, column, sum, paired="") %}
 out_set(p.o_out + batch * p.m * p.n + ({{ row }}) * p.out_row + ({{ column }}) * p.out_column,
 {% if EPILOGUE %}
-    epilogue({{ sum }}, {% for t in TENSORS %}{{ t.name }}_at({{ place(t, row, column) }}), {% endfor %}));
+    epilogue({{ sum }}, {{ paired ~ ", " if EPILOGUE.pair }}{% for t in TENSORS %}{{ t.name }}_at({{ place(t, row, column) }}), {% endfor %}));
 {% else %}
     {{ sum }}{{ " + bias_at(p.o_bias + (" ~ row ~ ") * p.bias_row + (" ~ column ~ ") * p.bias_column)" if BIAS }});
 {% endif %}

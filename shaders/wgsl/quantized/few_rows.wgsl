@@ -1,53 +1,53 @@
 {#- Few rows of x times quantised weights in tiles of 16 rows: out[m, n] = sum over k of x[m, k] w[n, k]. A workgroup computes a tile of 16
     columns for ROWS rows of x: 16 neighbours read neighbouring words, and SLICES of them divide the terms, UNROLL spans in flight each.
-    CHUNK terms of x at a time are in workgroup memory, where the sums of the slices are added at the end. -#}
-{% set DTYPE = DTYPE | default("float32") %}
+    CHUNK terms of x at a time are in workgroup memory, where the sums of the slices are added at the end.
+
+    There are up to three MATRICES of weights: each has columns of the result of its own, or with PAIRS every result has a sum for each of
+    two, the second an operand of the epilogue. With NORM, x is multiplied by `scale`, and the sums by the reciprocal root of the
+    mean of its squares. -#}
 {% set ROWS = ROWS | default(1) %}
 {% set SLICES = SLICES | default(16) %}
 {% set UNROLL = UNROLL | default(1) %}
 {% set CHUNK = CHUNK | default(2048) %}
 {% set X_LANES = X_LANES | default(1) %}
+{% set MATRICES = MATRICES | default(1) %}
+{% set PAIRS = PAIRS | default(false) %}
+{% set NORM = NORM | default(false) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/block_decoder.wgsl" as decoder with context %}
+{% import "lib/store_sums.wgsl" as sums with context %}
 {% set TILE = decoder.TILE %}
 {% set GROUP = TILE * SLICES %}
+{% set SUMS = ROWS * (2 if PAIRS else 1) %}
+{% set TOTALS = SUMS + (ROWS if NORM else 0) %}
 {{ storage.enable() }}
 {{ storage.half_functions() }}
-{{ storage.input(0, "x", DTYPE, X_LANES) }}
-{{ decoder.declare(1, storage) }}
-{{ storage.output(2, "out", DTYPE) }}
-{{ storage.parameters("o_x: u32, o_blocks: u32, o_out: u32, x_row: u32, rows: u32, n: u32, k: u32") }}
-var<workgroup> staged: array<vec4<f32>, {{ ROWS * CHUNK // 4 }}>;
-{{ storage.main(GROUP) }}
-    let tiles = p.n / {{ TILE }}u;
-    let tile = group_id % tiles;
-    let first_row = group_id / tiles * {{ ROWS }}u;
-    if (first_row >= p.rows) { return; }
-    let row = local_id % {{ TILE }}u;
-    let slice = local_id / {{ TILE }}u;
-{% for m in range(ROWS) %}
-    var sum{{ m }} = 0.0f;
-{% endfor %}
-    for (var first = 0u; first < p.k; first += {{ CHUNK }}u) {
-        workgroupBarrier();
-        for (var i = local_id; i < {{ ROWS * CHUNK // 4 }}u; i += {{ GROUP }}u) {
-            let m = first_row + i / {{ CHUNK // 4 }}u;
-            let term = first + i % {{ CHUNK // 4 }}u * 4u;
-            var four = vec4<f32>();
-            if (m < p.rows && term < p.k) { four = x_at4(p.o_x + m * p.x_row + term); }
-            staged[i] = four;
-        }
-        workgroupBarrier();
-        let first_span = first / {{ decoder.SPAN }}u;
-        let spans = min({{ CHUNK }}u, p.k - first) / {{ decoder.SPAN }}u;
+{{ storage.input(0, "x", sums.DTYPE, X_LANES) }}
+{{ decoder.declare(1, storage, MATRICES) }}
+{{ storage.input(1 + MATRICES, "scale", sums.DTYPE) if NORM }}
+{{ sums.declare(1 + MATRICES + (1 if NORM else 0), storage) }}
+{% set members %}
+o_x: u32, {% for i in range(MATRICES) %}o_blocks{{ i or "" }}: u32, {% endfor %}{{ "o_scale: u32, " if NORM }}{{ sums.offsets() }}
+{% for i in range(1, MATRICES) if not PAIRS %}first{{ i }}: u32, {% endfor %}{{ "eps: f32, " if NORM }}x_row: u32, m: u32, n: u32, k: u32, {{ sums.members() }}
+{% endset %}
+{{ storage.parameters(members) }}
+var<workgroup> staged: array<vec4<f32>, {{ [ROWS * CHUNK, TOTALS * GROUP] | max // 4 }}>;
+{#- Adds up the terms of a chunk for a tile of each of `matrices`. -#}
+{% macro add_chunk(matrices, tile) %}
         for (var span = slice; span < spans; span += {{ SLICES * UNROLL }}u) {
 {% for u in range(UNROLL) %}
             let at{{ u }} = min(span + {{ u * SLICES }}u, spans - 1u);
             let number{{ u }} = first_span + at{{ u }};
-            let block{{ u }} = {{ decoder.block("tile", "number" ~ u ~ " / " ~ decoder.SPANS ~ "u", "p.k / " ~ decoder.SPAN * decoder.SPANS ~ "u") }};
-{{ decoder.load("a" ~ u, "block" ~ u, "row", "number" ~ u ~ " % " ~ decoder.SPANS ~ "u") }}
+{% for i in matrices %}
+{% set a = "a" ~ u ~ "_" ~ i %}
+            let block{{ u }}_{{ i }} = {{ decoder.block(tile, "number" ~ u ~ " / " ~ decoder.SPANS ~ "u", "p.k / " ~ decoder.SPAN * decoder.SPANS ~ "u", i or "") }};
+{{ decoder.load(a, "block" ~ u ~ "_" ~ i, "row", "number" ~ u ~ " % " ~ decoder.SPANS ~ "u", i or "") }}
+{% endfor %}
 {% endfor %}
 {% for u in range(UNROLL) %}
+{% for i in matrices %}
+{% set a = "a" ~ u ~ "_" ~ i %}
+{% set first_sum = loop.index0 * ROWS %}
 {% set quads = 8 // decoder.PARTS %}
 {% for part in range(decoder.PARTS) %}
             {
@@ -55,23 +55,66 @@ var<workgroup> staged: array<vec4<f32>, {{ ROWS * CHUNK // 4 }}>;
                 var products{{ m }} = vec4<f32>();
 {% endfor %}
 {% for q in range(part * quads, (part + 1) * quads) %}
-                let w{{ q }} = {{ decoder.weights("a" ~ u, q) if decoder.LEASTS else decoder.values("a" ~ u, q) }};
+                let w{{ q }} = {{ decoder.weights(a, q) if decoder.LEASTS else decoder.values(a, q) }};
 {% for m in range(ROWS) %}
                 products{{ m }} = fma(w{{ q }}, staged[at{{ u }} * 8u + {{ m * CHUNK // 4 + q }}u], products{{ m }});
 {% endfor %}
 {% endfor %}
 {% for m in range(ROWS) %}
-                let product{{ m }} = ((products{{ m }}.x + products{{ m }}.y) + (products{{ m }}.z + products{{ m }}.w)){% if not decoder.LEASTS %} * {{ decoder.scale("a" ~ u, part) }}{% endif %};
-                sum{{ m }} += {{ "select(0.0f, product" ~ m ~ ", span + " ~ u * SLICES ~ "u < spans)" if u else "product" ~ m }};
+                let product{{ m }} = ((products{{ m }}.x + products{{ m }}.y) + (products{{ m }}.z + products{{ m }}.w)){% if not decoder.LEASTS %} * {{ decoder.scale(a, part) }}{% endif %};
+                sum{{ first_sum + m }} += {{ "select(0.0f, product" ~ m ~ ", span + " ~ u * SLICES ~ "u < spans)" if u else "product" ~ m }};
 {% endfor %}
             }
 {% endfor %}
 {% endfor %}
+{% endfor %}
         }
+{% endmacro %}
+{{ storage.main(GROUP) }}
+    let tiles = p.n / {{ TILE }}u;
+    let tile = group_id % tiles;
+    let first_row = group_id / tiles * {{ ROWS }}u;
+    if (first_row >= p.m) { return; }
+    let row = local_id % {{ TILE }}u;
+    let slice = local_id / {{ TILE }}u;
+{% for s in range(TOTALS) %}
+    var sum{{ s }} = 0.0f;
+{% endfor %}
+    for (var first = 0u; first < p.k; first += {{ CHUNK }}u) {
+        workgroupBarrier();
+        for (var i = local_id; i < {{ ROWS * CHUNK // 4 }}u; i += {{ GROUP }}u) {
+            let number = i / {{ CHUNK // 4 }}u;
+            let m = first_row + number;
+            let term = first + i % {{ CHUNK // 4 }}u * 4u;
+            var four = vec4<f32>();
+            if (m < p.m && term < p.k) { four = x_at4(p.o_x + m * p.x_row + term); }
+{% if NORM %}
+            let square = dot(four, four);
+{% for m in range(ROWS) %}
+            sum{{ SUMS + m }} += {{ "select(0.0f, square, number == " ~ m ~ "u)" if ROWS > 1 else "square" }};
+{% endfor %}
+            if (term < p.k) { four *= scale_at4(p.o_scale + term); }
+{% endif %}
+            staged[i] = four;
+        }
+        workgroupBarrier();
+        let first_span = first / {{ decoder.SPAN }}u;
+        let spans = min({{ CHUNK }}u, p.k - first) / {{ decoder.SPAN }}u;
+{% if MATRICES == 1 or PAIRS %}
+{{ add_chunk(range(MATRICES), "tile") }}
+{% else %}
+{% for i in range(MATRICES - 1, 0, -1) %}
+        {{ "} else " if not loop.first }}if (tile * {{ TILE }}u >= p.first{{ i }}) {
+{{ add_chunk([i], "(tile - p.first" ~ i ~ " / " ~ TILE ~ "u)") }}
+{% endfor %}
+        } else {
+{{ add_chunk([0], "tile") }}
+        }
+{% endif %}
     }
     workgroupBarrier();
-{% for m in range(ROWS) %}
-    staged[{{ m * GROUP // 4 }}u + (local_id >> 2u)][local_id & 3u] = sum{{ m }};
+{% for s in range(TOTALS) %}
+    staged[{{ s * GROUP // 4 }}u + (local_id >> 2u)][local_id & 3u] = sum{{ s }};
 {% endfor %}
     workgroupBarrier();
 {#- Four sums to one at a time, or two to one at the end, until one per column is left. -#}
@@ -81,15 +124,26 @@ var<workgroup> staged: array<vec4<f32>, {{ ROWS * CHUNK // 4 }}>;
 {% set ns.size = ns.size // parts %}
     if (local_id < {{ ns.size }}u) {
         let quad = local_id >> 2u;
-{% for m in range(ROWS) %}
-        staged[{{ m * GROUP // 4 }}u + quad][local_id & 3u] = {% for i in range(parts) %}{{ " + " if i }}staged[{{ (m * GROUP + i * ns.size) // 4 }}u + quad][local_id & 3u]{% endfor %};
+{% for s in range(TOTALS) %}
+        staged[{{ s * GROUP // 4 }}u + quad][local_id & 3u] = {% for i in range(parts) %}{{ " + " if i }}staged[{{ (s * GROUP + i * ns.size) // 4 }}u + quad][local_id & 3u]{% endfor %};
 {% endfor %}
     }
     workgroupBarrier();
 {% endfor %}
+{% set factor = " * factor" if NORM else "" %}
+    let batch = 0u;
     for (var i = local_id; i < {{ TILE * ROWS }}u; i += {{ GROUP }}u) {
         let m = i / {{ TILE }}u;
         let at = m * {{ GROUP }}u + i % {{ TILE }}u;
-        if (first_row + m < p.rows) { out_set(p.o_out + (first_row + m) * p.n + tile * {{ TILE }}u + i % {{ TILE }}u, staged[at >> 2u][at & 3u]); }
+{% if NORM %}
+        let of_row = {{ SUMS * GROUP // 4 }}u + m * {{ GROUP // 4 }}u;
+        let squares = {% for quad in range(TILE // 4) %}{{ " + " if quad }}staged[of_row + {{ quad }}u]{% endfor %};
+        let factor = 1.0f / sqrt(((squares.x + squares.y) + (squares.z + squares.w)) / f32(p.k) + p.eps);
+{% endif %}
+        let sum = staged[at >> 2u][at & 3u]{{ factor }};
+{% if PAIRS %}
+        let paired = staged[(at >> 2u) + {{ ROWS * GROUP // 4 }}u][at & 3u]{{ factor }};
+{% endif %}
+        if (first_row + m < p.m) { {{ sums.store("first_row + m", "tile * " ~ TILE ~ "u + i % " ~ TILE ~ "u", "sum", "paired") }} }
     }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor
-from polyhal.backends.common.problems.gemm import Addend, Product
+from polyhal.backends.common.problems.gemm import Addend, PairedSum, Product
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody
 from polyhal.backends.wgpu.lowering.pointwise.opaque import with_opaque_operands
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -12,17 +12,21 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 
 _SHORT = frozenset({"add", "subtract", "multiply", "negative", "relu", "where", "opaque"})
-"""Ops that processors compile fast. The kernels contain an epilogue once for each of up to 64 sums."""
+"""Ops that processors compile fast, of which kernels may contain many copies."""
+_MANY_SUMS = 64
 _OTHER_BUFFERS = 3
 
 
-def refusal(runtime: Runtime, p: Product) -> str:
-    """Return the reason why the epilogue of a product needs a separate launch; empty if it does not."""
+def refusal(runtime: Runtime, p: Product, copies: int = _MANY_SUMS) -> str:
+    """Return the reason why the epilogue of a product needs a separate launch; empty if it does not.
+
+    The kernel contains the epilogue up to `copies` times, once for each of its sums.
+    """
     if p.epilogue is None:
         return ""
     if p.sum_class != "float":
         return f"an epilogue of {p.sum_dtype.name}"
-    if runtime.features.cpu and (slow := {s.op for s in p.epilogue.steps} - _SHORT):
+    if copies > 1 and runtime.features.cpu and (slow := {s.op for s in p.epilogue.steps} - _SHORT):
         return f"{', '.join(sorted(slow))} would take long to compile on a processor"
     tensors = [o for o in p.epilogue.operands if isinstance(o, Addend)]
     if len(tensors) + _OTHER_BUFFERS > (most := runtime.features.max_buffers):
@@ -37,12 +41,15 @@ def epilogue(p: Product, out_lanes: int) -> tuple[dict[str, object], Arguments]:
     if p.epilogue is None:
         return {}, {}
     body = ElementBody()
-    values, tensors = [RegisterValue("r_e0", p.sum_dtype)], []
+    values, tensors, pair = [RegisterValue("r_e0", p.sum_dtype)], [], ""
     args: dict[str, Argument] = {}
     for number, operand in enumerate(p.epilogue.operands, 1):
         name = f"e{number}"
+        if isinstance(operand, PairedSum):
+            pair = f"r_{name}"
+            values.append(RegisterValue(pair, p.sum_dtype))
+            continue
         if not isinstance(operand, Addend):
-            assert isinstance(operand, float), "the kernels have no pairs of products"
             values.append(RegisterValue(body.parameter(f"x_{name}", operand, p.sum_dtype), p.sum_dtype))
             continue
         m = operand.matrix
@@ -56,6 +63,7 @@ def epilogue(p: Product, out_lanes: int) -> tuple[dict[str, object], Arguments]:
     result = cast(body, evaluate(body, steps, values)[numbers[-1]], p.sum_dtype)
     variables = {
         "tensors": tensors,
+        "pair": pair,
         "numbers": body.numbers,
         "compute": body.compute,
         "result": result,

@@ -1,6 +1,6 @@
 """Choice of the kernel of a product with quantised weights.
 
-- Few rows: `few_rows`.
+- Few rows: `few_rows`, also with an epilogue, several matrices or a norm.
 - Other products decline: their weights become floats first (the op's decomposition).
 """
 
@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.quantized import product
+from polyhal.backends.common.problems import joined_gemm
+from polyhal.backends.common.problems.fused_gemm import with_epilogue
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.common.problems.quantized import whole_product
 from polyhal.backends.wgpu.lowering.quantized import few_rows
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.quantization.formats import FORMATS
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
@@ -24,17 +28,43 @@ def quantized_matmul(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
     """Lower the op `quantized_matmul`."""
-    p = product(inputs, outputs, params)
+    p = whole_product(inputs, outputs[0], params)
     if isinstance(p, Declined):
         return p
-    if p.m > few_rows.MAX_ROWS:
-        return Declined("many rows: the weights become floats first")
-    x, blocks = inputs
-    assert isinstance(x, Spec)
-    assert isinstance(blocks, Spec)
-    if too_large(runtime, x, blocks, *outputs):
-        return OPERAND_TOO_LARGE
-    return few_rows.build(runtime, p, vectors=x.aligned and p.x_row % few_rows.LANES == 0)
+    return _fits(runtime, inputs, outputs) or few_rows.build(runtime, p, FORMATS[params["format"]])
 
 
-LOWERINGS: dict[str, LoweringFunction] = {"quantized_matmul": quantized_matmul}
+def fused_quantized_matmul(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    """Lower the op `fused_quantized_matmul`."""
+    p = whole_product(inputs, outputs[0], params)
+    fused = p if isinstance(p, Declined) else with_epilogue(runtime, p, inputs, outputs[0], params)
+    if isinstance(fused, Declined):
+        return fused
+    return _fits(runtime, inputs, outputs) or few_rows.build(runtime, fused, FORMATS[params["format"]])
+
+
+def joined_linear(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    """Lower the op `joined_linear`."""
+    return _fits(runtime, inputs, outputs) or _JOINED(runtime, inputs, outputs, params)
+
+
+def _fits(runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...]) -> Declined | None:
+    specs = [s for s in inputs if isinstance(s, Spec)]
+    return OPERAND_TOO_LARGE if too_large(runtime, *specs, *outputs) else None
+
+
+def _of_floats(runtime: Runtime, p: Product) -> Declined:
+    return Declined("the kernels join products with quantised weights")
+
+
+_JOINED = joined_gemm.lowering(_of_floats, few_rows.build)
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    "quantized_matmul": quantized_matmul,
+    "fused_quantized_matmul": fused_quantized_matmul,
+    "joined_linear": joined_linear,
+}

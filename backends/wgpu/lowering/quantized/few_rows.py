@@ -1,49 +1,96 @@
-"""Products of few rows with quantised weights. Kernel: shaders/wgsl/quantized/few_rows.wgsl."""
+"""Products of few rows with quantised weights, with epilogues, several matrices and norms.
+
+Kernel: shaders/wgsl/quantized/few_rows.wgsl.
+"""
 
 from __future__ import annotations
 
 from polyhal.backends.common.codegen.block_decoder import SPAN
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Tensor
-from polyhal.backends.common.problems.quantized import QuantizedProduct
+from polyhal.backends.common.launching.launch import Argument, Tensor
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.wgpu.lowering.gemm import epilogue
+from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, targets
+from polyhal.backends.wgpu.lowering.gemm.arguments import definitions as store_sums
 from polyhal.backends.wgpu.lowering.quantized.decoder import definitions
 from polyhal.backends.wgpu.runtime import Runtime
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.quantization.block_format import BlockFormat
 from polyhal.hal.quantization.tiles import TILE
 
-MAX_ROWS = 16
+_MAX_ROWS = 16
 _ROWS = 8
 """Maximum rows of x per workgroup, whose sums are in registers."""
 _SLICES = 16
 _FEW_TILES = 512
 """Tiles below which a workgroup has more slices, so that enough loads are in flight."""
 _FLOAT = 4
-LANES = 4
-"""Numbers of x in a vector."""
+_MAX_MATRICES = 3
 
 
-def build(runtime: Runtime, p: QuantizedProduct, *, vectors: bool) -> Launch:
-    """Build the launch. `vectors`: four numbers of x may be loaded at once."""
+def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
+    """Build the launch, or return the reason why the kernel does not compute this product."""
+    if refused := _refused(runtime, p):
+        return Declined(refused)
     features = runtime.features
     tiles, spans = p.n // TILE, p.k // SPAN
     memory, rows = features.local_memory // _FLOAT, min(_ROWS, power_of_two_at_least(p.m))
+    pairs, normed = p.joined is not None and p.joined.pairs, p.joined is not None and p.joined.norm is not None
     most = min(features.max_group_size // TILE, spans, memory // (rows * SPAN))
     slices = min(_SLICES, features.max_group_size // TILE)
-    while not features.cpu and tiles < _FEW_TILES and 2 * slices <= most:
+    while not features.cpu and tiles * (1 + pairs) < _FEW_TILES and 2 * slices <= most:
         slices *= 2
     unroll = 2 if p.m == 1 and spans >= 2 * slices and not features.cpu else 1
     step = slices * SPAN * unroll
-    rows = max(1, min(rows, memory // step))
+    sums_of_row = (1 + pairs + normed) * TILE * slices
+    rows = max(1, min(rows, memory // max(step, sums_of_row)))
     room = memory // rows // 2  # so that two workgroups have memory at once
     chunk = max(step, min(room, round_up(p.k, step)) // step * step)
+    joined, args = _joined(p)
     variables = {
-        **definitions(p.form.name),
-        "DTYPE": p.dtype.name,
+        **definitions(form.name),
+        **store_sums(p, split=False),
         "ROWS": rows,
         "SLICES": slices,
         "UNROLL": unroll,
         "CHUNK": chunk,
-        "X_LANES": LANES if vectors else 1,
+        "X_LANES": LANES if p.left.aligned and (p.m == 1 or p.left.row % LANES == 0) else 1,
+        **joined,
     }
-    args = {**p.args(), "x": Tensor(0), "x_row": p.x_row}
+    args |= {
+        "x": Tensor(p.left.place),
+        "blocks": Tensor(p.right.place),
+        **targets(p),
+        "x_row": p.left.row,
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+    }
     return runtime.launch("quantized/few_rows", variables, args, tiles * ceil_div(p.m, rows))
+
+
+def _refused(runtime: Runtime, p: Product) -> str:
+    """Return the reason why the kernel does not compute this product; empty if it does."""
+    if p.count != 1 or not 1 <= p.m <= _MAX_ROWS or p.left.column != 1:
+        return f"{p.count} products of {p.m} rows; the kernel computes one of up to {_MAX_ROWS} rows without gaps"
+    if (joined := p.joined) is not None:
+        if len(joined.places) >= _MAX_MATRICES or any(first % TILE for first in joined.firsts):
+            return f"more than {_MAX_MATRICES} matrices, or parts of tiles"
+        buffers = 3 + len(joined.places) + (joined.norm is not None)
+        if buffers > runtime.features.max_buffers:
+            return f"the kernel has {buffers} buffers; the device supports {runtime.features.max_buffers}"
+    return epilogue.refusal(runtime, p, copies=1)
+
+
+def _joined(p: Product) -> tuple[dict[str, object], dict[str, Argument]]:
+    """Return the template variables and arguments of further matrices and of the norm."""
+    joined = p.joined
+    if joined is None:
+        return {}, {}
+    args: dict[str, Argument] = {f"blocks{i}": Tensor(place) for i, place in enumerate(joined.places, 1)}
+    if not joined.pairs:
+        args |= {f"first{i}": first for i, first in enumerate(joined.firsts, 1)}
+    if joined.norm is not None:
+        args |= {"scale": Tensor(joined.norm), "eps": joined.eps}
+    variables = {"MATRICES": 1 + len(joined.places), "PAIRS": joined.pairs, "NORM": joined.norm is not None}
+    return variables, args
