@@ -21,6 +21,10 @@ Step = Callable[..., bool]
 """Function that runs a step as one op; False, before it changes anything, if it cannot."""
 
 
+_COUNTED = (torch.float32, torch.float64)
+"""Dtypes of step counters."""
+
+
 def install() -> None:
     """Replace the default steps of optimizers. A second call is a no-op."""
     private.replace_list_step("adam", functools.partial(_chosen, as_pytorch(_adam)))
@@ -65,7 +69,7 @@ def _adam(
     **others: Any,
 ) -> bool:
     call = ListCalls.over(params, grads, averages, squares, *([maxima] if amsgrad else []))
-    if call is None or not all(step.is_cpu for step in steps):
+    if call is None or not all(step.is_cpu and step.dtype in _COUNTED for step in steps):
         return False
     p, g, average, square = map(call.list, range(4))
     if maximize:
@@ -81,14 +85,15 @@ def _adam(
     results = {2: average, 3: square}
     if amsgrad:
         results[4] = call("maximum.List", call.list(4), square)
-    counts = [step.item() + 1 for step in steps]
+    counters = call.counters(steps)
+    counts = [count + 1 for count in counters.numbers()]
     root = call("sqrt.default", results.get(4, square))
     root = call("div.ScalarList", root, [(1 - beta2**n) ** 0.5 for n in counts])
     root = call("add.Scalar", root, eps)
     results[0] = call("addcdiv.ScalarList", p, average, root, [(lr / (1 - beta1**n)) * -1 for n in counts])
     if not call.write(results):
         return False
-    torch._foreach_add_(steps, torch.tensor(1.0), alpha=1.0)
+    counters.advance()
     return True
 
 

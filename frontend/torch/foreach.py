@@ -17,6 +17,7 @@ from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.pointwise.foreach_elementwise import list_access
 from polyhal.tensor import Tensor
 from polyhal.torch import private, tensors
+from polyhal.torch.counters import StepCounters
 from polyhal.torch.device import NAME
 from polyhal.torch.failures import as_pytorch
 from polyhal.torch.list_programs import KnownLists
@@ -260,6 +261,15 @@ class ListCalls:
     def list(self, index: int) -> _Value:
         """Return one of the lists as an argument of calls."""
         return _Value("list", index)
+
+    def counters(self, tensors: Sequence[torch.Tensor]) -> StepCounters:
+        """Return step counters of the lists."""
+        known = None if self._known is None else self._known.counters
+        if known is None or not known.are(tensors):
+            known = StepCounters(tensors)
+            if self._known is not None:
+                self._known.counters = known
+        return known
 
     def _value(self, x: Any) -> _Value:
         if isinstance(x, _Value):

@@ -6,7 +6,7 @@ layouts in C++, and sets only the arguments whose memory has moved.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,12 +21,14 @@ from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
 from polyhal.torch import private
+from polyhal.torch.counters import StepCounters
 from polyhal.torch.tensors import storage_of
 
 if TYPE_CHECKING:
     from polyhal.hal.compile.scheduler.executable import Executable
     from polyhal.hal.ops.opdef import OpDef
 
+_offset_of: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset  # type: ignore[assignment]
 _MOST_LISTS = 4
 """Maximum number of lists that are kept for a tensor: a program may freeze parameters in turn."""
 _MOST = 8
@@ -46,9 +48,13 @@ class KnownLists:
         """`found` are the tensors as Polyhal tensors."""
         self._is_equal = private.same_layouts(flat)
         self._specs = [x.ref.spec for x in found]
+        self._refs: list[Ref | None] = [None] * len(found)
+        """References of whole memories that had the layouts in the last call."""
         self._device = found[0].device
         self._programs: dict[Hashable, _Program | None] = {}
         """Programs by call; None for a call that was made once."""
+        self.counters: StepCounters | None = None
+        """Step counters of the tensors."""
 
     @staticmethod
     def of(flat: Sequence[torch.Tensor]) -> Iterable[KnownLists]:
@@ -66,19 +72,21 @@ class KnownLists:
         """Return as many tensors as Polyhal tensors; None if a layout or the device differs."""
         if not self._is_equal(*flat):
             return None
-        device = self._device
-        found = []
-        for x, spec in zip(flat, self._specs, strict=True):
-            root: Tensor = storage_of(x).root
+        found: list[Tensor] = [storage.root for storage in map(storage_of, flat)]
+        offsets = map(_offset_of, flat)
+        for i, (root, offset, known) in enumerate(zip(found, offsets, self._refs, strict=True)):
             ref = root.ref
-            offset: Any = x.storage_offset()
-            if root.device is not device or ref.spec.dtype is dtypes.uint8:
+            if ref is known and offset == ref.offset:
+                continue
+            spec = self._specs[i]
+            if root.device is not self._device or ref.spec.dtype is dtypes.uint8:
                 return None
-            if offset != ref.offset or not (ref.spec is spec or ref.spec == spec):
-                if spec.aligned and offset % ALIGNMENT:
-                    return None
-                root = polyhal_tensor(device, root.buffer, Ref(ref.handle, spec, offset))
-            found.append(root)
+            if offset == ref.offset and (ref.spec is spec or ref.spec == spec):
+                self._refs[i] = ref
+            elif spec.aligned and offset % ALIGNMENT:
+                return None
+            else:
+                found[i] = polyhal_tensor(self._device, root.buffer, Ref(ref.handle, spec, offset))
         return found
 
     def run(

@@ -99,8 +99,11 @@ def _check_within(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], o
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     if stride and min(stride) < 0:
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    last = sum(map(operator.mul, size, stride)) - sum(stride)
+    if last < x.numel() and offset == x.storage_offset() and x.is_contiguous():
+        return  # within the elements of `x`
     itemsize = x.element_size()
-    needed = (offset + sum(map(operator.mul, size, stride)) - sum(stride) + 1) * itemsize
+    needed = (offset + last + 1) * itemsize
     there = tensors.storage_of(x).room
     if needed > there and 0 not in size:
         raise RuntimeError(

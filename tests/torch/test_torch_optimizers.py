@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import nullcontext
 from typing import Any
 
@@ -298,6 +299,11 @@ def test_default_steps_are_one_op(torch_on_numpy: None, kind: str, monkeypatch: 
             if step == 6:
                 optimizer.param_groups[0]["lr"] = 0.05
                 params[1].data = torch.cat([params[1].data, params[1].data])[40:]
+            if step == 4:
+                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            if step == 7:
+                for counter in (x["step"] for x in optimizer.state.values() if "step" in x):
+                    counter.data = counter + 2
             counting = _Counting(dispatch.thread.executor)
             with dispatch.executing(counting) if counted else nullcontext():
                 optimizer.step()
