@@ -49,6 +49,8 @@ ffi.cdef(
     """
 )
 
+_LIBRARY: Any = ffi.dlopen("OpenCL.dll" if sys.platform == "win32" else cl._cl.__file__)
+"""The OpenCL loader: opened by name on Windows, elsewhere through the extension module that links against it."""
 _COMMAND_BUFFER = "cl_khr_command_buffer"
 _MUTABLE_DISPATCH = "cl_khr_command_buffer_mutable_dispatch"
 _FIRST_VERSION = (0, 9, 3)
@@ -61,10 +63,9 @@ class Driver:
     """The functions of one device's driver."""
 
     def __init__(self, device: cl.Device) -> None:
-        self._library = _library()
-        self.enqueue: Any = self._library.clEnqueueNDRangeKernel
-        self.set_argument: Any = self._library.clSetKernelArg
-        self.create_buffer: Any = getattr(self._library, "clCreateBufferWithProperties", None)
+        self.enqueue: Any = _LIBRARY.clEnqueueNDRangeKernel
+        self.set_argument: Any = _LIBRARY.clSetKernelArg
+        self.create_buffer: Any = getattr(_LIBRARY, "clCreateBufferWithProperties", None)
         """Function of OpenCL 3.0; None with an older loader."""
         self.acquire_external = self._extension_function(device, "clEnqueueAcquireExternalMemObjectsKHR")
         self.release_external = self._extension_function(device, "clEnqueueReleaseExternalMemObjectsKHR")
@@ -72,20 +73,9 @@ class Driver:
         self.command_buffers = self._command_buffer_functions(device)
         """Command buffer functions; None unless the device can update and submit a buffer that is still in flight."""
 
-    def create_kernel(self, program: cl.Program, name: str) -> cl.Kernel:
-        """Return a new kernel object. Raises pyopencl.Error.
-
-        pyopencl's constructor would generate or look up Python code for the launch, which takes 0.3 ms.
-        """
-        status = ffi.new("int *")
-        handle = self._library.clCreateKernel(pointer(program), name.encode(), status)
-        if status[0]:
-            raise cl.RuntimeError(cl._cl._ErrorRecord("no kernel object", status[0], "clCreateKernel"))
-        return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", handle)), False)
-
     def _extension_function(self, device: cl.Device, name: str) -> Any:
         """Return an extension function that enqueues memory objects; None if the driver lacks it."""
-        address = self._library.clGetExtensionFunctionAddressForPlatform(pointer(device.platform), name.encode())
+        address = _LIBRARY.clGetExtensionFunctionAddressForPlatform(pointer(device.platform), name.encode())
         return None if address == ffi.NULL else ffi.cast("enqueue_external", address)
 
     def _command_buffer_functions(self, device: cl.Device) -> CommandBufferFunctions | None:
@@ -99,7 +89,7 @@ class Driver:
             return None
         platform = pointer(device.platform)
         addresses = [
-            self._library.clGetExtensionFunctionAddressForPlatform(platform, name.encode())
+            _LIBRARY.clGetExtensionFunctionAddressForPlatform(platform, name.encode())
             for name in CommandBufferFunctions.NAMES
         ]
         return None if ffi.NULL in addresses else CommandBufferFunctions(addresses)
@@ -107,8 +97,20 @@ class Driver:
     def _bits(self, device: cl.Device, parameter: int) -> int:
         """Return a bit field of device information; 0 if the device does not support the parameter."""
         value = ffi.new("uint64_t *")
-        status = self._library.clGetDeviceInfo(pointer(device), parameter, ffi.sizeof("uint64_t"), value, ffi.NULL)
+        status = _LIBRARY.clGetDeviceInfo(pointer(device), parameter, ffi.sizeof("uint64_t"), value, ffi.NULL)
         return 0 if status else int(value[0])
+
+
+def create_kernel(program: cl.Program, name: str) -> cl.Kernel:
+    """Return a new kernel object. Raises pyopencl.Error.
+
+    pyopencl's constructor would generate or look up Python code for the launch, which takes 0.3 ms.
+    """
+    status = ffi.new("int *")
+    handle = _LIBRARY.clCreateKernel(pointer(program), name.encode(), status)
+    if status[0]:
+        raise cl.RuntimeError(cl._cl._ErrorRecord("no kernel object", status[0], "clCreateKernel"))
+    return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", handle)), False)
 
 
 class CommandBufferFunctions:
@@ -142,10 +144,3 @@ def extension_versions(device: cl.Device) -> dict[str, tuple[int, int, int]]:
 def pointer(wrapped: Any) -> Any:
     """Return the driver's handle of a pyopencl object."""
     return ffi.cast("void *", wrapped.int_ptr)
-
-
-def _library() -> Any:
-    """Open the OpenCL loader: by name on Windows, elsewhere through the extension module that links against it."""
-    from pyopencl import _cl
-
-    return ffi.dlopen("OpenCL.dll" if sys.platform == "win32" else _cl.__file__)

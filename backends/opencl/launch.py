@@ -16,6 +16,7 @@ from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, 
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
 from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
+from polyhal.backends.opencl.driver import create_kernel
 from polyhal.backends.opencl.error_mapping import RETUNE
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
@@ -162,7 +163,7 @@ class KernelLaunch:
         shared = self._kernel
         program: Any = shared.cl.get_info(cl.kernel_info.PROGRAM)
         try:
-            kernel = self._runtime.driver.create_kernel(program, shared.name)
+            kernel = create_kernel(program, shared.name)
         except cl.Error as error:
             raise self._runtime.errors.translate(error, f"recording {self.name}") from error
         values = self._template.copy()

@@ -18,6 +18,7 @@ import pyopencl as cl
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl import builtin_declarations, mesa_hints, struct_sizes
+from polyhal.backends.opencl.driver import create_kernel
 from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl_c import compiler_warnings, language, ptx
 from polyhal.backends.opencl_c.build_errors import build_error
@@ -42,7 +43,7 @@ class CompiledKernel:
 
     def __init__(self, program: cl.Program, name: str, declared: tuple[Any, ...]) -> None:
         """`declared` holds, per kernel parameter, the NumPy type of scalars and structs, or None for memory."""
-        self.cl = cl.Kernel(program, name)
+        self.cl = create_kernel(program, name)
         self._program = program  # drivers do not retain it
         self.declared = declared
         self.types = tuple(self._passed(place, kind) for place, kind in enumerate(declared))
