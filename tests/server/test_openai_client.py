@@ -60,6 +60,36 @@ def test_streams(client: Any) -> None:
     assert "".join(part.choices[0].text for part in plain) == "xyz"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_log_probabilities_and_calls_of_tools(client: Any, stream: bool) -> None:
+    """As the client's own classes read them; it puts parts of streams together."""
+
+    def answer(text: str, **options: Any) -> Any:
+        if not stream:
+            return client.chat.completions.create(**question(text, **options)).choices[0]
+        with client.chat.completions.stream(**question(text, **options)) as events:
+            return events.get_final_completion().choices[0]
+
+    rows = answer("é STOP", stop=["STOP"], logprobs=True, top_logprobs=2).logprobs.content
+    assert [(row.bytes, row.logprob) for row in rows] == [([0xC3], -24.375), ([0xA9], -21.125), ([32], -4.0)]
+    assert [(best.token, best.logprob) for best in rows[2].top_logprobs] == [("a", -0.5), ("b", -9999.0)]
+    tool = {"type": "function", "function": {"name": "sum", "parameters": {"type": "object"}}}
+    found = answer('So: <tool_call>\n{"name": "sum", "arguments": {"a": [1]}}\n</tool_call>', tools=[tool])
+    (call,) = found.message.tool_calls
+    assert (found.finish_reason, call.type, call.function.name, call.function.arguments) == (
+        "tool_calls",
+        "function",
+        "sum",
+        '{"a": [1]}',
+    )
+    assert call.id
+    again = [
+        {"role": "assistant", "tool_calls": [call.model_dump(exclude_none=True)], "content": None},
+        {"role": "tool", "tool_call_id": call.id, "content": "one"},
+    ]
+    assert answer("", messages=again).message.content == "one"
+
+
 def test_models_and_embeddings(client: Any) -> None:
     assert [model.id for model in client.models.list()] == ["echo"]
     assert client.models.retrieve("echo").owned_by == "polyhal"
