@@ -1,7 +1,7 @@
 """`polyhal serve` under many clients: latency, throughput, memory; every answer must be that of a single run.
 
-Clients ask for answers of random lengths to prompts that partly begin alike, streamed and not. A third of them leaves at a
-random moment, and some requests are malformed. Answers at temperature 0 are compared with single runs of the same prompts.
+Clients ask for answers of random lengths to prompts, some of which have common beginnings, streamed and not. A third of the
+clients leave at a random moment, and some requests are malformed. Answers at temperature 0 are compared with single runs.
 A warm-up of a tenth of the time is repeated until nothing grows. After it nothing may grow. The exit code is 1 if there is a
 finding.
 """
