@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,9 @@ os.environ.setdefault("GALLIVM_PERF", "nopt")
 """Mesa's software devices compile each kernel of a test to run it for microseconds."""
 os.environ.setdefault("POCL_AFFINITY", "0")
 """PoCL's workers compile, too: those of two processes that run tests must not wait for one core."""
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Tests start hundreds of processes: each would compile all modules, which takes as long as the rest of its start."""
 
 TAKE_TURNS = ("autograd", "complex_numbers", "func", "linear_algebra", "nn", "optim", "pointwise", "tensor")
 """Folders whose cases with a `device` and other parameters take turns on the devices: the kit runs their ops on each device."""
