@@ -14,7 +14,7 @@ from functools import partial
 
 from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.lowering.gemm import binding_limit, blocks, epilogue, gemv, split_k, tiles
+from polyhal.backends.wgpu.lowering.gemm import binding_limit, blocks, epilogue, gemv, joined, split_k, tiles
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
@@ -42,6 +42,22 @@ def _build(runtime: Runtime, p: Product) -> Launch:
     if min(p.m, p.n) < _THIN or p.count * p.m * p.n * p.k <= _SMALL or not tiles.fit(runtime):
         return blocks.multiply(runtime, p)
     return tiles.multiply(runtime, p, tiles.choose(runtime, p))
+
+
+def several(runtime: Runtime, p: Product) -> Launch | Declined:
+    """Return the launch of a product with several matrices, or a norm before it."""
+    assert p.joined is not None
+    if runtime.features.cpu:
+        return Declined("every group would compute the norm again, which takes as long as a launch on processors")
+    if p.sum_class != "float" or len(p.joined.places) >= joined.MAX_MATRICES:
+        return Declined(
+            f"{1 + len(p.joined.places)} matrices of {p.dtype.name}; the kernel takes {joined.MAX_MATRICES}"
+        )
+    if joined.buffers(p) > (most := runtime.features.max_buffers):
+        return Declined(f"the kernel has {joined.buffers(p)} buffers; the device supports {most}")
+    refused = epilogue.refusal(runtime, p)
+    launch = None if refused else gemv.build(runtime, p)
+    return launch or Declined(refused or "many rows, or matrices that are not whole groups")
 
 
 batched = partial(gemm.batched, build)

@@ -1,4 +1,4 @@
-"""Matrix-vector products on GPUs, and products of a few vectors with a matrix: the matrix is read once, along k.
+"""Matrix-vector products on GPUs, and products of a few vectors with a matrix, or with several: each is read once, along k.
 
 Kernel: shaders/wgsl/gemm/gemv.wgsl.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.wgpu.lowering.gemm import joined
 from polyhal.backends.wgpu.lowering.gemm.arguments import arguments, definitions, layouts
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
@@ -24,17 +25,20 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
     """Return a launch if one side has few vectors and both operands are contiguous along k, else None."""
     if min(p.m, p.n) > MAX_VECTORS:
         return None
-    if p.m > p.n:
+    if p.m > p.n and p.joined is None:
         p = p.transposed()
-    if p.right.row != 1 or p.left.column != 1 or p.k < _MIN_TERMS:
+    columns = _COLUMNS // 2 if p.joined is not None and p.joined.pairs else _COLUMNS
+    if p.m > MAX_VECTORS or p.right.row != 1 or p.left.column != 1 or p.k < _MIN_TERMS or joined.divided(p, columns):
         return None
+    variables_of_joined, args = joined.joined(p, "b")
     variables = {
         **definitions(p, split=False),
         **group_reduce.definitions(runtime, _GROUP, _GROUP),
         **layouts(p),
         "OUT_LANES": 1,
         "ROWS": 1 if p.m == 1 else MAX_VECTORS,
-        "COLUMNS": _COLUMNS,
+        "COLUMNS": columns,
+        **variables_of_joined,
     }
-    groups = ceil_div(p.n, _COLUMNS) * p.count
-    return runtime.launch("gemm/gemv", variables, arguments(p, p.k, split=False), groups)
+    groups = ceil_div(p.n, columns) * p.count
+    return runtime.launch("gemm/gemv", variables, {**arguments(p, p.k, split=False), **args}, groups)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import joined_gemm
 from polyhal.backends.common.problems.fused_gemm import with_epilogue
-from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.common.problems.quantized import whole_product
+from polyhal.backends.wgpu.lowering.gemm.dispatch import several
 from polyhal.backends.wgpu.lowering.quantized import few_rows
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -57,11 +57,7 @@ def _fits(runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple
     return OPERAND_TOO_LARGE if too_large(runtime, *specs, *outputs) else None
 
 
-def _of_floats(runtime: Runtime, p: Product) -> Declined:
-    return Declined("the kernels join products with quantised weights")
-
-
-_JOINED = joined_gemm.lowering(_of_floats, few_rows.build)
+_JOINED = joined_gemm.lowering(several, few_rows.build)
 
 LOWERINGS: dict[str, LoweringFunction] = {
     "quantized_matmul": quantized_matmul,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from polyhal.backends.common.codegen.block_decoder import SPAN
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Argument, Tensor
+from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.lowering.gemm import epilogue
+from polyhal.backends.wgpu.lowering.gemm import epilogue, joined
 from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, targets
 from polyhal.backends.wgpu.lowering.gemm.arguments import definitions as store_sums
 from polyhal.backends.wgpu.lowering.quantized.decoder import definitions
@@ -25,7 +25,6 @@ _SLICES = 16
 _FEW_TILES = 512
 """Tiles below which a workgroup has more slices, so that enough loads are in flight."""
 _FLOAT = 4
-_MAX_MATRICES = 3
 
 
 def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
@@ -46,7 +45,7 @@ def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
     rows = max(1, min(rows, memory // max(step, sums_of_row)))
     room = memory // rows // 2  # so that two workgroups have memory at once
     chunk = max(step, min(room, round_up(p.k, step)) // step * step)
-    joined, args = _joined(p)
+    of_joined, args = joined.joined(p, "blocks")
     variables = {
         **definitions(form.name),
         **store_sums(p, split=False),
@@ -55,9 +54,10 @@ def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
         "UNROLL": unroll,
         "CHUNK": chunk,
         "X_LANES": LANES if p.left.aligned and (p.m == 1 or p.left.row % LANES == 0) else 1,
-        **joined,
+        **of_joined,
     }
-    args |= {
+    args = {
+        **args,
         "x": Tensor(p.left.place),
         "blocks": Tensor(p.right.place),
         **targets(p),
@@ -73,24 +73,8 @@ def _refused(runtime: Runtime, p: Product) -> str:
     """Return the reason why the kernel does not compute this product; empty if it does."""
     if p.count != 1 or not 1 <= p.m <= _MAX_ROWS or p.left.column != 1:
         return f"{p.count} products of {p.m} rows; the kernel computes one of up to {_MAX_ROWS} rows without gaps"
-    if (joined := p.joined) is not None:
-        if len(joined.places) >= _MAX_MATRICES or any(first % TILE for first in joined.firsts):
-            return f"more than {_MAX_MATRICES} matrices, or parts of tiles"
-        buffers = 3 + len(joined.places) + (joined.norm is not None)
-        if buffers > runtime.features.max_buffers:
-            return f"the kernel has {buffers} buffers; the device supports {runtime.features.max_buffers}"
+    if p.joined is not None and (len(p.joined.places) >= joined.MAX_MATRICES or joined.divided(p, TILE)):
+        return f"more than {joined.MAX_MATRICES} matrices, or parts of tiles"
+    if joined.buffers(p) > (most := runtime.features.max_buffers):
+        return f"the kernel has {joined.buffers(p)} buffers; the device supports {most}"
     return epilogue.refusal(runtime, p, copies=1)
-
-
-def _joined(p: Product) -> tuple[dict[str, object], dict[str, Argument]]:
-    """Return the template variables and arguments of further matrices and of the norm."""
-    joined = p.joined
-    if joined is None:
-        return {}, {}
-    args: dict[str, Argument] = {f"blocks{i}": Tensor(place) for i, place in enumerate(joined.places, 1)}
-    if not joined.pairs:
-        args |= {f"first{i}": first for i, first in enumerate(joined.firsts, 1)}
-    if joined.norm is not None:
-        args |= {"scale": Tensor(joined.norm), "eps": joined.eps}
-    variables = {"MATRICES": 1 + len(joined.places), "PAIRS": joined.pairs, "NORM": joined.norm is not None}
-    return variables, args
