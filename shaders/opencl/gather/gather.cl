@@ -27,6 +27,7 @@
 #define LOADS 4
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 
 #define LOAD_UNITS(p) CONCAT(vload, WIDTH)(0, p)
 #define STORE_UNITS(v, p) CONCAT(vstore, WIDTH)(v, 0, p)
@@ -35,6 +36,8 @@ __kernel void gather_gather(__global const STORAGE(INDEX_DTYPE) *index, const ul
                             const ulong x_offset, __global UNIT *out, const ulong out_offset, const uint count,
                             const uint width, const ulong rows, const uint rows_each, const long index_step,
                             const long x_row, const long x_column) {
+    START_NEXT
+    AWAIT_INPUTS
     index += index_offset;
     x += x_offset / ELEMENTS_PER_UNIT;
     out += out_offset / ELEMENTS_PER_UNIT;

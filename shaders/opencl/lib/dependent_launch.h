@@ -10,7 +10,12 @@
 #ifndef POLYHAL_DEPENDENT_LAUNCH
 #define POLYHAL_DEPENDENT_LAUNCH
 
-#if TENSOR_CORES
+// Set for every program of a device that takes inline PTX.
+#ifndef HAVE_PTX
+#define HAVE_PTX 0
+#endif
+
+#if HAVE_PTX
 #define START_NEXT asm volatile("//cuda griddepcontrol.launch_dependents;");
 #define AWAIT_INPUTS asm volatile("//cuda griddepcontrol.wait;" : : : "memory");
 #define PREFETCH(address) asm volatile("prefetch.global.L2 [%0];" : : "l"((ulong)(size_t)(address)));

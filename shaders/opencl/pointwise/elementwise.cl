@@ -17,6 +17,7 @@
 #define SPANS 0
 #endif
 #include "lib/operands.h"
+#include "lib/dependent_launch.h"
 
 #ifndef PARAMETERS
 #define PARAMETERS                                                                                        \
@@ -45,6 +46,8 @@ typedef struct {
 } ElementwiseGeometry;
 
 __kernel void pointwise_elementwise(PARAMETERS, const ElementwiseGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     // Members are copied to variables, so that no compiler reloads the struct after each store.
     UNPACK_GEOMETRY
 #if SPANS

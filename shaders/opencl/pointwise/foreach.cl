@@ -8,6 +8,7 @@
 #endif
 #include "lib/multi_tensor.h"
 #include "lib/operands.h"
+#include "lib/dependent_launch.h"
 
 #ifndef SLOT_PARAMETERS
 #define SLOT_PARAMETERS __global const float *q00, const ulong q00_offset, __global float *q10, const ulong q10_offset
@@ -91,6 +92,8 @@ typedef struct {
 
 __kernel void pointwise_foreach(SLOT_PARAMETERS, const SlotTable slots SHARED NUMBERS_PARAMETER SUM_PARAMETERS) {
     SUM_SCRATCH
+    START_NEXT
+    AWAIT_INPUTS
     const uint chunk = get_group_id(0);
     UNPACK_NUMBERS
     FIND_SLOT

@@ -32,6 +32,7 @@
 #define TERM COMPUTE(DTYPE)
 #include "lib/combine.h"
 #include "lib/group_reduce.h"
+#include "lib/dependent_launch.h"
 
 #define T COMPUTE(DTYPE)
 #define BLOCK (WIDTH > 4 ? 16 : 4)
@@ -89,6 +90,8 @@ static inline int surpasses(T a, T best) { return a BETTER best || (a != a && be
 __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset, POSITIONS_RESULT,
                                  const ReductionGeometry geometry) {
     DECLARE_AXES;
+    START_NEXT
+    AWAIT_INPUTS
     const ulong task = get_global_id(0) / LANES;
     const uint lane = LANE_ID;
     const bool active = task < kept_outer * kept_inner * splits;
@@ -190,6 +193,8 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
 
 __kernel void reduce_positions(__global const T *values, __global const ulong *positions, __global STORAGE(OUT_DTYPE) *out,
                              const ulong out_offset, const ulong results, const ulong splits) {
+    START_NEXT
+    AWAIT_INPUTS
     const ulong row = get_global_id(0) / LANES;
     const bool active = row < results;
     T best = 0;

@@ -26,6 +26,7 @@
 #define OUT_DTYPE DTYPE
 #endif
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 
 #if WEIGHT
 #define FACTOR(channel) (scale * LOAD(WEIGHT_DTYPE, weight, weight_offset + (channel)))
@@ -61,6 +62,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
 #endif
                                                __global REAL *scales, const ulong scales_offset, const REAL eps,
                                                const NormGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(x);
     DECLARE_STRIDES(out);

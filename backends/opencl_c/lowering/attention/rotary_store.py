@@ -57,7 +57,6 @@ def rotary_store(
         "TABLE_DTYPE": cosines.dtype.name,
         "REAL": real_type(q.dtype),
         "INTERLEAVED": bool(params["interleaved"]),
-        "TENSOR_CORES": runtime.features.tensor_cores,
     }
     launch = runtime.launch(
         "attention/rotary_store", definitions, args, (stored_pairs(q, k),), (runtime.features.group_size,)

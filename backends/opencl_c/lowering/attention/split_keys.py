@@ -37,7 +37,6 @@ def combined(runtime: Runtime, call: AttentionCall, attend: Launch, splits: int)
             "GROUP": size,
             "MAX_SPLITS": MAX_SPLITS,
             "LOGSUMEXP": call.cache is None,
-            "TENSOR_CORES": runtime.features.tensor_cores,
         },
         {
             "partial": Workspace(call.first_workspace),

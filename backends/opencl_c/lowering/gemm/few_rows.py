@@ -44,6 +44,9 @@ _BANDWIDTH, _UNIT_BANDWIDTH, _GROUP_BANDWIDTH = 4000, 33, 28
 """Bytes per nanosecond of an H200: of its memory, to a compute unit, and to a unit that holds only one group."""
 _OVERLAP = 0.2
 """Part of the shorter of the two times that the longer one does not hide."""
+_SLACK_OF_PAIRS = 0.04
+"""Part of the time by which smaller groups of pairs of matrices may be slower by prediction: they find room earlier,
+during the launch in front. A token with 22 pairs of 11,264 columns took 0.82 ms with 16 columns per group, 0.86 with 32."""
 _LAUNCH_TIME = 4500
 """Nanoseconds of a split-K's second launch."""
 _PARTIAL_BANDWIDTH = 1000
@@ -119,13 +122,16 @@ def choose_joined(runtime: Runtime, p: Product) -> FewRows | None:
     if not runtime.features.tensor_cores or p.dtype not in HALF_DTYPES or not _k_major(p) or p.m > p.n:
         return None
     assert p.joined is not None
-    sums = replace(p, n=2 * p.n) if p.joined.pairs else p
-    choice = predicted(runtime.features, sums, splits=1)
+    sums, slack = (replace(p, n=2 * p.n), _SLACK_OF_PAIRS) if p.joined.pairs else (p, 0.0)
+    choice = predicted(runtime.features, sums, splits=1, slack=slack)
     return choice if divides(p, _columns(p, choice)) else None
 
 
-def predicted(features: KernelFeatures, p: Product, splits: int = 0) -> FewRows:
-    """Return the choice with the least predicted time for a product with few rows, with `splits` splits or the best ones."""
+def predicted(features: KernelFeatures, p: Product, splits: int = 0, slack: float = 0.0) -> FewRows:
+    """Return the choice with the least predicted time for a product with few rows, with `splits` splits or the best ones.
+
+    Where several choices are within the part `slack` of the least time, the one with the smallest groups is returned.
+    """
     choices = [
         _with_terms(p, replace(inner, across=across, splits=splits))
         for inner in _inner(p)
@@ -133,7 +139,19 @@ def predicted(features: KernelFeatures, p: Product, splits: int = 0) -> FewRows:
     ]
     busy = [choice for choice in choices if _step(p, choice) <= p.k] or choices[-1:]
     busy = [choice for choice in busy if divides(p, _columns(p, choice))] or busy
-    return min(busy, key=lambda choice: _time(features, p, choice, _split(features, p, choice)))
+    times = [_time(features, p, choice, _split(features, p, choice)) for choice in busy]
+    near = [choice for choice, time in zip(busy, times, strict=True) if time <= min(times) * (1 + slack)]
+    choice = min(near, key=lambda c: _columns(p, c)) if slack else busy[times.index(min(times))]
+    return _whole(features, p, choice)
+
+
+def _whole(features: KernelFeatures, p: Product, choice: FewRows) -> FewRows:
+    """Return the choice with all terms of a group in flight at once, if each unit has one group of few rows at most."""
+    whole = replace(choice, unroll=2 * choice.unroll)
+    groups = ceil_div(p.m, _rows(p)) * ceil_div(p.n, _columns(p, choice)) * p.count
+    narrow = p.dtype in HALF_DTYPES and _k_major(p) and _rows(p) == 8 and choice.column_blocks == 1
+    fits = narrow and groups <= features.compute_units and _step(p, choice) < p.k <= _step(p, whole)
+    return whole if fits else choice
 
 
 def _inner(p: Product) -> list[FewRows]:
