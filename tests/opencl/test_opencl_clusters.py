@@ -47,6 +47,7 @@ def draw(rng: Any, dtype: DType, transposed: bool, *shape: int) -> Any:
         (dtypes.float16, (), 72, 200, 1032, ClusterTile(2, 192, 3, 1), 2),
         (dtypes.float16, (2,), 264, 72, 136, ClusterTile(1, 256, 3, 4), 1),
         (dtypes.float16, (), 136, 648, 72, ClusterTile(2, 64, 3, blocks=2, turns=1), 1),
+        (dtypes.bfloat16, (), 264, 136, 72, ClusterTile(3, 128, 3), 1),
     ],
     ids=str,
 )

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import Harness, as_gpu
-from native_ops import upload
+from native_ops import lower, run, upload
 from test_opencl_conv_wgmma import DEFAULTS, _channels_last, _draw
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl_c.lowering.conv import boxes
+from polyhal.backends.opencl_c.lowering.conv import boxes, channels_first, local_images
 from polyhal.backends.opencl_c.lowering.conv.boxes import BoxTile, choose_box
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
+from polyhal.hal.protocol import Declined
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,37 @@ def test_geometries_edges_and_layouts_of_weights(
         want = OPS[op].reference(*wide, **params, **own)
         # Sums are accurate in float32 and rounded once, to eight bits.
         np.testing.assert_allclose(got, want, rtol=2**-8, atol=2**-8 * np.abs(want).max(), err_msg=op)
+
+
+@pytest.mark.parametrize(
+    ("weight", "more"),
+    [((72, 64, 3, 3), {"padding": (1, 1), "stride": (2, 1)}), ((72, 64, 1, 1), {})],
+    ids=["3x3", "1x1"],
+)
+def test_channels_first_between_transposed_copies(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, weight: tuple[int, ...], more: dict[str, Any]
+) -> None:
+    """The planes of one operand are views of larger planes."""
+    monkeypatch.setattr(boxes, "TILES", (SMALL,))
+    monkeypatch.setattr(channels_first, "_MIN_WORK", 0)
+    monkeypatch.setattr(local_images, "_MULTIPLY_ADDS", 0)
+    params, x = DEFAULTS | more, (3, 64, 10, 9)
+    image, kernel, slope = (a.astype(dtypes.float16.numpy) for a in _draw(rng, x, weight, params))
+    wider = np.ascontiguousarray(np.pad(image, ((0, 0), (0, 0), (0, 1), (0, 2))))[:, :, :-1, :-2]
+    bias = rng.uniform(-1, 1, weight[0]).astype(dtypes.float16.numpy)
+    for op, arrays, own in (
+        ("conv2d", [wider, kernel, bias], {}),
+        ("conv2d_input_grad", [slope, kernel], {"shape": x}),
+        ("conv2d_weight_grad", [slope, image], {"kernel": weight[2:]}),
+    ):
+        refs = [upload(device, a) for a in arrays]
+        launch, _ = lower(device, op, refs, {**params, **own})
+        assert not isinstance(launch, Declined)
+        assert "transpose" in launch.name
+        assert "boxes" in launch.name or "gemm" in launch.name
+        (got,) = run(device, op, arrays, **params, **own)
+        want = OPS[op].reference(*(a.astype(np.float64) for a in arrays), **params, **own)
+        np.testing.assert_allclose(got, want, rtol=2**-10, atol=2**-10 * np.abs(want).max(), err_msg=op)
 
 
 @pytest.mark.parametrize(

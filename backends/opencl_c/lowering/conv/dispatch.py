@@ -6,6 +6,8 @@ from polyhal.backends.common.problems.conv import Convolution, lowerings
 from polyhal.backends.common.problems.conv_planes import as_forward_conv
 from polyhal.backends.opencl_c.lowering.conv import (
     boxes,
+    channels_first,
+    columns,
     cpu_choice,
     cpu_im2col,
     cpu_implicit_gemm,
@@ -18,6 +20,7 @@ from polyhal.backends.opencl_c.lowering.conv import (
     local_images,
     products,
     wgmma,
+    winograd,
 )
 from polyhal.backends.opencl_c.lowering.conv.split_k import add_up
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -41,13 +44,13 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return depthwise.forward(runtime, c)
     if direct.is_faster(runtime, c) and c.second.is_contiguous:
         return direct.forward(runtime, c)
-    launch = local_images.forward(runtime, c) or wgmma.fastest(runtime, c, wgmma.forward)
-    return launch or implicit_gemm.forward(runtime, c)
+    launch = local_images.forward(runtime, c) or channels_first.forward(runtime, c) or winograd.forward(runtime, c)
+    return launch or wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if not runtime.features.cpu:
-        launch = products.input_grad(runtime, c) or boxes.input_grad(runtime, c)
+        launch = products.input_grad(runtime, c) or boxes.input_grad(runtime, c) or columns.input_grad(runtime, c)
         if launch is not None:
             return launch
     if not c.out.is_contiguous:
@@ -62,8 +65,10 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return depthwise.input_grad(runtime, c)
     if not runtime.features.local_memory_is_real and c.second.is_contiguous:
         return direct.input_grad(runtime, c)
-    launch = local_images.input_grad(runtime, c) or wgmma.fastest(runtime, c, wgmma.input_grad)
-    return launch or implicit_gemm.input_grad(runtime, c)
+    launch = (
+        local_images.input_grad(runtime, c) or channels_first.input_grad(runtime, c) or winograd.input_grad(runtime, c)
+    )
+    return launch or wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
 
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
@@ -75,7 +80,7 @@ def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return cpu_weight_grad.weight_grad(runtime, c)
     if depthwise.supports(c, weight_grad=True):
         return depthwise.weight_grad(runtime, c)
-    launch = products.weight_grad(runtime, c) or boxes.weight_grad(runtime, c)
+    launch = products.weight_grad(runtime, c) or boxes.weight_grad(runtime, c) or channels_first.weight_grad(runtime, c)
     if launch is not None:
         return launch
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)

@@ -257,7 +257,7 @@ WGMMA = Family[WarpgroupTile](
 CLUSTERS = Family[ClusterTile](
     "matmul_clusters",
     {
-        "warpgroups": (1, 2),
+        "warpgroups": (1, 2, 3),
         "columns": (64, 128, 192, 256),
         "stages": (3, 4, 5, 6, 8),
         "groups": (1, 2, 4),
@@ -298,12 +298,15 @@ CLUSTER_TILES = {
     ClusterTile(2, 192, 5, blocks=2, turns=1): 2840,
     ClusterTile(2, 256, 5, turns=1): 2760,
     ClusterTile(2, 128, 6, blocks=2, turns=1): 2700,
+    ClusterTile(3, 128, 4): 2700,
     ClusterTile(2, 192, 5): 2600,
     ClusterTile(2, 64, 8, blocks=2, turns=1): 2440,
     ClusterTile(2, 128, 8, turns=1): 2360,
     ClusterTile(1, 128, 8): 2340,
 }
 """Tiles for wgmma with copies by the copy engine, with their multiply-adds per nanosecond and compute unit."""
+_MAX_SUMS_WITH_TENSORS = 256
+"""Maximum columns of all blocks of a warpgroup with which tensors of an epilogue are loaded without spilling registers."""
 _STORE_BANDWIDTH = 36
 """Bytes of results, and of operands of the epilogue, per nanosecond and compute unit; measured on an H200."""
 _LAUNCH_TIME = 3000
@@ -333,6 +336,16 @@ def _runs_alone(tile: TensorCoreTile) -> bool:
     return not isinstance(tile, ClusterTile) or (tile.groups == 1 and tile.blocks * tile.columns <= _MAX_SUMS_ALONE)
 
 
+def _has_turns(tile: TensorCoreTile) -> bool:
+    """Return whether warpgroups take turns or are three: row sums and moments of columns are for neither."""
+    return isinstance(tile, ClusterTile) and (tile.turns == 1 or tile.warpgroups > 2)
+
+
+def _loads_tensors(tile: TensorCoreTile) -> bool:
+    """Return whether registers are left for tensors of an epilogue."""
+    return not isinstance(tile, ClusterTile) or tile.blocks * tile.columns <= _MAX_SUMS_WITH_TENSORS
+
+
 def _stored_bytes(p: Product) -> int:
     """Return the bytes that a result moves when it is stored, including the operands of the epilogue for each result."""
     merged = p.merged_epilogue()
@@ -345,15 +358,17 @@ def choose(
 ) -> tuple[T, SplitK]:
     """Choose the tile and the split of the terms with the least modelled time among tiles that fit on the device.
 
-    With `turns` False it is a tile whose warpgroups compute parts of it at the same time.
+    With `turns` False it is a tile whose two warpgroups, or only one, compute parts of it at the same time.
     """
     units = runtime.features.compute_units
     memory = runtime.features.static_local_memory
     slowest = min(tiles.values())
-    possible = [t for t in tiles if (runtime.features.clusters or _runs_alone(t)) and (turns or not t.turns)]
+    possible = [t for t in tiles if (runtime.features.clusters or _runs_alone(t)) and (turns or not _has_turns(t))]
     fitting = [t for t in possible if t.local_memory <= memory] or [min(possible, key=lambda t: t.local_memory)]
 
     stored = _stored_bytes(p)
+    if stored > p.out_dtype.itemsize:
+        fitting = [t for t in fitting if _loads_tensors(t)] or fitting
 
     def time(tile: T, split: SplitK) -> float:
         if tile.turns and split.splits > 1:

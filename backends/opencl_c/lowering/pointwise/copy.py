@@ -53,6 +53,12 @@ def to_workspace(runtime: Runtime, source: Spec, place: int, target: Spec, at: i
     return SimpleLaunch(launch.name, run)
 
 
+def from_workspace(runtime: Runtime, source: Spec, at: int, target: Spec, place: int) -> SimpleLaunch:
+    """Build a launch that copies workspace `at`, a `source`, to argument `place`, a `target`."""
+    launch = copy(runtime, source, target)
+    return SimpleLaunch(launch.name, lambda *args: launch(Ref(args[at], source), args[place]))
+
+
 def fill_workspace(runtime: Runtime, target: Spec, at: int, number: int = 0) -> SimpleLaunch:
     """Build a launch that writes one number to all elements of workspace `at`, which becomes a `target`."""
     launch = fill(runtime, target)

@@ -17,6 +17,7 @@ from polyhal.backends.common.launching.launch import ScalarType
 from polyhal.backends.opencl_c.lowering.pointwise.kernel_text import KernelText
 from polyhal.backends.opencl_c.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.core.kernels.tuning import Family, magnitude
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import InputSpec, Launch
@@ -100,6 +101,7 @@ def group(
         "FLAT": len(space.axes) == 1,
         "SPANS": cpu,
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
+        "SHORT_RESULTS": runtime.features.tensor_cores and _is_short([*inputs, *outputs]),
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
         **dict.fromkeys(sorted(text.dialect.headers), 1),
@@ -114,6 +116,11 @@ def group(
         (choice.group,),
         options=division_options(runtime),
     )
+
+
+def _is_short(values: Sequence[InputSpec | None]) -> bool:
+    """Return whether all numbers are rounded to 16 bits."""
+    return all(s.dtype in (dtypes.float16, dtypes.bfloat16) for s in values if isinstance(s, Spec))
 
 
 def division_options(runtime: Runtime) -> list[str]:

@@ -1,0 +1,35 @@
+"""Winograd convolution of GPUs, on any device: borders, parts of tiles, bias, flipped windows, infinities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conv_infinities import check_infinities
+from native_harness import as_gpu
+from native_ops import check
+
+from polyhal.backends.opencl_c.lowering.conv import local_images, winograd
+from polyhal.hal import dtypes
+
+DEFAULTS = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
+
+
+@pytest.mark.parametrize("padding", [(1, 1), (0, 2)], ids=str)
+def test_winograd(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int]) -> None:
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
+    monkeypatch.setattr(local_images, "_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(winograd, "_MIN_CHANNELS", 1)
+    monkeypatch.setattr(winograd, "_MIN_TILES", 1)
+    launched: list[str] = []
+    launch = runtime.launch
+    monkeypatch.setattr(runtime, "launch", lambda name, *a, **k: (launched.append(name), launch(name, *a, **k))[1])
+    params, x, weight = {**DEFAULTS, "padding": padding}, (3, 20, 7, 10), (18, 20, 3, 3)
+    result = (3, 18, 5 + 2 * padding[0], 8 + 2 * padding[1])
+    image, kernel, slope = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, result)
+    # A result is the sum of nine products of sums of four pixels.
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 18)], ulps=64, **params)
+    check(device, "conv2d_input_grad", [slope, kernel[:, :, ::-1]], ulps=64, shape=x, **params)
+    check_infinities(device, rng, x, weight, params, dtypes.float32.numpy)
+    assert {name for name in launched if name.startswith("conv/")} == {"conv/winograd"}
