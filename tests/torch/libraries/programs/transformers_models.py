@@ -236,7 +236,8 @@ def _clip() -> Made:
         vision_config={**sizes, **_IMAGE},
         projection_dim=16,
     )
-    return hf.CLIPModel(config).eval(), {"input_ids": _tokens(), "pixel_values": torch.randn(2, 3, 16, 16)}
+    inputs = {"input_ids": _tokens(), "pixel_values": torch.randn(2, 3, 16, 16), "return_loss": True}
+    return hf.CLIPModel(config).eval(), inputs
 
 
 for _name, _make in (CAUSAL | _FURTHER).items():
