@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
 _THREAD, _STRUCTURE = dispatch.thread, dispatch.structure
+_IMMUTABLE = (int, bool, str, bytes, complex, type(None), type(...))
 
 
 class SteadyReplay:
@@ -102,7 +103,7 @@ class _Expected(NamedTuple):
 
 
 def _expected(call: CallArguments) -> list[_Expected] | None:
-    """Return the requirements of arguments; None for arguments that are nested or share memory."""
+    """Return the requirements of arguments; None for arguments that are nested, share memory or may change in place."""
     if len(call.parts) != len(call.args) + 1:
         return None
     expected: list[_Expected] = []
@@ -115,8 +116,14 @@ def _expected(call: CallArguments) -> list[_Expected] | None:
             if alias is not None:
                 return None
             expected.append(_Expected(type(x), spec, device, requires_grad, is_leaf))
-        elif properties[0] is NODE:
+        elif properties[0] is NODE or not _stays_equal(x):
             return None
         else:
             expected.append(_Expected(type(x), value=x))
     return expected
+
+
+def _stays_equal(x: Any) -> bool:
+    """Return whether an object always equals itself as it was: an immutable one, or one that is compared by identity."""
+    kind: Any = type(x)
+    return kind in _IMMUTABLE or (kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,20 @@ def test_a_module_and_a_leaf_that_change_are_noticed(device: ph.Device) -> None:
     assert not settled(step, x).requires_grad
     layer.train()
     assert (step(x).numpy() == 0).any()
+
+
+def test_an_argument_that_changes_in_place_is_noticed(numpy_device: ph.Device) -> None:
+    @dataclass(unsafe_hash=True)
+    class Settings:
+        factor: int
+
+    own = Settings(1)
+    step = ph.jit(lambda x, settings: x * settings.factor)
+    x = made((3,), numpy_device)
+    settled(step, x, own)
+    for factor in (3, 1, 4):
+        own.factor = factor
+        assert np.array_equal(step(x, own).numpy(), x.numpy() * factor)
 
 
 def test_the_signature_of_steady_calls_counts_as_used(numpy_device: ph.Device) -> None:
