@@ -29,6 +29,7 @@ class _Chain(nn.Module):
         hidden = self.norm(self.first(x).sin()).exp()
         hidden = cubed(hidden.tanh()) if self.split else hidden.tanh() * (hidden > 1)
         rows = hidden.t().contiguous().softmax(0)[:6]
+        rows = rows.gather(1, rows.argsort(1))  # saves int64
         return self.last(rows.t().sigmoid())
 
 
@@ -45,11 +46,19 @@ def test_gradients_are_equal_under_hooks_of_saved_tensors(place: str, split: boo
         counts.clear()
         return torch.autograd.graph.saved_tensors_hooks(lambda t: counts.append(t.numel()) or t, lambda t: t)
 
+    def strided() -> AbstractContextManager[Any]:
+        return torch.autograd.graph.saved_tensors_hooks(lambda t: torch.stack([t, t], -1), lambda t: t[..., 1])
+
+    def moved_by_three() -> AbstractContextManager[Any]:
+        return torch.autograd.graph.saved_tensors_hooks(lambda t: torch.cat([t[:1], t[:1], t[:1], t]), lambda t: t[3:])
+
     programs: list[tuple[Callable[[], AbstractContextManager[Any]], Callable[..., Any]]] = [
         (nullcontext, compiled),
         (torch.autograd.graph.save_on_cpu, compiled),
         (nullcontext, lambda x: checkpoint(compiled, x, use_reentrant=False)),
         (counting, compiled),
+        (strided, compiled),
+        (moved_by_three, compiled),
     ]
     for hooks, function in programs:
         for m in (model, device_model):

@@ -17,6 +17,7 @@ import torch
 
 from polyhal.hal.dtypes import int32
 from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor, wrap
 from polyhal.torch import tensors
 from polyhal.torch.compiler import private
@@ -81,7 +82,9 @@ def values_of(x: torch.Tensor, specs: Sequence[Spec]) -> Sequence[Tensor]:
     storage = tensors.storage_of(x)
     if type(storage) is CarrierStorage:
         return storage.values
-    root = tensors.unwrap(x)
+    root: Tensor = FUNCTIONS["contiguous"](tensors.unwrap(x))
+    if root.ref.offset * int32.itemsize % _LINE:
+        root = FUNCTIONS["copy"](root)
     starts, _ = _places(specs)
     first = root.ref.offset * int32.itemsize
     found = []
