@@ -136,6 +136,16 @@ def test_an_argument_that_changes_in_place_is_noticed(numpy_device: ph.Device) -
         assert np.array_equal(step(x, own).numpy(), x.numpy() * factor)
 
 
+def test_another_default_device_is_noticed() -> None:
+    step = ph.jit(lambda: ph.zeros((2,)) + 1)
+    try:
+        for name in ("numpy", "numpy:no_f64", "numpy"):
+            ph.set_default_device(name)
+            assert settled(step).device is ph.Device(name)
+    finally:
+        ph.set_default_device(None)
+
+
 def test_the_signature_of_steady_calls_counts_as_used(numpy_device: ph.Device) -> None:
     recorded: list[tuple[int, ...]] = []
 

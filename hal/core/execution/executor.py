@@ -208,7 +208,7 @@ class StructureVersion:
         """Forks in which this process, as a child, has lost devices."""
 
     def changed(self) -> None:
-        """Count a change of a module's parts, an optimizer's groups or a tensor's `requires_grad`."""
+        """Count a change of a module's parts, an optimizer's groups, a tensor's `requires_grad` or the default device."""
         self.version += 1
 
     def mode_changed(self) -> None:

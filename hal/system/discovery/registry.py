@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.core.execution.executor import structure
 from polyhal.hal.core.fork import process_devices
 from polyhal.hal.core.plugins import entry_points, probing
 from polyhal.hal.core.plugins.entry_points import UNKNOWN, Failure, PluginError, PluginOrigin, describe
@@ -254,7 +255,10 @@ class Registry:
 
     def set_default(self, device: Device | str | None) -> None:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""
+        before = self._default
         self._default = self.open(device) if isinstance(device, str) else device
+        if self._default is not before:
+            structure.changed()  # captured steps may make tensors on it
         self._chosen = "" if self._default is None else self._default.name
         self._inherited = ""
 
