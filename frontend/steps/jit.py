@@ -36,7 +36,7 @@ class Jitted(ReplayedFunction[P, R, CallArguments, CapturedStep]):
         """The float arguments of the present call, from which recorded steps read them."""
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
-        modes = settings.result_key, dispatch.thread.grad_enabled, autocast_dtype()
+        modes = settings.result_key, dispatch.thread.grad_enabled, dispatch.thread.device, autocast_dtype()
         call = CallArguments(args, kwargs, modes)
         self._floats[:] = call.host
         return call

@@ -23,7 +23,17 @@ _IMMUTABLE = (int, bool, str, bytes, complex, type(None), type(...))
 class SteadyReplay:
     """Replays of one confirmed step, as long as nothing has changed that a signature or a guard depends on."""
 
-    __slots__ = ("_executor", "_expected", "_floats", "_grad_enabled", "_modes", "_settings", "_step", "_version")
+    __slots__ = (
+        "_device",
+        "_executor",
+        "_expected",
+        "_floats",
+        "_grad_enabled",
+        "_modes",
+        "_settings",
+        "_step",
+        "_version",
+    )
 
     def __init__(
         self, step: CapturedStep, call: CallArguments, expected: Sequence[_Expected], floats: list[float]
@@ -32,7 +42,7 @@ class SteadyReplay:
         self._expected = expected
         self._floats = floats
         self._executor = _THREAD.executor
-        _, self._settings, self._grad_enabled, _ = call.key
+        _, self._settings, self._grad_enabled, self._device, _ = call.key
         self._version, self._modes = step.checked
 
     @classmethod
@@ -49,6 +59,7 @@ class SteadyReplay:
         if (
             _THREAD.executor is not self._executor
             or _THREAD.grad_enabled is not self._grad_enabled
+            or _THREAD.device is not self._device
             or settings.result_key != self._settings
             or _STRUCTURE.version != self._version
             or _STRUCTURE.modes != self._modes

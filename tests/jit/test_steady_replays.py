@@ -142,6 +142,8 @@ def test_another_default_device_is_noticed() -> None:
         for name in ("numpy", "numpy:no_f64", "numpy"):
             ph.set_default_device(name)
             assert settled(step).device is ph.Device(name)
+        with ph.Device("numpy:no_f64") as other:
+            assert settled(step).device is other
     finally:
         ph.set_default_device(None)
 
