@@ -28,10 +28,12 @@ class HookHandle:
             table.update(others)
         else:
             table[self._number] = hook
+        dispatch.structure.mode_changed()
 
     def remove(self) -> None:
         """Remove the hook. Removing it twice is harmless."""
-        self._table.pop(self._number, None)
+        if self._table.pop(self._number, None) is not None:
+            dispatch.structure.mode_changed()
 
     __call__ = remove
 
@@ -90,6 +92,12 @@ class Hooks:
     def __bool__(self) -> bool:
         """Return whether calls are hooked."""
         return bool(self.before or self.after or self.backward or self.backward_before)
+
+    @property
+    def of_calls(self) -> tuple[tuple[Any, ...], ...]:
+        """The functions that calls run, in order."""
+        tables = self.before, self.after, self.backward, self.backward_before
+        return tuple(tuple(table.values()) for table in tables)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the forward pass of `module` with all hooks."""

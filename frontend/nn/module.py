@@ -131,6 +131,11 @@ class Module(ModuleState):
         """Compute the output; defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
+    @property
+    def call_mode(self) -> object:
+        """The settings of a call, for captured steps to compare: training or evaluation, and hooks."""
+        return (self.training, self._hooks.of_calls) if self._hooks else self.training
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._hooks:
             hooked = partial(self._hooks.call, self)

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polyhal.hal.core import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.tape.ownership import share
 
@@ -45,14 +46,12 @@ def add_hook(tensor: Tensor, hook: Hook) -> Callable[[], None]:
             message("register_hook", "the tensor does not require gradients", fix="call requires_grad_() first")
         )
     if tensor.node is None:
-        tensor.hooks = tensor.hooks or {}
-        hooks = tensor.hooks
-    else:
-        from polyhal.tape.rebase import refreshed
+        return _add_to_leaf(tensor, hook)
+    from polyhal.tape.rebase import refreshed
 
-        refreshed(tensor)
-        tensor.node.hooks = tensor.node.hooks or {}
-        hooks = tensor.node.hooks.setdefault(tensor.index, {})
+    refreshed(tensor)
+    tensor.node.hooks = tensor.node.hooks or {}
+    hooks = tensor.node.hooks.setdefault(tensor.index, {})
     number = next(_numbers)
     hooks[number] = hook
 
@@ -68,13 +67,20 @@ def add_accumulation_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> Cal
     if tensor.node is not None or not tensor.requires_grad:
         problem = "the tensor is no leaf that requires gradients"
         raise AutogradError(message(name, problem, fix="use register_hook, or call requires_grad_() first"))
-    hooks: Any = tensor.hooks or {}
-    tensor.hooks = hooks
+    return _add_to_leaf(tensor, AfterAccumulation(hook))
+
+
+def _add_to_leaf(leaf: Tensor, hook: Any) -> Callable[[], None]:
+    """Add a hook of a leaf, which captured steps notice. Returns the function that removes it."""
+    hooks: dict[int, Any] = leaf.hooks or {}
+    leaf.hooks = hooks
     number = next(_numbers)
-    hooks[number] = AfterAccumulation(hook)
+    hooks[number] = hook
+    dispatch.structure.changed()
 
     def remove() -> None:
-        hooks.pop(number, None)
+        if hooks.pop(number, None) is not None:
+            dispatch.structure.changed()
 
     return remove
 

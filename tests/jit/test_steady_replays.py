@@ -205,3 +205,38 @@ def test_threads_with_their_own_modes_take_turns(numpy_device: ph.Device) -> Non
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_hooks_added_and_removed_between_calls_are_noticed(device: ph.Device) -> None:
+    """A module's and a leaf's hooks count from the next call on; the same function registered again repeats a step."""
+    model = ph.nn.Linear(3, 2).to(device)
+    x = ph.tensor(np.ones((4, 3), np.float32), device=device)
+
+    @ph.jit
+    def step(x: ph.Tensor) -> ph.Tensor:
+        model.zero_grad()
+        y = model(x)
+        y.sum().backward()
+        return y
+
+    def double(_: Any, __: Any, out: ph.Tensor) -> ph.Tensor:
+        return out * 2
+
+    plain = model(x).numpy()
+    for _ in range(5):
+        np.testing.assert_allclose(step(x).numpy(), plain, rtol=1e-6)
+    for _ in range(2):
+        handle = model.register_forward_hook(double)
+        for _ in range(4):
+            np.testing.assert_allclose(step(x).numpy(), 2 * plain, rtol=1e-6)
+        handle.remove()
+        for _ in range(4):
+            np.testing.assert_allclose(step(x).numpy(), plain, rtol=1e-6)
+    remove = model.bias.register_hook(lambda g: g * 3)
+    for _ in range(4):
+        step(x)
+        np.testing.assert_allclose(model.bias.grad.numpy(), [12, 12])
+    remove()
+    for _ in range(4):
+        step(x)
+        np.testing.assert_allclose(model.bias.grad.numpy(), [4, 4])

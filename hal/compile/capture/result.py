@@ -49,8 +49,8 @@ class CapturedGraph:
     """The leaves whose gradients it reads or replaces."""
     mutated_inputs: list[int] = field(default_factory=list)
     """Positions of step inputs that it changes."""
-    training_modes: list[tuple[Any, bool]] = field(default_factory=list)
-    """The modules that took part, and whether each was in training."""
+    modes: list[tuple[Any, object]] = field(default_factory=list)
+    """The modules that took part, and the mode of each: training or evaluation, and hooks."""
     first_uses: dict[int, str] = field(default_factory=dict)
     """The user's line that used a captured constant first, by graph input."""
     initial_gradients: list[tuple[Any, Any]] = field(default_factory=list)
@@ -100,7 +100,7 @@ class CapturedGraph:
 
     def modes_match(self) -> bool:
         """Return whether the modules that took part are in the modes they were recorded in."""
-        return all(module.training is mode for module, mode in self.training_modes)
+        return all(module.call_mode == mode for module, mode in self.modes)
 
 
 def same_source(a: InputSource, b: InputSource) -> bool:

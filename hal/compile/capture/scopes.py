@@ -80,8 +80,8 @@ class Scopes(ModuleScopes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.modes: list[tuple[Any, bool]] = []
-        """The modules that took part, and whether each was in training."""
+        self.modes: list[tuple[Any, object]] = []
+        """The modules that took part, and the mode of each: training or evaluation, and hooks."""
         self.recomputation = 0
         """Which checkpointed region is computed again at the moment; 0 if none."""
         self._recomputations = 0
@@ -90,7 +90,7 @@ class Scopes(ModuleScopes):
     def _enter_tree(self, module: Any) -> None:
         for name, child in module.named_modules():
             self._of_module[id(child)] = name
-            self.modes.append((child, child.training))
+            self.modes.append((child, child.call_mode))
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             for part in (tensor.real, tensor.imag) if tensor.dtype.is_complex else (tensor,):
                 self._of_buffer.setdefault(id(part.buffer), name)

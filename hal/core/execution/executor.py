@@ -208,11 +208,11 @@ class StructureVersion:
         """Forks in which this process, as a child, has lost devices."""
 
     def changed(self) -> None:
-        """Count a change of a module's parts, an optimizer's groups, a tensor's `requires_grad` or the default device."""
+        """Count a change of a module's parts, an optimizer's groups, a leaf's flag or hooks, or the default device."""
         self.version += 1
 
     def mode_changed(self) -> None:
-        """Count a module's switch to training or to evaluation."""
+        """Count a module's switch to training or to evaluation, or a change of its hooks."""
         self.modes += 1
 
 
