@@ -8,7 +8,18 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare, tensor_at
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    tensor_at,
+)
 from polyhal.hal.ops.nn.cached_attention import cached_attention
 from polyhal.hal.ops.nn.rotary_store import rotary_store
 from polyhal.hal.ops.tensor_like import Array, TensorLike
@@ -123,4 +134,5 @@ rotary_attention = declare(
     errors=[ErrorSample(_wrong(), {}, ValueError, "one position per sequence")],
     flops=_flops,
     settings=("precision",),
+    autocast=Autocast.HALF,
 )

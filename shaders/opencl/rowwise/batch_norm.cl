@@ -173,13 +173,13 @@ __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, cons
 
 // A partial result is that of `images_part` images.
 __kernel NO_AUTOVEC SIZED void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, ADDENDS WEIGHTS BIASES
-                                     __global STORAGE(DTYPE) *out, const ulong out_offset, __global REAL *means,
-                                     const ulong means_offset, __global REAL *variances, const ulong variances_offset,
-                                     PARTIAL_RESULTS const REAL eps,
+                                           __global STORAGE(DTYPE) *out, const ulong out_offset, __global REAL *means,
+                                           const ulong means_offset, __global REAL *variances, const ulong variances_offset,
+                                           PARTIAL_RESULTS const REAL eps,
 #if !WHOLE_CHANNELS
-                                     const uint images_part,
+                                           const uint images_part,
 #endif
-                                     const PlaneGeometry geometry) {
+                                           const PlaneGeometry geometry) {
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
@@ -188,12 +188,14 @@ __kernel NO_AUTOVEC SIZED void batch_apply(__global const STORAGE(DTYPE) *x, con
     const REAL count = (REAL)images * inner;
 #if WHOLE_CHANNELS
     CHANNEL_STATISTICS
+#else
+    REAL mean[CHANNELS_EACH], variance[CHANNELS_EACH];
+#endif
     REAL scale[CHANNELS_EACH], shift[CHANNELS_EACH];
     for (uint c = 0; c < CHANNELS_EACH; c++) {
+#if WHOLE_CHANNELS
         variance[c] /= count;
 #else
-    REAL mean[CHANNELS_EACH], variance[CHANNELS_EACH], scale[CHANNELS_EACH], shift[CHANNELS_EACH];
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
         __global const REAL *part_means = partial + channel + c, *part_squares = part_means + parts * channels;
         REAL distance = 0, squares = 0;
         FOR_PARTS distance += (part_means[part * channels] - part_means[0]) * ELEMENTS(part);
@@ -299,11 +301,11 @@ __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulon
 
 // Also makes the gradients of weight and bias.
 __kernel NO_AUTOVEC SIZED void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
-                                          __global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES STATISTICS
-                                          __global STORAGE(DTYPE) *dx, const ulong dx_offset,
-                                          __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
-                                          __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset,
-                                          PARTIAL_RESULTS const REAL eps, const PlaneGradGeometry geometry) {
+                                                __global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES STATISTICS
+                                                __global STORAGE(DTYPE) *dx, const ulong dx_offset,
+                                                __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
+                                                __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset,
+                                                PARTIAL_RESULTS const REAL eps, const PlaneGradGeometry geometry) {
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(g);
@@ -315,10 +317,11 @@ __kernel NO_AUTOVEC SIZED void batch_input_grad(__global const STORAGE(DTYPE) *g
     const REAL count = (REAL)images * inner;
 #if WHOLE_CHANNELS
     CHANNEL_SUMS
-    for (uint c = 0; c < CHANNELS_EACH; c++) {
 #else
     REAL product[CHANNELS_EACH], grad[CHANNELS_EACH];
+#endif
     for (uint c = 0; c < CHANNELS_EACH; c++) {
+#if !WHOLE_CHANNELS
         product[c] = grad[c] = 0;
         FOR_PARTS {
             product[c] += partial[part * 2 * channels + channel + c];
