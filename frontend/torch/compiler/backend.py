@@ -12,6 +12,7 @@ from polyhal.torch.compiler import once, private, saved_values
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 from polyhal.torch.compiler.remade import remade_nodes
+from polyhal.torch.device import current
 
 MODES = ("default", "reduce-overhead")
 """Supported modes, with equal effect: a program is always replayed with planned memory, as "reduce-overhead" requests."""
@@ -54,7 +55,7 @@ def backend(
     def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         """Partition a joint graph. Constants and masks are made in both graphs, other values are saved in one tensor."""
         made, later = private.min_cut(joint, remade_nodes(joint.graph), *args, **kwargs)
-        saved_values.carry(made, later, kwargs["num_fwd_outputs"])
+        saved_values.carry(made, later, kwargs["num_fwd_outputs"], device or current())
         return made, later
 
     return private.compiled_below_autograd(

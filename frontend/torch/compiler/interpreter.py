@@ -20,7 +20,7 @@ from polyhal.torch import tensors
 from polyhal.torch.compiler import private
 from polyhal.torch.compiler.calls import as_argument, call_of
 from polyhal.torch.compiler.functional import filled_to
-from polyhal.torch.compiler.layouts import Symbols
+from polyhal.torch.compiler.layouts import Symbols, is_storable
 from polyhal.torch.compiler.saved_values import save, saved
 from polyhal.torch.private import decompositions as known_decompositions
 from polyhal.torch.registration import UnsupportedArgumentsError
@@ -252,7 +252,7 @@ def why_not(node: torch.fx.Node, device: Device) -> str:
         return f"a {node.op}"
     for x in (node, *node.all_input_nodes):
         for value in pytree.tree_leaves(x.meta.get("val")):
-            if isinstance(value, torch.Tensor) and not _is_storable(value, device):
+            if isinstance(value, torch.Tensor) and not is_storable(value, device):
                 return f"{device} does not support {value.dtype}"
     if node.target is operator.getitem or node.target in _HANDLED_HERE:
         return ""
@@ -270,11 +270,6 @@ def writes_inside(node: torch.fx.Node) -> bool:
     places = zip(target._schema.arguments, node.args, strict=False)
     written = [x for a, x in places if a.alias_info is not None and a.alias_info.is_write]
     return any(not isinstance(x, torch.fx.Node) or x.op != "placeholder" for x in written)
-
-
-def _is_storable(value: torch.Tensor, device: Device) -> bool:
-    kind = tensors.DTYPES.get(value.dtype)
-    return kind is not None and not value.is_sparse and kind in device.capabilities.storage
 
 
 def is_number(node: torch.fx.Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,7 +11,11 @@ from polyhal.hal.core import dispatch
 from polyhal.hal.layout import Ref, Spec, axis_order, contiguous, extent, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor, wrap
+from polyhal.torch import tensors
 from polyhal.torch.compiler import private
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
 
 
 class Symbols:
@@ -41,6 +45,12 @@ class Symbols:
     def strides(self, fake: torch.Tensor) -> tuple[int, ...]:
         """Return the strides of a fake tensor as numbers."""
         return tuple(self.value(s) for s in fake.stride())
+
+
+def is_storable(fake: torch.Tensor, device: Device) -> bool:
+    """Return whether a device's memory holds tensors like a traced one."""
+    kind = tensors.DTYPES.get(fake.dtype)
+    return kind is not None and not fake.is_sparse and kind in device.capabilities.storage
 
 
 def is_symbolic(fake: Any) -> bool:

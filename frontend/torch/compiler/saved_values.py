@@ -21,7 +21,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor, wrap
 from polyhal.torch import tensors
 from polyhal.torch.compiler import private
-from polyhal.torch.compiler.layouts import is_symbolic
+from polyhal.torch.compiler.layouts import is_storable, is_symbolic
 from polyhal.torch.private import new_tensor
 from polyhal.torch.storages import Storage
 
@@ -105,13 +105,18 @@ def _places(specs: Sequence[Spec]) -> tuple[list[int], int]:
     return starts, end // int32.itemsize
 
 
-def carry(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, count: int) -> None:
-    """Let the forward graph return a carrier of values that only both graphs read, after its `count` other results."""
+def carry(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, count: int, device: Device) -> None:
+    """Let the forward graph return a carrier of values that only both graphs read, after its `count` other results.
+
+    Values of dtypes that `device` does not hold, such as complex ones, are saved by PyTorch.
+    """
     output = forward.graph.output_node()
     returned = list(output.args[0])  # type: ignore[arg-type]
     shared = {origin(n) for n in returned[:count] if isinstance(n, torch.fx.Node)}
     places = {n.name: n for n in backward.graph.nodes if n.op == "placeholder"}
-    chosen = [n for n in returned[count:] if _is_carried(n, shared) and n.name in places and places[n.name].users]
+    chosen = [
+        n for n in returned[count:] if _is_carried(n, shared, device) and n.name in places and places[n.name].users
+    ]
     if len(chosen) < _FEWEST:
         return
     with forward.graph.inserting_before(output):
@@ -163,14 +168,15 @@ def is_view(node: torch.fx.Node) -> bool:
     )
 
 
-def _is_carried(node: Any, shared: set[torch.fx.Node]) -> bool:
-    """Return whether a result of a forward graph is a tensor of known shape in memory of its own."""
+def _is_carried(node: Any, shared: set[torch.fx.Node], device: Device) -> bool:
+    """Return whether a result of a forward graph is a tensor of known shape in memory of its own on `device`."""
     if not isinstance(node, torch.fx.Node) or node.op != "call_function":
         return False
     fake, source = node.meta.get("val"), origin(node)
     return (
         isinstance(fake, torch.Tensor)
         and not is_symbolic(fake)
+        and is_storable(fake, device)
         and source.op == "call_function"
         and source not in shared
     )
