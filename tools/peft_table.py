@@ -1,4 +1,4 @@
-"""The table of losses beside PEFT's in docs/language-models.md, from the results of tests/adapters/compare_with_peft.py."""
+"""The table of losses and PEFT's losses in docs/language-models.md, from the results of tests/adapters/compare_with_peft.py."""
 
 from __future__ import annotations
 

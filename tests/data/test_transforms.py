@@ -1,4 +1,4 @@
-"""Transforms of images, beside PyTorch's interpolation."""
+"""Transforms of images, compared with PyTorch's interpolation."""
 
 from __future__ import annotations
 

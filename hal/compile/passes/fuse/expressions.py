@@ -80,7 +80,7 @@ class SumReading(NamedTuple):
 
 
 class Expressions:
-    """The values of one graph. Those in `results` may be returned by a pattern beside being used in it."""
+    """The values of one graph. Those in `results` may be returned by a pattern and used in it."""
 
     def __init__(self, graph: Graph, results: tuple[int, ...] = ()) -> None:
         self.graph = graph
