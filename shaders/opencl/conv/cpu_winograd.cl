@@ -39,12 +39,11 @@
 #define BAND 8
 #endif
 #define ALIGNED 0
+#include "conv/winograd_transforms.h"
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 
 #define TILE_COLUMNS (VECTORS * WIDTH)
-// Elements of a tile.
-#define TILE 16
 typedef VEC(REAL) V;
 // A vector at any address, without vload, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
 typedef struct __attribute__((packed)) {
@@ -57,13 +56,6 @@ typedef struct __attribute__((packed)) {
     Panel rows;
 } UnalignedPanel;
 #define PANEL_AT(p) ((__global UnalignedPanel *)(p))->rows
-
-// t = G (a, b, c)^T.
-#define TRANSFORM_WEIGHTS(a, b, c, t0, t1, t2, t3) \
-    t0 = a;                                        \
-    t1 = (a + b + c) / 2;                          \
-    t2 = (a - b + c) / 2;                          \
-    t3 = c;
 
 // The first weight of the flipped or plain windows, and strides.
 typedef struct {
@@ -106,13 +98,6 @@ __kernel NO_AUTOVEC void winograd_weights(__global const STORAGE(DTYPE) *w, cons
         }
     }
 }
-
-// t = B^T (d0, d1, d2, d3)^T.
-#define TRANSFORM_PIXELS(d0, d1, d2, d3, t0, t1, t2, t3) \
-    t0 = d0 - d2;                                        \
-    t1 = d1 + d2;                                        \
-    t2 = d2 - d1;                                        \
-    t3 = d1 - d3;
 
 // transformed[element * step] = the elements of TILE_COLUMNS tiles of one channel, vector by vector.
 static inline void transform_tiles(__global const REAL *plane, __global const int *tap_offsets,

@@ -15,28 +15,15 @@
 #ifndef BIAS
 #define BIAS 0
 #endif
+#include "conv/winograd_transforms.h"
 #include "lib/dtypes.h"
 
-#define TILE 16
 // `columns` is the number of tiles, padded. Weights may be flipped: `w_start` is the first tap, and strides are then negative.
 typedef struct {
     long x_image, x_channel, x_down, x_across, w_start, w_filter, w_channel, w_row, w_column;
     uint channels, filters, tiles, columns, tiles_down, tiles_across;
     int height, width, down, across, padding_y, padding_x;
 } WinogradGeometry;
-
-// t = G (a, b, c)^T.
-#define TRANSFORM_WEIGHTS(a, b, c, t0, t1, t2, t3) \
-    t0 = a;                                        \
-    t1 = (a + b + c) / 2;                          \
-    t2 = (a - b + c) / 2;                          \
-    t3 = c;
-// t = B^T (d0, d1, d2, d3)^T.
-#define TRANSFORM_PIXELS(d0, d1, d2, d3, t0, t1, t2, t3) \
-    t0 = d0 - d2;                                        \
-    t1 = d1 + d2;                                        \
-    t2 = d2 - d1;                                        \
-    t3 = d1 - d3;
 
 // transformed[element][filter][channel].
 __kernel void winograd_filters(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global float *transformed,
