@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.planning_page import planning_page, scaling_table
+from benchmarks.serving.table import serve_load_table
 from benchmarks.tables import (
     collectives_table,
     decode_table,
@@ -34,7 +35,6 @@ from benchmarks.tables import (
     processes_table,
     read_back_table,
     replay_table,
-    serve_load_table,
     startup_table,
     train_command_table,
     training_step_table,

@@ -12,8 +12,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("gguf", reason="needs gguf: pip install 'polyhal[llm]'")
 pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[llm]'")
+from benchmarks.serving.table import serve_load_table
 from benchmarks.suite import serve_load
-from benchmarks.tables import serve_load_table
 from tests.llm.small_models import with_bytes
 
 pytestmark = [

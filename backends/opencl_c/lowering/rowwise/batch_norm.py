@@ -64,7 +64,7 @@ class _Division:
     """Elements per vector."""
     dtype: DType
     whole: bool = False
-    """True if a group of the normalization takes a whole channel, and there is no launch for the reduction."""
+    """True if each group reduces and normalizes a whole channel, in one launch instead of two."""
 
     def items(self, group: int, images_each: int) -> tuple[int, int]:
         """Return the work-items of a launch per axis."""
