@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from polyhal import manual_seed
 from polyhal.adapters import LoraSettings, add_lora
 from polyhal.cli.display import count, duration, is_live, say, say_wrapped, status_line
+from polyhal.cli.progress_bar import ProgressBar
 from polyhal.cli.stop_request import StopRequest
 from polyhal.commands.merge import write_merged
 from polyhal.finetune import IGNORED, RECORD_FORMS, TokenRows, TuneOptions, Tuner, arrange, encode_record, read_records
@@ -296,7 +297,7 @@ def _progress(console: Console, tuner: Tuner) -> Iterator[Any]:
         yield lambda row: say(console, _line(row, tuner.options.steps))
         return
     columns = [TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()]
-    with Progress(*columns, console=console, expand=True) as progress:
+    with ProgressBar(*columns, console=console, expand=True) as progress:
         task = progress.add_task("compiling the first step", total=tuner.options.steps, completed=tuner.done)
         yield lambda row: progress.update(task, completed=row.step, description=_line(row, tuner.options.steps))
 

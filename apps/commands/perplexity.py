@@ -115,15 +115,16 @@ def _content(text: Path) -> str:
 @contextmanager
 def _progress(console: Console) -> Iterator[Callable[[int, int, Perplexity], None]]:
     """Yield a function that shows the finished windows: a bar on a terminal that can move its cursor, nothing elsewhere."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     from polyhal.cli.display import is_live
+    from polyhal.cli.progress_bar import ProgressBar
 
     if not is_live(console):
         yield lambda done, count, so_far: None
         return
     columns = [TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn()]
-    with Progress(*columns, console=console, expand=True, transient=True) as progress:
+    with ProgressBar(*columns, console=console, expand=True, transient=True) as progress:
         task = progress.add_task("compiling", total=None)
         yield lambda done, count, so_far: progress.update(
             task, completed=done, total=count, description=f"window {done}/{count}  perplexity {so_far.value:.3f}"

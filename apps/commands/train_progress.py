@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from polyhal.cli.display import duration, is_live, say
+from polyhal.cli.progress_bar import ProgressBar
 from polyhal.training import MetricsRow, RunObserver, Session
 
 _LINE_INTERVAL = 5.0
@@ -64,7 +65,7 @@ class _TrainBar:
         self._console = console
         done, total = session.trainer.done, session.trainer.options.steps
         self._steps_per_epoch = session.trainer.steps_per_epoch
-        self._progress = Progress(
+        self._progress = ProgressBar(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(bar_width=None),
             TextColumn(

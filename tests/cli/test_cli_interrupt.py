@@ -77,3 +77,31 @@ def test_an_interrupt_before_training_is_one_line(
     outcome = polyhal("train", text)
     assert outcome.code == 130
     assert outcome.err == "error: interrupted\n"
+
+
+_BAR = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # a session of its own, whose terminal is standard input
+from polyhal.cli.progress_bar import ProgressBar
+echo = lambda: bool(termios.tcgetattr(0)[3] & termios.ECHO)
+try:
+    with ProgressBar():
+        shown = echo()
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("during", shown, "after", echo())
+"""
+
+
+def test_a_terminal_shows_no_keys_in_a_progress_bar_and_shows_them_afterwards() -> None:
+    import pty
+
+    master, terminal = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _BAR], stdin=terminal, capture_output=True, text=True, start_new_session=True
+        )
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert done.stdout.split() == ["during", "False", "after", "True"], done.stderr

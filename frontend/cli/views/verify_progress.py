@@ -8,9 +8,10 @@ from typing import Protocol, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from polyhal.cli.display import is_live, say
+from polyhal.cli.progress_bar import ProgressBar
 from polyhal.hal.testing.certification.certify import KitObserver
 from polyhal.hal.testing.certification.runner import Outcome
 
@@ -41,7 +42,7 @@ class _VerifyBar:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._failed = 0
-        self._progress = Progress(
+        self._progress = ProgressBar(
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TextColumn("{task.fields[failed]}"),
