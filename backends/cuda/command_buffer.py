@@ -60,7 +60,8 @@ class CudaCommandBuffer:
         self._runtime = runtime
         self._kept = kept
         self.bound = tuple(launches)
-        self._is_short = len(self.bound) <= 1
+        self._alone = self.bound[0].prepared if len(self.bound) == 1 else None
+        """The launch, if it is the only one."""
         self.launches = tuple(RecordedLaunch(i, b.name) for i, b in zip(origins, launches, strict=True))
         self._operands: dict[BindingSlot, list[_Operand]] = {}
         self._numbers: Numbers[_Scalar] = Numbers()
@@ -83,8 +84,12 @@ class CudaCommandBuffer:
         if rebound or self._follows_numbers:
             self._find_changes(rebound)
         runtime = self._runtime
-        stream = runtime.streams.current()
-        if self._is_short or runtime.profile is not None:
+        stream = runtime.streams.only or runtime.streams.current()
+        alone = self._alone
+        if alone is not None:
+            runtime.start(alone, stream)
+            return
+        if runtime.profile is not None or not self.bound:
             for b in self.bound:
                 runtime.start(b.prepared, stream)
             return

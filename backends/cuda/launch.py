@@ -146,7 +146,7 @@ class CudaLaunch:
         except IndexError:
             prepared = self._prepared(self._template)
         self._write(prepared.block.write, args)
-        runtime.start(prepared, runtime.streams.current())
+        runtime.start(prepared, runtime.streams.only or runtime.streams.current())
         self._unused.append(prepared)
 
     def _prepared(self, values: Sequence[Any]) -> PreparedLaunch:

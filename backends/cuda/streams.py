@@ -76,11 +76,14 @@ class CudaStreams:
         self._context = context
         self._selected = _Selected()
         self._all: list[CudaStream] = []
-        self.own = self.open()
+        self.only: CudaStream | None = None
+        """The stream of all threads, as long as there is no other: looking up a thread's costs as much as a call."""
+        self.own = self.only = self.open()
 
     def open(self) -> CudaStream:
         """Return a new stream, which lives as long as the device is open. Raises CudaError."""
         stream = CudaStream(self._context)
+        self.only = None
         self._all = [*self._all, stream]
         return stream
 

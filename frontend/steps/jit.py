@@ -20,6 +20,7 @@ from polyhal.hal.ops.top_level import top_level
 from polyhal.mixed_precision import autocast_dtype
 from polyhal.steps.record import RecordedCall, record_call
 from polyhal.steps.signature import CallArguments
+from polyhal.steps.steady_replay import SteadyReplay
 from polyhal.steps.step import CapturedStep
 
 P = ParamSpec("P")
@@ -41,7 +42,7 @@ class Jitted(ReplayedFunction[P, R, CallArguments, CapturedStep]):
         self._floats[:] = call.host
         return call
 
-    def _repeating(self, step: CapturedStep, call: CallArguments) -> Callable[[tuple[Any, ...]], Any] | None:
+    def _repeating(self, step: CapturedStep, call: CallArguments) -> SteadyReplay | None:
         return step.repeating(call, self._floats)
 
     def _record(self, call: CallArguments) -> Pending[CapturedStep]:

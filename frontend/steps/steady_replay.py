@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.capture.flat_call import NODE, TENSOR
-from polyhal.hal.compile.replayed_function import MISSED
+from polyhal.hal.compile.capture.replay_cache import MISSED
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.settings.state import settings
 
@@ -24,25 +24,28 @@ class SteadyReplay:
     """Replays of one confirmed step, as long as nothing has changed that a signature or a guard depends on."""
 
     __slots__ = (
-        "_device",
-        "_executor",
         "_expected",
+        "_flags_hold",
         "_floats",
-        "_grad_enabled",
         "_modes",
+        "_run",
         "_settings",
-        "_step",
+        "_tensors",
+        "_thread",
         "_version",
     )
 
     def __init__(
         self, step: CapturedStep, call: CallArguments, expected: Sequence[_Expected], floats: list[float]
     ) -> None:
-        self._step = step
+        self._flags_hold = step.flags_hold if step.has_leaves else None
+        self._run = step.steady_run()
         self._expected = expected
+        self._tensors = len(call.tensors)
         self._floats = floats
-        self._executor = _THREAD.executor
-        _, self._settings, self._grad_enabled, self._device, _ = call.key
+        self._thread = dict(_THREAD.__dict__)
+        """The modes of the thread. Comparing all at once costs less than to look up three of them."""
+        self._settings = settings.result_key
         self._version, self._modes = step.checked
 
     @classmethod
@@ -51,23 +54,28 @@ class SteadyReplay:
 
         The step reads its float arguments in `floats`.
         """
+        if _THREAD.timer is not None or _THREAD.worker_timer is not None:
+            return None
         expected = _expected(call)
         return None if expected is None else cls(step, call, expected, floats)
 
-    def replay(self, args: tuple[Any, ...]) -> Any:
-        """Replay the step and return its results; MISSED, without any effect, if the arguments or the state may differ."""
+    def may_apply(self) -> bool:
+        """As `RepeatedCall.may_apply`."""
+        return _THREAD.__dict__ == self._thread
+
+    def replay(self, args: tuple[Any, ...], /) -> Any:
+        """As `RepeatedCall.replay`."""
         if (
-            _THREAD.executor is not self._executor
-            or _THREAD.grad_enabled is not self._grad_enabled
-            or _THREAD.device is not self._device
-            or settings.result_key != self._settings
+            settings.result_key != self._settings
             or _STRUCTURE.version != self._version
             or _STRUCTURE.modes != self._modes
-            or not self._step.flags_hold()
+            or (self._flags_hold is not None and not self._flags_hold())
         ):
             return MISSED
-        tensors = self._matched(args) if args or self._expected else ()
-        return MISSED if tensors is None else self._step.run_with(tensors)
+        if not args and not self._expected:
+            return self._run(())
+        tensors = self._matched(args)
+        return MISSED if tensors is None else self._run(tensors)
 
     def _matched(self, args: tuple[Any, ...]) -> Sequence[Tensor] | None:
         """Return the tensors among arguments with the required properties, and store the floats."""
@@ -76,7 +84,8 @@ class SteadyReplay:
             return None
         tensors: list[Tensor] = []
         floats: list[float] = []
-        for x, (kind, spec, value, requires_grad, is_leaf) in zip(args, expected, strict=True):
+        for i, (kind, spec, value, requires_grad, is_leaf) in enumerate(expected):  # a strict zip takes longer
+            x = args[i]
             if type(x) is not kind:
                 return None
             if spec is not None:
@@ -93,7 +102,11 @@ class SteadyReplay:
                 floats.append(x)
             elif x is not value:
                 return None
-        if len(tensors) > 1 and len({id(x.buffer) for x in tensors}) != len(tensors):
+        count = self._tensors
+        if count == 2:
+            if tensors[0].buffer is tensors[1].buffer:
+                return None
+        elif count > 2 and len({id(x.buffer) for x in tensors}) != count:
             return None
         if floats:
             self._floats[:] = floats

@@ -16,6 +16,7 @@ from polyhal.hal.compile.scheduler.executable import Executable
 from polyhal.hal.compile.scheduler.placement import Placement
 from polyhal.hal.compile.scheduler.profile import StepProfile
 from polyhal.hal.compile.scheduler.report import MemoryReport
+from polyhal.hal.compile.scheduler.short_run import short_run
 from polyhal.hal.core import dispatch
 from polyhal.hal.system.diagnostics.explain_graph import explain
 from polyhal.steps.result_tape import ResultTape
@@ -92,19 +93,32 @@ class CapturedStep(ReplayStep[CallArguments]):
         """The versions of the structure and of the modes of modules for which the guards hold."""
         return self._version, self._modes
 
+    @property
+    def has_leaves(self) -> bool:
+        """True if the step reads tensors that it was not passed."""
+        return bool(self._leaf_flags)
+
     def flags_hold(self) -> bool:
         """Return whether tensors require gradients or not as when the step was recorded."""
-        return not self._leaves or [x.requires_grad for x in self._leaves] == self._flags
+        for x, flag in self._leaf_flags:  # noqa: SIM110 - a generator takes twice as long
+            if x.requires_grad is not flag:
+                return False
+        return True
 
-    def repeating(self, call: CallArguments, floats: list[float]) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return a function that repeats `call`, which this step has just replayed; None where every call needs all guards.
+    def repeating(self, call: CallArguments, floats: list[float]) -> SteadyReplay | None:
+        """Return the repetition of `call`, which this step has just replayed; None where every call needs all guards.
 
-        `floats` is where the step reads its float arguments. The function returns MISSED for arguments that differ.
+        `floats` is where the step reads its float arguments.
         """
         if self._gradients.read or self.executable.checks_values:
             return None
-        steady = SteadyReplay.of(self, call, floats)
-        return None if steady is None else steady.replay
+        return SteadyReplay.of(self, call, floats)
+
+    def steady_run(self) -> Callable[[Sequence[Tensor]], Any]:
+        """Return the fastest function that runs the step with the tensors of a call, and returns its results."""
+        returns_one = self._only == 0 and self._count == 1 and self._gradients.are_kept and self._tape is None
+        short = short_run(self.executable) if returns_one else None
+        return short or self.run_with
 
     def run(self, call: CallArguments = _NO_ARGUMENTS) -> Any:
         """Run once. Returns the results of the step, with new tensors."""
@@ -167,8 +181,7 @@ class CapturedStep(ReplayStep[CallArguments]):
         """Note the structure, the gradients, and the tensors that must require gradients before a run, or must not."""
         self._version = dispatch.structure.version
         self._gradients = _GradientUses(captured.gradients)
-        self._leaves = [x for x, _ in captured.leaf_flags]
-        self._flags = [flag for _, flag in captured.leaf_flags]
+        self._leaf_flags = tuple(captured.leaf_flags)
 
     def _current(self, leaf: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         """Return the tensor of this run that corresponds to a leaf of the recording."""

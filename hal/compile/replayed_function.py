@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from polyhal.hal.compile.capture.difference import Difference
 from polyhal.hal.compile.capture.flat_call import FlatCall
-from polyhal.hal.compile.capture.replay_cache import NotReplayableError, ReplayCache, ReplayStep
+from polyhal.hal.compile.capture.replay_cache import MISSED, NotReplayableError, ReplayCache, ReplayStep
 from polyhal.hal.compile.ir.graph import Graph
 from polyhal.hal.compile.scheduler.activity import StepActivity
 from polyhal.hal.compile.scheduler.profile import StepProfile
@@ -23,10 +23,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=FlatCall)
 S = TypeVar("S", bound=ReplayStep[Any])
-
-
-MISSED = object()
-"""Returned for a call that does not repeat the one before."""
 
 
 class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
@@ -59,13 +55,19 @@ class ReplayedFunction(ReplayCache[C, S], Generic[P, R, C, S]):
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        repeat = self._repeat
+        if repeat is not None and not kwargs and repeat.may_apply():
+            self._lock.acquire()  # a `with` block costs the host twice as much
+            try:
+                if self._repeat is repeat:
+                    repeated = repeat.replay(args)
+                    if repeated is not MISSED:
+                        return repeated  # type: ignore[no-any-return]
+            finally:
+                self._lock.release()
         if not self._may_replay():
             return self._function(*args, **kwargs)
         with self._lock:
-            if self._repeat is not None and not kwargs:
-                repeated = self._repeat(args)
-                if repeated is not MISSED:
-                    return repeated  # type: ignore[no-any-return]
             if self._warmed_up:
                 try:
                     call = self._flatten(args, kwargs)

@@ -148,6 +148,24 @@ class ReplayStep(ABC, Generic[C]):
 
 S = TypeVar("S", bound=ReplayStep[Any])
 
+MISSED = object()
+"""Returned for a call that does not repeat the one before."""
+
+
+class RepeatedCall(Protocol):
+    """A call that its step can replay again without its signature."""
+
+    def may_apply(self) -> bool:
+        """Return whether the modes of the thread are those of the call; the next call needs its signature if not."""
+        ...
+
+    def replay(self, args: tuple[Any, ...], /) -> Any:
+        """Replay the step and return its results; MISSED, without any effect, if the arguments or the state may differ.
+
+        The caller holds the lock, on a thread to which it applies.
+        """
+        ...
+
 
 class Pending(NamedTuple, Generic[S]):
     """A recording that can still be rolled back."""
@@ -186,8 +204,8 @@ class ReplayCache(ABC, Generic[C, S]):
         """Number of signatures that were given up since the last confirmation."""
         self.eager_reasons: dict[str, str] = {}
         """Reasons for which calls run op by op, each with its remedy."""
-        self._repeat: Callable[[tuple[Any, ...]], Any] | None = None
-        """Repeats the call before without its signature, or returns a sentinel; None if the next call has to be looked up."""
+        self._repeat: RepeatedCall | None = None
+        """Repeats the call before without its signature; None if the next call has to be looked up."""
         self._repeated: Hashable = None
         """Signature of the calls that it repeats."""
         self._lock = threading.RLock()
@@ -203,11 +221,8 @@ class ReplayCache(ABC, Generic[C, S]):
     def _run_eagerly(self, call: C) -> Any:
         """Run a call op by op."""
 
-    def _repeating(self, step: S, call: C) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return a function that repeats a call, which a step has just replayed, or None.
-
-        It takes the arguments of a call without keywords, and returns a sentinel, without any effect, if they differ.
-        """
+    def _repeating(self, step: S, call: C) -> RepeatedCall | None:
+        """Return the repetition of a call, which a step has just replayed, or None."""
         return None
 
     def _before_recording(self, steps: list[S]) -> None:

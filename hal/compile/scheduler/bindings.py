@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.core.memory.buffer import Buffer, SubBuffer
 from polyhal.hal.core.memory.pool import bucket
+from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import BindingSlot
 
@@ -78,10 +79,13 @@ class ResultMemory:
         return others == 3  # the references of `self`, of this frame and of the argument of getrefcount
 
     def renew(self) -> bool:
-        """Allocate other memory. Returns whether the address changed."""
+        """Allocate other memory. Returns whether the address changed. Raises OutOfMemoryError."""
         if self.home is not None:
             whole, offset = self.home
             self.buffer = SubBuffer(whole)
             return self.binding.bind(whole.handle, offset)
-        self.buffer = self.device.pool.take(self._size)
+        try:
+            self.buffer = self.device.pool.take(self._size)
+        except OutOfMemoryError as error:
+            raise out_of_memory_in("captured step", error) from error
         return self.binding.bind(self.buffer.handle, 0)

@@ -57,13 +57,15 @@ class Executable:
         self._separate_gradients = False
         self._is_prepared = False
         """False during preparation, after a failed one and after `release`."""
+        self.partitions: list[Partition] = []
+        """Partitions of a run, in order: another list after each preparation."""
         self.blocks: dict[Device, list[Buffer]] = {}
         """Arena blocks of each device, kept from run to run."""
         self._prepare()
 
     def _prepare(self) -> None:
         """Plan, allocate and bind. With `_separate_gradients`, gradients of earlier runs keep their values."""
-        self._is_prepared = False
+        self._is_prepared, self.partitions = False, []
         try:
             self._plan_and_bind()
         except OutOfMemoryError as error:
@@ -83,7 +85,7 @@ class Executable:
         """Memory reference of each value; None for numbers."""
         self._bindings: dict[int, Rebindable] = {}
         """Rebindable memory of each value that is stored in an argument or a result."""
-        self._arguments: list[tuple[int, Rebindable]] = []
+        self.arguments: list[tuple[int, Rebindable]] = []
         """Position of each argument of a run, and its rebindable memory."""
         self.results: list[ResultMemory] = []
         self.blocks.clear()
@@ -98,17 +100,16 @@ class Executable:
         """Handle and offset in bytes of everything that is allocated in the blocks."""
         self._bind_inputs()
         self._bind_values()
-        self._moved: list[BindingSlot] = []
+        self.moved: list[BindingSlot] = []
         """Slots of memory whose address changed since the last submitted run."""
-        self.partitions: list[Partition] = partitioned(self._bound_calls() + self._final_copies(), self._moved)
-        """Partitions of a run, in order."""
+        self.partitions = partitioned(self._bound_calls() + self._final_copies(), self.moved)
         self._actions = [p.run for p in self.partitions]
         self.devices = tuple({p.device: None for p in self.partitions})
         """Devices on which the step has work, in the order of first use."""
         self._flushed = [d for d in self.devices if isinstance(d.backend, SupportsFlush)]
         several = len(self.devices) > 1 or any(p.link is not None for p in self.partitions)
         self.workers = DeviceWorkers(self.partitions) if several else None
-        self._forks = _STRUCTURE.forks
+        self.forks = _STRUCTURE.forks
 
     # --- preparing --------------------------------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class Executable:
                 self._refs[i] = source.ref
             elif isinstance(source, StepInput):
                 binding = Rebindable()
-                self._arguments.append((source.position, binding))
+                self.arguments.append((source.position, binding))
                 self._follow(i, binding, 0)
 
     def _follow(self, value: int, binding: Rebindable, offset: int) -> None:
@@ -220,7 +221,7 @@ class Executable:
     def _final_copies(self) -> list[BoundCall]:
         """Return the copies after the last node: results that need separate memory, then the plan's write-backs."""
         placer = OutputPlacer(self.plan, self._result_of, self._ref, self._argument)
-        self._outputs = placer.run()
+        self.outputs = placer.run()
         self.results += placer.made
         copies, late = placer.copies, FinalCopies()
         for n, (value, i, staged) in enumerate(self.plan.write_backs):
@@ -263,7 +264,7 @@ class Executable:
 
     def release(self) -> None:
         """Free the memory of runs. The next run plans and allocates again."""
-        self._is_prepared = False
+        self._is_prepared, self.partitions = False, []
         self.blocks.clear()
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -278,25 +279,22 @@ class Executable:
         if (
             not self._is_prepared
             or settings.is_observed
-            or self._forks != _STRUCTURE.forks
+            or self.forks != _STRUCTURE.forks
             or self._known_live_outs is not captured.live_outs
         ):
             self._update()
-        for position, binding in self._arguments:
+        for position, binding in self.arguments:
             ref, slot = arguments[position].ref, binding.slot
             if (slot.handle is not ref.handle or slot.offset != ref.offset) and binding.bind(ref.handle, ref.offset):
-                self._moved.append(binding.slot)
+                self.moved.append(binding.slot)
                 if self._is_in_blocks(ref.handle):
                     return self._run_separately(arguments, count)
         for result in self.results:
             if not result.is_free():
                 if result.home is not None and result.buffer is not None:
                     return self._run_separately(arguments, count)
-                try:
-                    if result.renew():
-                        self._moved.append(result.binding.slot)
-                except OutOfMemoryError as error:
-                    raise out_of_memory_in("captured step", error) from error
+                if result.renew():
+                    self.moved.append(result.binding.slot)
         thread = _THREAD
         is_plain = thread.timer is None and thread.worker_timer is None and not settings.is_observed
         work = self._submit if is_plain and self.workers is None else self._run_or_time
@@ -304,8 +302,8 @@ class Executable:
             replay(captured.replay_actions, work)
         else:
             work()
-        if self._moved:
-            self._moved.clear()
+        if self.moved:
+            self.moved.clear()
         for buffer in captured.mutated_buffers:
             buffer.version += 1
         for position in captured.mutated_inputs:
@@ -316,7 +314,7 @@ class Executable:
                 live_out.rebind()
         wrap = _FRONTEND.wrap
         made: list[Any] = []
-        for x in self._outputs if count is None else self._outputs[:count]:
+        for x in self.outputs if count is None else self.outputs[:count]:
             made.append(wrap(x.device, x.memory.buffer, x.fixed()))  # type: ignore[arg-type]
         return made
 
@@ -324,10 +322,10 @@ class Executable:
         """Prepare again after `release`, for other observers or other live-outs; check the devices after a fork."""
         if not self._is_prepared or (settings.is_observed and is_debug() and not self._checks_indices):
             self._prepare()  # the new plan keeps ops that read by index unfused, for the bounds check
-        if self._forks != _STRUCTURE.forks:
+        if self.forks != _STRUCTURE.forks:
             for device in self.devices:
                 device.synchronize()  # raises DeviceLostError if the driver belongs to the parent of a forked process
-            self._forks = _STRUCTURE.forks
+            self.forks = _STRUCTURE.forks
         if self._known_live_outs is not self.captured.live_outs:
             self._find_live_outs()
 
@@ -390,7 +388,7 @@ class Executable:
     def _find_live_outs(self) -> None:
         """Collect the tensors that outlive the step, with the result memory of each."""
         self._known_live_outs = self.captured.live_outs
-        self._live_outs = [LiveOut(t, self._outputs[output]) for t, output in self.captured.live_outs]
+        self._live_outs = [LiveOut(t, self.outputs[output]) for t, output in self.captured.live_outs]
         separate = {id(self._result_of.get(n)) for n in early_results(self.plan)}
         for result in self.results:
             shared = id(result) not in separate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,14 +88,17 @@ def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> l
 
 def run_in_turn(actions: Sequence[Callable[[], None]], partitions: Sequence[Partition]) -> None:
     """Run the actions of all partitions in order on this thread. A note with the op is added to an exception."""
-    remaining = iter(actions)
+    position = 0
     try:
-        for action in remaining:
+        for position, action in enumerate(actions):  # noqa: B007 - read after an exception
             action()
     except Exception as error:
-        partition = partitions[len(actions) - operator.length_hint(remaining) - 1]
-        names = dict.fromkeys(n.op.name for n in partition.nodes if n is not None)
-        if HOST_CALL.name in names:  # an error of the program's own function
-            raise
-        note_backend_failure(error, f"captured step: {', '.join(names) or 'copy'}", partition.device)
+        note_failure(error, partitions[position])
         raise
+
+
+def note_failure(error: Exception, partition: Partition) -> None:
+    """Add a note with the ops of a partition to its exception, unless the program's own function has raised it."""
+    names = dict.fromkeys(n.op.name for n in partition.nodes if n is not None)
+    if HOST_CALL.name not in names:
+        note_backend_failure(error, f"captured step: {', '.join(names) or 'copy'}", partition.device)
