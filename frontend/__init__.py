@@ -90,6 +90,7 @@ newaxis = None
 """Inserts an axis in an index, as `None` does."""
 
 __version__ = "0.1.0"
+__array_api_version__ = "2025.12"
 
 _PACKAGES = (
     "amp", "autograd", "data", "distributed", "distributions", "fft", "func", "linalg", "nn",

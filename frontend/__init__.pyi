@@ -52,7 +52,7 @@ from polyhal.creation import arange as arange
 from polyhal.creation import empty as empty
 from polyhal.creation import empty_like as empty_like
 from polyhal.creation import eye as eye
-from polyhal.creation import full as full
+from polyhal.creation import full as full  # type: ignore[assignment]
 from polyhal.creation import full_like as full_like
 from polyhal.creation import linspace as linspace
 from polyhal.creation import logspace as logspace
@@ -104,8 +104,10 @@ from polyhal.hal.dtypes import int32 as int
 from polyhal.hal.dtypes import int64 as long
 from polyhal.hal.dtypes import int16 as short
 from polyhal.steps.fit import Fit as Fit
+from polyhal.array_api import __array_namespace_info__ as __array_namespace_info__
 from polyhal.nn.functional.adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from polyhal.dtype_queries import asarray as asarray
+from polyhal.dtype_queries import astype as astype
 from polyhal.mixed_precision import autocast as autocast
 from polyhal.nn.functional.pooling import avg_pool1d as avg_pool1d
 from polyhal.signal.windows import bartlett_window as bartlett_window
@@ -143,6 +145,7 @@ from polyhal.dtype_queries import is_floating_point as is_floating_point
 from polyhal.dtype_queries import is_nonzero as is_nonzero
 from polyhal.interchange import is_same_size as is_same_size
 from polyhal.dtype_queries import is_signed as is_signed
+from polyhal.dtype_queries import isdtype as isdtype
 from polyhal.steps.jit import jit as jit
 from polyhal.signal.windows import kaiser_window as kaiser_window
 from polyhal.hal.ops.user_kernels import kernel as kernel
@@ -184,6 +187,7 @@ from polyhal.tensor.copying import unpickling_on as unpickling_on
 from polyhal.func.vectorize import vmap as vmap
 from polyhal.hal.system.checks.watchdog import watchdog as watchdog
 
+__array_api_version__: str
 __version__: str
 newaxis: None
 

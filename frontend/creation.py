@@ -16,6 +16,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.keywords import MISSING
 from polyhal.memory_format import MemoryFormat
 from polyhal.shapes import Shape, lengths_of, shape_and_options
 from polyhal.tensor import Tensor, make_tensor
@@ -60,51 +61,70 @@ def _filled_from(
     return _filled(shape, value, *given)
 
 
+def _given(shape: Any, more: tuple[Any, ...]) -> tuple[Any, ...]:
+    return () if shape is MISSING else (shape, *more)
+
+
 def zeros(
-    *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+    shape: Any = MISSING,
+    *more: Any,
+    size: Any = None,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Make zeros: `zeros(2, 3)` or `zeros((2, 3))`; float32 by default.
 
     After a shape given as a tuple, dtype, device and requires_grad may follow by position.
     """
-    return _filled_from("zeros", 0, shape, size, dtype, device, requires_grad)
+    return _filled_from("zeros", 0, _given(shape, more), size, dtype, device, requires_grad)
 
 
 def ones(
-    *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+    shape: Any = MISSING,
+    *more: Any,
+    size: Any = None,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Make ones: `ones(2, 3)` or `ones((2, 3))`; float32 by default.
 
     After a shape given as a tuple, dtype, device and requires_grad may follow by position.
     """
-    return _filled_from("ones", 1, shape, size, dtype, device, requires_grad)
+    return _filled_from("ones", 1, _given(shape, more), size, dtype, device, requires_grad)
 
 
 def empty(
-    *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+    shape: Any = MISSING,
+    *more: Any,
+    size: Any = None,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Make a tensor of uninitialized elements, NaN in debug mode: `empty(2, 3)` or `empty((2, 3))`."""
-    lengths, options = shape_and_options("empty", shape, size, 3)
+    lengths, options = shape_and_options("empty", _given(shape, more), size, 3)
     given: list[Any] = [*options, *(dtype, device, requires_grad)[len(options) :]]
     return _uninitialized(lengths, *given)
 
 
 def full(
     shape: Any = None,
-    value: Any = None,
+    fill_value: Any = None,
     dtype: object = None,
     device: Any = None,
     requires_grad: bool = False,
     *,
     size: Shape | None = None,
-    fill_value: complex | None = None,
+    value: complex | None = None,
 ) -> Tensor:
     """Make a tensor of `shape` filled with a number, whose kind determines the default dtype: bool, int64 or float32.
 
     >>> polyhal.full((2, 3), 7).tolist()
     [[7, 7, 7], [7, 7, 7]]
     """
-    number = _number("full", fill_value if value is None else value)
+    number = _number("full", value if fill_value is None else fill_value)
     lengths = lengths_of("full", *(() if shape is None else (shape,)), size=size)
     kind = _dtype_of(number) if dtype is None else as_dtype(dtype)
     return _filled(lengths, number, kind, device, requires_grad)
@@ -226,10 +246,12 @@ def linspace(
     *,
     end: Tensor | float | None = None,
     steps: int | None = None,
+    endpoint: bool = True,
 ) -> Tensor:
     """Make `num` evenly spaced numbers from `start` to `stop`, both included. Integer dtypes round towards zero.
 
-    PyTorch's keywords `end` and `steps` mean `stop` and `num`. Bounds may be tensors of one element.
+    Without `endpoint`, the first `num` of `num + 1` such numbers. PyTorch's keywords `end` and `steps` mean `stop` and `num`.
+    Bounds may be tensors of one element.
 
     >>> polyhal.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -238,7 +260,8 @@ def linspace(
     for bound in (first, last) if dtype is not None else ():
         require_fit("linspace", bound, as_dtype(dtype))
     check_host_memory("linspace", 4 * 8 * count)
-    return _computed(_spaced(first, last, count, dtype), dtype, device, requires_grad)
+    spaced = _spaced(first, last, count + (not endpoint), dtype)[:count]
+    return _computed(spaced, dtype, device, requires_grad)
 
 
 def logspace(
@@ -303,15 +326,17 @@ def eye(
     dtype: object = None,
     device: Target = None,
     requires_grad: bool = False,
+    *,
+    k: int = 0,
 ) -> Tensor:
-    """Make a matrix with ones on the diagonal and zeros elsewhere; float32 by default.
+    """Make a matrix with ones on diagonal number `k` and zeros elsewhere; float32 by default.
 
     >>> polyhal.eye(2, 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
     kind, width = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype), rows if columns is None else columns
     check_host_memory("eye", rows * width * kind.itemsize)
-    return _computed(np.eye(rows, width, dtype=kind.numpy), dtype, device, requires_grad)
+    return _computed(np.eye(rows, width, k, dtype=kind.numpy), dtype, device, requires_grad)
 
 
 def tril_indices(row: int, col: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None) -> Tensor:

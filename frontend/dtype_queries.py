@@ -58,6 +58,26 @@ def can_cast(from_: DType, to: DType) -> builtins.bool:
 
 
 @top_level
+def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> builtins.bool:
+    """Return whether a dtype is of a kind, or one of several: "bool", "signed integer", "integral", ..., or a dtype.
+
+    Raises ValueError for a kind that the Array API does not name.
+
+    >>> polyhal.isdtype(polyhal.float16, ("integral", "real floating"))
+    True
+    """
+    return dtypes.is_kind(as_dtype(dtype), kind)
+
+
+@top_level
+@returns(Returns.EITHER)
+def astype(x: Tensor, dtype: object, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
+    """Cast to another dtype, and move to another device if one is given. With `copy`, the default, always in new memory."""
+    moved = x if device is None else x.to(Device(device))
+    return moved.astype(dtype, copy=copy and moved is x)
+
+
+@top_level
 def is_floating_point(x: Tensor) -> builtins.bool:
     """Return whether the elements are floating point."""
     return x.dtype.is_floating_point

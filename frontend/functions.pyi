@@ -3,6 +3,7 @@
 from typing import Any
 
 from polyhal.hal.ops.linear_algebra.results import GeqrfResult, LUResult, SlogdetResult
+from polyhal.hal.ops.reductions.distinct import UniqueAll, UniqueCounts, UniqueInverse
 from polyhal.hal.ops.results import AminmaxResult, FrexpResult, HistogramResult, SelectionResult
 from polyhal.tensor import Tensor
 
@@ -295,6 +296,16 @@ def cumprod(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Ten
 def cumsum(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
 
+def cumulative_prod(
+    x: Any, *, axis: int | None = ..., dtype: Any = ..., include_initial: bool = ..., dim: Any = ...
+) -> Tensor:
+    """Products of the elements up to and including each along `axis`, which a vector need not name. Integers in 64 bits."""
+
+def cumulative_sum(
+    x: Any, *, axis: int | None = ..., dtype: Any = ..., include_initial: bool = ..., dim: Any = ...
+) -> Tensor:
+    """Sums of the elements up to and including each along `axis`, which a vector need not name. Integers sum in 64 bits."""
+
 def cumulative_trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Tensor:
     """Integrals up to each element but the first; see `trapezoid`."""
 
@@ -304,7 +315,7 @@ def deg2rad(x: Any) -> Tensor:
 def det(x: Any) -> Tensor:
     """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
 
-def diag(x: Any, diagonal: int = ...) -> Tensor:
+def diag(x: Any, diagonal: int = ..., *, k: Any = ...) -> Tensor:
     """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`."""
 
 def diag_embed(x: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
@@ -375,6 +386,9 @@ def exp2(x: Any) -> Tensor:
 
 def expand_as(x: Any, other: Any) -> Tensor:
     """The tensor broadcast to the shape of another. Returns a view."""
+
+def expand_dims(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
+    """The tensor with a new axis of length 1 at position `axis`, or at each of several positions, of the result."""
 
 def expm1(x: Any) -> Tensor:
     """`exp(x) - 1`, accurate near 0."""
@@ -675,6 +689,9 @@ def matrix_exp(x: Any) -> Tensor:
 def matrix_power(x: Any, n: int) -> Tensor:
     """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
 
+def matrix_transpose(x: Any) -> Tensor:
+    """The matrices (..., m, n) transposed. Raises ShapeError for fewer than two axes. Returns a view."""
+
 def max(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
 
@@ -800,6 +817,9 @@ def pdist(x: Any, p: float = ...) -> Tensor:
 def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor with axis `axes[i]` at position i. Returns a view."""
 
+def permute_dims(x: Any, axes: Any, *, dims: Any = ...) -> Tensor:
+    """The tensor with axis `axes[i]` at position i. Returns a view."""
+
 def pinverse(x: Any, rcond: float = ...) -> Tensor:
     """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
 
@@ -853,19 +873,22 @@ def remainder(x: Any, y: Any) -> Tensor:
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
 
+def repeat(x: Any, repeats: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
+    """Each element `repeats` times in a row along an axis, as `repeat_interleave`. The method `Tensor.repeat` is PyTorch's."""
+
 def repeat_interleave(
     x: Any, repeats: Any = ..., axis: int | None = ..., *, output_size: int | None = ..., dim: Any = ...
 ) -> Tensor:
     """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
 
-def reshape(x: Any, shape: Any) -> Tensor:
-    """The elements in row-major order in another shape; one length may be -1."""
+def reshape(x: Any, shape: Any, *, copy: Any = ...) -> Tensor:
+    """The elements in row-major order in another shape, where -1 stands for one length. A view if the strides allow it."""
 
 def reshape_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""
 
-def roll(x: Any, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ...) -> Tensor:
-    """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+def roll(x: Any, shift: Any, axis: Any = ..., *, dims: Any = ..., shifts: Any = ..., dim: Any = ...) -> Tensor:
+    """The tensor with its elements moved along axes by `shift`, those beyond the end to the front; without axes, in a row."""
 
 def rot90(x: Any, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. Returns a copy."""
@@ -1095,8 +1118,8 @@ def topk(
 ) -> SelectionResult:
     """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
 
-def trace(x: Any, offset: int = ...) -> Tensor:
-    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
+def trace(x: Any, offset: int = ..., *, dtype: Any = ...) -> Tensor:
+    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits, or all in `dtype`."""
 
 def transpose(x: Any, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
     """The tensor with two axes exchanged, the last two by default. Returns a view."""
@@ -1107,10 +1130,10 @@ def trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any 
 def trapz(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Tensor:
     """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
 
-def tril(x: Any, diagonal: int = ...) -> Tensor:
+def tril(x: Any, diagonal: int = ..., *, k: Any = ...) -> Tensor:
     """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
 
-def triu(x: Any, diagonal: int = ...) -> Tensor:
+def triu(x: Any, diagonal: int = ..., *, k: Any = ...) -> Tensor:
     """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
 
 def true_divide(x: Any, y: Any) -> Tensor:
@@ -1133,14 +1156,29 @@ def unique(
 ) -> Tensor:
     """The distinct elements of `x`, or slices along `dim`, always sorted. Each NaN counts as another."""
 
+def unique_all(x: Any) -> UniqueAll:
+    """The distinct elements in order, where each occurs first, the number of each element among them, and counts."""
+
 def unique_consecutive(x: Any, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Tensor:
     """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
+
+def unique_counts(x: Any) -> UniqueCounts:
+    """The distinct elements in order, and how often each occurs (int64). Raises CaptureError in a captured step."""
+
+def unique_inverse(x: Any) -> UniqueInverse:
+    """The distinct elements in order, and the number of each element among them (int64), in the shape of `x`."""
+
+def unique_values(x: Any) -> Tensor:
+    """The distinct elements in order. Raises CaptureError in a captured step."""
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
     """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
 
 def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. Returns a view."""
+
+def unstack(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
+    """The slices along an axis, without it. Returns a view."""
 
 def vander(x: Any, N: int | None = ..., increasing: bool = ...) -> Tensor:
     """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""

@@ -2,10 +2,12 @@
 
 LAZY_NAMES: dict[str, str] = {
     "Fit": "steps.fit",
+    "__array_namespace_info__": "array_api",
     "adaptive_avg_pool1d": "nn.functional.adaptive_pooling",
     "adaptive_max_pool1d": "nn.functional.adaptive_pooling",
     "alpha_dropout": "nn.functional.dropout",
     "asarray": "dtype_queries",
+    "astype": "dtype_queries",
     "autocast": "mixed_precision",
     "avg_pool1d": "nn.functional.pooling",
     "bartlett_window": "signal.windows",
@@ -52,6 +54,7 @@ LAZY_NAMES: dict[str, str] = {
     "is_nonzero": "dtype_queries",
     "is_same_size": "interchange",
     "is_signed": "dtype_queries",
+    "isdtype": "dtype_queries",
     "jit": "steps.jit",
     "kaiser_window": "signal.windows",
     "kernel": "hal.ops.user_kernels",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -179,6 +179,32 @@ def promote_scalar(dtype: DType, scalar: type) -> DType:
     return dtype if _RANK[dtype.kind] >= _RANK[weak.kind] else weak
 
 
+_KINDS: dict[str, frozenset[Kind]] = {
+    "bool": frozenset({"bool"}),
+    "signed integer": frozenset({"int"}),
+    "unsigned integer": frozenset({"uint"}),
+    "integral": frozenset({"int", "uint"}),
+    "real floating": frozenset({"float"}),
+    "complex floating": frozenset({"complex"}),
+    "numeric": frozenset({"int", "uint", "float", "complex"}),
+}
+"""Kinds of dtypes that each name of the Array API stands for."""
+
+
+def is_kind(dtype: DType, kind: object) -> bool:
+    """Return whether `dtype` is of a kind of the Array API, or a dtype that `kind` names, or any of a tuple of both.
+
+    Raises ValueError for a kind that the standard does not name, and TypeError.
+    """
+    if isinstance(kind, tuple):
+        return any(is_kind(dtype, one) for one in kind)
+    if not isinstance(kind, str) or (kind in _BY_NAME and kind not in _KINDS):
+        return dtype is as_dtype(kind)
+    if kind not in _KINDS:
+        raise ValueError(f"[isdtype] kind {kind!r}; expected a dtype or one of {', '.join(_KINDS)}")
+    return dtype.kind in _KINDS[kind]
+
+
 def accumulator(dtype: DType) -> DType:
     """The dtype that sums of `dtype` are carried in: at least float32, 64-bit integers."""
     if dtype.kind == "float":
@@ -217,9 +243,14 @@ class IntInfo(NamedTuple):
     dtype: DType
 
 
+def _dtype_of(value: Any) -> object:
+    """Return the dtype of a tensor; others themselves."""
+    return value.dtype if hasattr(value, "ref") else value
+
+
 def finfo(dtype: object) -> FloatInfo:
-    """Limits of a floating-point dtype, or of the parts of a complex one. Raises TypeError for other kinds."""
-    d = component(as_dtype(dtype))
+    """Limits of a floating-point dtype, of the parts of a complex one, or of a tensor's. Raises TypeError for other kinds."""
+    d = component(as_dtype(_dtype_of(dtype)))
     if not d.is_floating_point:
         raise TypeError(f"finfo takes a floating-point dtype, got {d.name}; use iinfo for integers")
     info = ml_dtypes.finfo(d.numpy)  # type: ignore[no-untyped-call]
@@ -227,8 +258,8 @@ def finfo(dtype: object) -> FloatInfo:
 
 
 def iinfo(dtype: object) -> IntInfo:
-    """Limits of an integer dtype. Raises TypeError for other kinds."""
-    d = as_dtype(dtype)
+    """Limits of an integer dtype, or of a tensor's. Raises TypeError for other kinds."""
+    d = as_dtype(_dtype_of(dtype))
     if not d.is_integral:
         raise TypeError(f"iinfo takes an integer dtype, got {d.name}; use finfo for floats")
     info = np.iinfo(d.numpy)

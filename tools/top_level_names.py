@@ -23,6 +23,10 @@ _BUILTINS = re.compile(r"\b(bool|float|int)\b")
 """Types whose names are dtypes in the stub."""
 
 
+_RENAMED_ARGUMENTS = frozenset({"full"})
+"""Functions with another name for an argument than the op that they replace."""
+
+
 def names_module(root: Path) -> str:
     """Return the text of frontend/lazy_names.py."""
     lines = [f'    "{name}": "{module}",' for name, module in sorted(_modules(root).items())]
@@ -39,7 +43,7 @@ def package_stub(root: Path) -> str:
     lines += [f"from polyhal.hal.dtypes import {dtype.name} as {name}" for name, dtype in _constant("_DTYPES").items()]
     lines += [f"from polyhal.{module} import {name} as {name}" for name, module in modules.items() if name not in forms]
     head = "import builtins\nfrom collections.abc import Sequence\nfrom typing import Any\n"
-    constants = "__version__: str\nnewaxis: None\n"
+    constants = "__array_api_version__: str\n__version__: str\nnewaxis: None\n"
     return "\n".join(
         [_HEADER, head, *dict.fromkeys(lines), "", constants, *(_definition(n, *forms[n]) for n in sorted(forms))]
     )
@@ -84,7 +88,8 @@ def _eager_imports(file: Path) -> Iterator[str]:
                 if alias.name == "*":
                     yield f"from {node.module} import *"
                 elif not name.startswith("_"):
-                    yield f"from {node.module} import {alias.name} as {name}"
+                    ignored = "  # type: ignore[assignment]" if name in _RENAMED_ARGUMENTS else ""
+                    yield f"from {node.module} import {alias.name} as {name}{ignored}"
 
 
 def _form(name: str, module: str) -> tuple[Callable[..., Any], Callable[..., Any]] | None:

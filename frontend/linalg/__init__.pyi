@@ -92,7 +92,16 @@ def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
 def matrix_exp(x: Any) -> Tensor:
     """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005); of halves, in float32."""
 
-def matrix_norm(A: Any, ord: Any = ..., dim: Any = ..., keepdim: bool = ..., *, dtype: Any = ...) -> Tensor:
+def matrix_norm(
+    A: Any,
+    ord: Any = ...,
+    axis: Any = ...,
+    keepdims: bool = ...,
+    *,
+    dtype: Any = ...,
+    dim: Any = ...,
+    keepdim: Any = ...,
+) -> Tensor:
     """A norm of the matrices in two axes: "fro", "nuc" (the sum of singular values), 2 or -2 (the largest or smallest one),"""
 
 def matrix_power(x: Any, n: int) -> Tensor:
@@ -101,8 +110,8 @@ def matrix_power(x: Any, n: int) -> Tensor:
 def matrix_rank(A: Any, tol: Any = ..., hermitian: bool = ..., *, atol: Any = ..., rtol: Any = ...) -> Tensor:
     """The number of singular values above max(atol, rtol * the largest), as int64."""
 
-def matrix_transpose(x: Any, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
-    """The tensor with two axes exchanged, the last two by default. Returns a view."""
+def matrix_transpose(x: Any) -> Tensor:
+    """The matrices (..., m, n) transposed. Raises ShapeError for fewer than two axes. Returns a view."""
 
 def multi_dot(tensors: Any) -> Tensor:
     """The product of two or more matrices in the order of fewest multiplications; the ends may be vectors."""
@@ -146,8 +155,8 @@ def tensorinv(A: Any, ind: int = ...) -> Tensor:
 def tensorsolve(A: Any, B: Any, dims: Any = ...) -> Tensor:
     """The solution X of `tensordot(A, X, X.ndim) = B`; axes `dims` of `A` are moved to its end first."""
 
-def trace(x: Any, offset: int = ...) -> Tensor:
-    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
+def trace(x: Any, offset: int = ..., *, dtype: Any = ...) -> Tensor:
+    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits, or all in `dtype`."""
 
 def vander(x: Any, *, N: int | None = ...) -> Tensor:
     """The Vandermonde matrices of vectors (..., n): powers 0 to N - 1 of each element, n of them by default."""
@@ -155,5 +164,14 @@ def vander(x: Any, *, N: int | None = ...) -> Tensor:
 def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast."""
 
-def vector_norm(x: Any, ord: float = ..., dim: Any = ..., keepdim: bool = ..., *, dtype: Any = ...) -> Tensor:
-    """The `ord`-norm over axes `dim`, all by default: the `ord`-th root of the sum of powers of absolute values."""
+def vector_norm(
+    x: Any,
+    ord: float = ...,
+    axis: Any = ...,
+    keepdims: bool = ...,
+    *,
+    dtype: Any = ...,
+    dim: Any = ...,
+    keepdim: Any = ...,
+) -> Tensor:
+    """The `ord`-norm over `axis`, all by default: the `ord`-th root of the sum of powers of absolute values."""

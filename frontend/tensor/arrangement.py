@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.layout import Ref
-from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops import FUNCTIONS, PUBLIC
 from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.layout.repeats import sliding_windows
 from polyhal.hal.ops.returns import Returns, returns
@@ -93,8 +93,14 @@ class Rearrangements:
         return result
 
     @returns(Returns.EITHER)
-    def reshape(self, *shape: Any) -> Tensor:
-        """Return the elements, in row-major order, in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+    def reshape(self, *shape: Any, copy: bool | None = None) -> Tensor:
+        """Return the elements, in row-major order, in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`.
+
+        With `copy` always in new memory; with `copy=False` always a view. Raises ValueError where only a copy is possible.
+        """
+        if copy is not None:
+            reshaped: Tensor = PUBLIC["reshape"](self, _sequence(shape), copy=copy)
+            return reshaped
         result: Tensor = _reshape(self, _sequence(shape))
         return result
 

@@ -13,6 +13,7 @@ from polyhal.hal.core import dispatch
 from polyhal.hal.core.memory.readback import combined
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.returns import Returns, returns
 
@@ -87,6 +88,14 @@ class Conversions:
         same: Any = self
         result: Tensor = (_copy(self) if copy else same) if kind is self.dtype else _cast(self, kind)
         return result
+
+    @returns(Returns.EITHER)
+    def to_device(self, device: Device | str, /, *, stream: object = None) -> Tensor:
+        """Move to another device. Raises ValueError for a `stream`: devices order transfers by themselves."""
+        if stream is not None:
+            problem = f"got stream {stream!r}"
+            raise ValueError(message("to_device", problem, expected="None", fix="leave stream out"))
+        return self.to(Device(device))
 
     @returns(Returns.EITHER)
     def type_as(self, other: Tensor) -> Tensor:

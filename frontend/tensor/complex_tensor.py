@@ -73,9 +73,6 @@ class ComplexTensor(Tensor):
         out.real, out.imag = self._real.numpy(), self._imag.numpy()
         return out
 
-    def __complex__(self) -> complex:
-        return complex(self.item())
-
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def _share(self, source: Tensor) -> None:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
+from polyhal.hal.ops.keywords import MISSING
 from polyhal.numpy_protocols import NumPyProtocols
 
 
 class Exports(NumPyProtocols):
-    """The protocols of NumPy, DLPack and CUDA's array interface."""
+    """The protocols of the Array API, NumPy, DLPack and CUDA's array interface."""
 
     __slots__ = ()
 
-    def __dlpack__(self: Any, **options: Any) -> Any:
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Return `polyhal`, the functions of the Array API. Raises ValueError for an unknown version of the standard."""
+        from polyhal.array_api import namespace
+
+        return namespace(api_version)
+
+    def __dlpack__(
+        self: Any,
+        *,
+        stream: Any = MISSING,
+        max_version: Any = MISSING,
+        dl_device: Any = MISSING,
+        copy: Any = MISSING,
+    ) -> Any:
         """Return a capsule of DLPack: the memory itself for a consumer that works there, else a copy in host memory.
 
         On a CUDA device, consumers that pass their `stream` or the device take the memory, as PyTorch, CuPy and JAX do.
@@ -20,7 +35,8 @@ class Exports(NumPyProtocols):
         """
         from polyhal.tensor.device_export import capsule_of
 
-        return capsule_of(self, options)
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return capsule_of(self, {name: value for name, value in options.items() if value is not MISSING})
 
     def __dlpack_device__(self: Any) -> tuple[int, int]:
         """Kind and number of the device from which `__dlpack__` shares: (2, number) for CUDA, (1, 0) for host memory."""

@@ -215,6 +215,9 @@ class Tensor(Array, Conversions, Copies, Exports, Rearrangements, Methods, InPla
     def __int__(self) -> int:
         return int(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if not self.dtype.is_integral:
             raise TypeError(f"a {self.dtype.name} tensor cannot be an index; expected integers")

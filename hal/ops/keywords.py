@@ -17,11 +17,13 @@ SPELLINGS = {
     "axes": "dims",
     "axis0": "dim0",
     "axis1": "dim1",
+    "diagonal": "k",
     "end_axis": "end_dim",
     "keepdims": "keepdim",
+    "shift": "shifts",
     "start_axis": "start_dim",
 }
-"""The Array API's name of a parameter, and PyTorch's."""
+"""The name of a parameter and a second one: the Array API's and PyTorch's, but PyTorch's `diagonal` and the Array API's `k`."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "..."})()
 """The default of a keyword that is not given."""
 

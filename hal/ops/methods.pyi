@@ -228,7 +228,7 @@ class Methods:
         """Degrees as radians. Takes a tensor of any shape; integers become float32."""
     def det(self) -> Self:
         """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
-    def diag(self, diagonal: int = ...) -> Self:
+    def diag(self, diagonal: int = ..., *, k: Any = ...) -> Self:
         """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`."""
     def diag_embed(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
         """Square matrices in the axes `dim1` and `dim2`, with the last axis of `x` as diagonal number `offset` and zeros elsewhere."""
@@ -272,6 +272,8 @@ class Methods:
         """2 to the power `x`."""
     def expand_as(self, other: Any) -> Self:
         """The tensor broadcast to the shape of another. Returns a view."""
+    def expand_dims(self, axis: Any = ..., *, dim: Any = ...) -> Self:
+        """The tensor with a new axis of length 1 at position `axis`, or at each of several positions, of the result."""
     def expm1(self) -> Self:
         """`exp(x) - 1`, accurate near 0."""
     def fix(self) -> Self:
@@ -463,6 +465,8 @@ class Methods:
         """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005); of halves, in float32."""
     def matrix_power(self, n: int) -> Self:
         """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
+    def matrix_transpose(self) -> Self:
+        """The matrices (..., m, n) transposed. Raises ShapeError for fewer than two axes. Returns a view."""
     def max(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
     def max_pool2d(
@@ -543,6 +547,8 @@ class Methods:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i. Returns a copy."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. Returns a view."""
+    def permute_dims(self, axes: Any, *, dims: Any = ...) -> Self:
+        """The tensor with axis `axes[i]` at position i. Returns a view."""
     def pinverse(self, rcond: float = ...) -> Self:
         """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
     def polygamma(self, x: Any) -> Self:
@@ -579,12 +585,12 @@ class Methods:
         self, repeats: Any = ..., axis: int | None = ..., *, output_size: int | None = ..., dim: Any = ...
     ) -> Self:
         """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
-    def reshape(self, shape: Any) -> Self:
-        """The elements in row-major order in another shape; one length may be -1."""
+    def reshape(self, shape: Any, *, copy: Any = ...) -> Self:
+        """The elements in row-major order in another shape, where -1 stands for one length. A view if the strides allow it."""
     def reshape_as(self, other: Any) -> Self:
         """The tensor reshaped to the shape of another."""
-    def roll(self, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ...) -> Self:
-        """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+    def roll(self, shift: Any, axis: Any = ..., *, dims: Any = ..., shifts: Any = ..., dim: Any = ...) -> Self:
+        """The tensor with its elements moved along axes by `shift`, those beyond the end to the front; without axes, in a row."""
     def rot90(self, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. Returns a copy."""
     def round(self, decimals: int = ...) -> Self:
@@ -730,17 +736,17 @@ class Methods:
         self, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
     ) -> SelectionResult:
         """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
-    def trace(self, offset: int = ...) -> Self:
-        """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
+    def trace(self, offset: int = ..., *, dtype: Any = ...) -> Self:
+        """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits, or all in `dtype`."""
     def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged, the last two by default. Returns a view."""
     def trapezoid(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
         """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
     def trapz(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
         """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
-    def tril(self, diagonal: int = ...) -> Self:
+    def tril(self, diagonal: int = ..., *, k: Any = ...) -> Self:
         """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
-    def triu(self, diagonal: int = ...) -> Self:
+    def triu(self, diagonal: int = ..., *, k: Any = ...) -> Self:
         """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
     def true_divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
@@ -762,6 +768,8 @@ class Methods:
         """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
     def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. Returns a view."""
+    def unstack(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
+        """The slices along an axis, without it. Returns a view."""
     def vander(self, N: int | None = ..., increasing: bool = ...) -> Self:
         """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
     def var(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.slicing import slice_
@@ -13,7 +14,7 @@ from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.tensor_like import TensorLike
 
 
-@composite("linalg.matrix_transpose", returns=Returns.VIEW, in_place=True)
+@composite(returns=Returns.VIEW, in_place=True)
 def transpose(x: TensorLike, axis0: int = -2, axis1: int = -1) -> Any:
     """The tensor with two axes exchanged, the last two by default."""
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
@@ -21,6 +22,20 @@ def transpose(x: TensorLike, axis0: int = -2, axis1: int = -1) -> Any:
     axes = list(range(x.ndim))
     a, b = normalize_axis(axis0, x.ndim), normalize_axis(axis1, x.ndim)
     axes[a], axes[b] = b, a
+    return permute(x, tuple(axes))
+
+
+@composite("linalg.", returns=Returns.VIEW)
+def matrix_transpose(x: TensorLike) -> Any:
+    """The matrices (..., m, n) transposed. Raises ShapeError for fewer than two axes."""
+    if x.ndim < 2:
+        raise ShapeError(message("matrix_transpose", f"got shape {tuple(x.shape)}", expected="two axes at least"))
+    return transpose(x)
+
+
+@composite(returns=Returns.VIEW)
+def permute_dims(x: TensorLike, axes: Sequence[int]) -> Any:
+    """The tensor with axis `axes[i]` at position i."""
     return permute(x, tuple(axes))
 
 
@@ -64,6 +79,15 @@ def unsqueeze(x: Any, axis: int) -> Any:
     """The tensor with a new axis of length 1 at position `axis`."""
     at = normalize_axis(axis, x.ndim + 1)
     return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+
+
+@composite(returns=Returns.VIEW)
+def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
+    """The tensor with a new axis of length 1 at position `axis`, or at each of several positions, of the result."""
+    several = (axis,) if isinstance(axis, int) else tuple(axis)
+    places = normalize_axes(several, x.ndim + len(several))
+    lengths = iter(x.shape)
+    return reshape(x, tuple(1 if i in places else next(lengths) for i in range(x.ndim + len(places))))
 
 
 @composite(returns=Returns.EITHER)

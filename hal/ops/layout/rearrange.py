@@ -6,26 +6,50 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from polyhal.hal.core import dispatch
+from polyhal.hal.errors import message
 from polyhal.hal.layout import normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import flip, transpose
 from polyhal.hal.ops.layout.regions import concat as _concat
-from polyhal.hal.ops.layout.regions import copy, split
-from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
+from polyhal.hal.ops.layout.regions import copy as _copy
+from polyhal.hal.ops.layout.regions import split
+from polyhal.hal.ops.layout.views import broadcast_to, permute
 from polyhal.hal.ops.layout.views import contiguous as _contiguous
+from polyhal.hal.ops.layout.views import reshape as _reshape
 from polyhal.hal.ops.tensor_like import TensorLike
 
 
 @composite(method=False, returns=Returns.COPY)
 def clone(x: TensorLike, *, memory_format: Any = None) -> Any:
     """A copy in new memory; gradients flow through it. `memory_format` is a no-op: strides belong to the device."""
-    return copy(x)
+    return _copy(x)
 
 
 @composite(extends=True, returns=Returns.EITHER)
 def contiguous(x: TensorLike, *, memory_format: Any = None) -> Any:
     """The tensor in row-major order, itself if it already is. `memory_format` is a no-op: strides belong to the device."""
     return x if x.spec.is_contiguous else _contiguous(x)
+
+
+@composite(extends=True, returns=Returns.EITHER)
+def reshape(x: TensorLike, shape: Sequence[int], *, copy: bool | None = None) -> Any:
+    """The elements in row-major order in another shape, where -1 stands for one length. A view if the strides allow it.
+
+    With `copy` always in new memory; with `copy=False` always a view. Raises ValueError where only a copy is possible.
+    """
+    out = _reshape(x, shape)
+    records = dispatch.thread.executor.recorder is not None  # what is being recorded has no memory
+    if copy and (records or _shares_memory(x, out)):
+        return _copy(out)
+    if copy is False and not records and not _shares_memory(x, out):
+        problem = f"shape {tuple(x.shape)} with strides {x.spec.strides} as {tuple(out.shape)} takes a copy"
+        raise ValueError(message("reshape", problem, fix="leave copy=False out"))
+    return out
+
+
+def _shares_memory(x: Any, y: Any) -> bool:
+    return x.real.buffer is y.real.buffer
 
 
 @composite("cat", "concatenate", method=False, extends=True)
@@ -43,7 +67,7 @@ def concat(xs: Sequence[TensorLike], axis: int | None = 0) -> Any:
 @composite(returns=Returns.EITHER)
 def ravel(x: TensorLike) -> Any:
     """The elements in row-major order along one axis."""
-    return reshape(x, (math.prod(x.shape),))
+    return _reshape(x, (math.prod(x.shape),))
 
 
 @composite(returns=Returns.VIEW, in_place=True)
@@ -88,12 +112,12 @@ def rot90(x: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 @composite(returns=Returns.COPY)
 def roll(
     x: TensorLike,
-    shifts: int | Sequence[int],
+    shift: int | Sequence[int],
     axis: int | Sequence[int] | None = None,
     *,
     dims: int | Sequence[int] | None = None,
 ) -> Any:
-    """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row.
+    """The tensor with its elements moved along axes by `shift`, those beyond the end to the front; without axes, in a row.
 
     Raises ValueError unless there are as many shifts as axes.
 
@@ -102,24 +126,24 @@ def roll(
     """
     axis = dims if axis is None else axis
     if axis is None:
-        if not isinstance(shifts, int):
-            (shifts,) = shifts
-        return reshape(roll(ravel(x), shifts, 0), x.shape)
-    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+        if not isinstance(shift, int):
+            (shift,) = shift
+        return _reshape(roll(ravel(x), shift, 0), x.shape)
+    moves = (shift,) if isinstance(shift, int) else tuple(shift)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     if len(moves) != len(axes):
         raise ValueError(f"[roll] {len(moves)} shifts for {len(axes)} axes")
     if x.ndim == 0:
         return x
-    for shift, a in zip(moves, axes, strict=True):
+    for move, a in zip(moves, axes, strict=True):
         length = x.shape[normalize_axis(a, x.ndim)]
-        if length and shift % length:
-            front, back = split(x, (length - shift % length, shift % length), a)
+        if length and move % length:
+            front, back = split(x, (length - move % length, move % length), a)
             x = _concat([back, front], a)
     return x
 
 
-@composite(returns=Returns.VIEW)
+@composite("unstack", returns=Returns.VIEW)
 def unbind(x: TensorLike, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, without it."""
     at = normalize_axis(axis, x.ndim)
@@ -134,7 +158,7 @@ def unflatten(x: TensorLike, axis: int, sizes: Sequence[int]) -> Any:
     if -1 in lengths:
         known = -math.prod(lengths)
         lengths = tuple(x.shape[at] // known if n == -1 and known else n for n in lengths)
-    return reshape(x, (*x.shape[:at], *lengths, *x.shape[at + 1 :]))
+    return _reshape(x, (*x.shape[:at], *lengths, *x.shape[at + 1 :]))
 
 
 @composite(returns=Returns.VIEW)
@@ -146,13 +170,13 @@ def expand_as(x: TensorLike, other: TensorLike) -> Any:
 @composite(returns=Returns.EITHER)
 def reshape_as(x: TensorLike, other: TensorLike) -> Any:
     """The tensor reshaped to the shape of another."""
-    return reshape(x, other.shape)
+    return _reshape(x, other.shape)
 
 
 @composite(returns=Returns.EITHER)
 def view_as(x: TensorLike, other: TensorLike) -> Any:
     """The tensor reshaped to the shape of another."""
-    return reshape(x, other.shape)
+    return _reshape(x, other.shape)
 
 
 @composite(returns=Returns.COPY)
@@ -163,21 +187,21 @@ def tile(x: TensorLike, dims: Sequence[int]) -> Any:
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - x.ndim) + tuple(x.shape)
     pairs = [n for count, length in zip(counts, shape, strict=True) for n in (count, length)]
-    spread = broadcast_to(reshape(x, tuple(n for length in shape for n in (1, length))), tuple(pairs))
-    return reshape(spread, tuple(c * n for c, n in zip(counts, shape, strict=True)))
+    spread = broadcast_to(_reshape(x, tuple(n for length in shape for n in (1, length))), tuple(pairs))
+    return _reshape(spread, tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
 # --- joining and cutting --------------------------------------------------------------------------------------------
 
 
 def _with_axes(x: TensorLike, ndim: int) -> Any:
-    return x if x.ndim >= ndim else reshape(x, (1,) * (ndim - x.ndim) + tuple(x.shape))
+    return x if x.ndim >= ndim else _reshape(x, (1,) * (ndim - x.ndim) + tuple(x.shape))
 
 
 def _depth(x: TensorLike) -> Any:
     """At least three axes, the last of them new."""
     matrix = _with_axes(x, 2)
-    return matrix if matrix.ndim > 2 else reshape(matrix, (*matrix.shape, 1))
+    return matrix if matrix.ndim > 2 else _reshape(matrix, (*matrix.shape, 1))
 
 
 @composite(method=False)
@@ -202,7 +226,7 @@ def dstack(xs: Sequence[TensorLike]) -> Any:
 @composite(method=False)
 def column_stack(xs: Sequence[TensorLike]) -> Any:
     """Tensors joined along their second axis, vectors as columns."""
-    return _concat([x if x.ndim > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
+    return _concat([x if x.ndim > 1 else _reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
 
 
 @composite(returns=Returns.VIEW)

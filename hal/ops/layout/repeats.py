@@ -51,6 +51,12 @@ def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, o
     return reshape(broadcast_to(unsqueeze(x, at + 1), shape), (*shape[:at], shape[at] * counts, *shape[at + 2 :]))
 
 
+@composite(method=False, returns=Returns.COPY)
+def repeat(x: TensorLike, repeats: Any, axis: int | None = None) -> Any:
+    """Each element `repeats` times in a row along an axis, as `repeat_interleave`. The method `Tensor.repeat` is PyTorch's."""
+    return repeat_interleave(x, repeats, axis)
+
+
 def _taken_often(x: TensorLike, counts: list[int], axis: int) -> Any:
     if len(counts) != x.shape[axis] or min(counts, default=0) < 0:
         problem = f"counts {counts} for an axis of length {x.shape[axis]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.diagonal import diagonal_view
@@ -22,9 +23,9 @@ def diagonal(x: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> An
 
 
 @composite("linalg.")
-def trace(x: TensorLike, offset: int = 0) -> Any:
-    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
-    return sum_(diagonal_view(x, offset, -2, -1), -1)
+def trace(x: TensorLike, offset: int = 0, *, dtype: DType | None = None) -> Any:
+    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits, or all in `dtype`."""
+    return sum_(diagonal_view(x, offset, -2, -1), -1, dtype=dtype)
 
 
 @composite("linalg.diagonal", public=False, returns=Returns.VIEW)

@@ -29,25 +29,25 @@ _ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 def vector_norm(
     x: TensorLike,
     ord: float = 2,  # noqa: A002
-    dim: int | Sequence[int] | None = None,
-    keepdim: bool = False,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
     *,
     dtype: DType | None = None,
 ) -> Any:
-    """The `ord`-norm over axes `dim`, all by default: the `ord`-th root of the sum of powers of absolute values.
+    """The `ord`-norm over `axis`, all by default: the `ord`-th root of the sum of powers of absolute values.
 
     0 counts the elements that are not 0; infinity and -infinity give the largest and smallest absolute value.
     """
-    axes = None if dim == () or dim == [] else tuple(dim) if isinstance(dim, list) else dim
-    return p_norm(x, axes, keepdim, float(ord), dtype)
+    axes = None if axis == () or axis == [] else tuple(axis) if isinstance(axis, list) else axis
+    return p_norm(x, axes, keepdims, float(ord), dtype)
 
 
 @composite("linalg.", public=False)
 def matrix_norm(
     A: Any,
     ord: Any = "fro",  # noqa: A002
-    dim: int | Sequence[int] = (-2, -1),
-    keepdim: bool = False,
+    axis: int | Sequence[int] = (-2, -1),
+    keepdims: bool = False,
     *,
     dtype: Any = None,
 ) -> Any:
@@ -57,9 +57,9 @@ def matrix_norm(
     """
     if ord not in _ORDERS:
         raise ShapeError(message("matrix_norm", f"ord {ord!r}", expected=f"one of {', '.join(map(str, _ORDERS))}"))
-    rows, columns = _matrix_axes("matrix_norm", A, dim)
+    rows, columns = _matrix_axes("matrix_norm", A, axis)
     if ord == "fro":
-        return vector_norm(A, 2, (rows, columns), keepdim, dtype=dtype)
+        return vector_norm(A, 2, (rows, columns), keepdims, dtype=dtype)
     if dtype is not None:
         A = A.cast(dtype=dtype)
     if ord in ("nuc", 2, -2):
@@ -70,7 +70,7 @@ def matrix_norm(
         summed, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = sum_(abs_(A), summed)
         out = (max_ if ord > 0 else min_)(sums, other - (other > summed))
-    return _with_axes(out, rows, columns) if keepdim else out
+    return _with_axes(out, rows, columns) if keepdims else out
 
 
 def _matrix_axes(name: str, A: Any, dim: Any) -> tuple[int, int]:

@@ -33,7 +33,7 @@ def _require_execution(op: str) -> None:
     )
 
 
-def _runs(rows: TensorLike) -> tuple[Any, Any, int]:
+def runs(rows: TensorLike) -> tuple[Any, Any, int]:
     """Runs of equal consecutive rows (n, width): the number of each row's run, where each run starts, and how many."""
     n = rows.shape[0]
     if not n:
@@ -47,7 +47,7 @@ def _runs(rows: TensorLike) -> tuple[Any, Any, int]:
     return run, searchsorted(run, arange(0, count, 1, dtypes.int64, device=rows.device)), count
 
 
-def _lengths(starts: TensorLike, total: int) -> Any:
+def run_lengths(starts: TensorLike, total: int) -> Any:
     """The lengths of runs that start there."""
     end = full((1,), total, dtypes.int64, device=starts.device)
     ends = concat((slice_(starts, (1,), (starts.shape[0] - 1,), (1,)), end), 0) if starts.shape[0] else starts
@@ -79,10 +79,10 @@ def unique(
     if dim is not None:
         return _unique_slices(x, dim, return_inverse, return_counts)
     values, order = sort_pairs(reshape(x, (-1,)), 0, False)
-    run, starts, _ = _runs(reshape(values, (-1, 1)))
+    run, starts, _ = runs(reshape(values, (-1, 1)))
     inverse = reshape(take_along_axis(run, argsort(order, 0), 0), x.shape) if return_inverse else None
     return _chosen(
-        take_along_axis(values, starts, 0), inverse, _lengths(starts, values.shape[0]), return_inverse, return_counts
+        take_along_axis(values, starts, 0), inverse, run_lengths(starts, values.shape[0]), return_inverse, return_counts
     )
 
 
@@ -112,7 +112,7 @@ def unique_consecutive(
     axis = None if dim is None else normalize_axis(dim, x.ndim)
     front = reshape(x, (-1,)) if axis is None else moveaxis(x, axis, 0)
     length = front.shape[0]
-    run, starts, _ = _runs(reshape(front, (length, front.size // max(length, 1))))
+    run, starts, _ = runs(reshape(front, (length, front.size // max(length, 1))))
     values = take_along_axis(front, starts, 0) if axis is None else take(x, starts, axis)
     inverse = reshape(run, x.shape) if axis is None else run
-    return _chosen(values, inverse, _lengths(starts, length), return_inverse, return_counts)
+    return _chosen(values, inverse, run_lengths(starts, length), return_inverse, return_counts)
