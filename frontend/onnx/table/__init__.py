@@ -1,0 +1,26 @@
+"""ONNX's operators as functions on Polyhal tensors, one file per family; `polyhal.onnx.registration` has the decorator."""
+
+from polyhal.onnx.table import (  # noqa: F401
+    activations,
+    casts,
+    comparisons,
+    control_flow,
+    convolution,
+    creation,
+    elementwise,
+    fourier,
+    indexing,
+    linear_algebra,
+    losses,
+    normalization,
+    pooling,
+    quantized,
+    random,
+    recurrent,
+    reductions,
+    resampling,
+    selection,
+    sequences,
+    shapes,
+    spatial,
+)
