@@ -22,9 +22,10 @@ def install() -> None:
 
 def _prepare() -> None:
     """Prepare PyTorch's compiler before it traces a program."""
-    from polyhal.torch.compiler import once
+    from polyhal.torch.compiler import branches, once
 
     once.install()
+    branches.install()
 
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:

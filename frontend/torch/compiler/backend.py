@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from polyhal.hal.device import Device
-from polyhal.torch.compiler import once, private, saved_values
+from polyhal.torch.compiler import branches, once, private, saved_values
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 from polyhal.torch.compiler.remade import remade_nodes
@@ -71,4 +71,5 @@ def backend(
 
 
 once.install()
+branches.install()
 backend.reset = release_programs  # type: ignore[attr-defined]  # `torch.compiler.reset()` calls it
