@@ -30,6 +30,7 @@ OWN_COMMANDS = (
     "tune",
     "kernels",
     "sim",
+    "run",
     "bisect",
     "trace",
 )
