@@ -17,6 +17,7 @@ from polyhal.backends.wgpu.encoder import CommandEncoder
 from polyhal.backends.wgpu.error_mapping import AdapterErrors
 from polyhal.backends.wgpu.forking import release_nothing_in_children
 from polyhal.backends.wgpu.launch import DispatchLaunch
+from polyhal.backends.wgpu.mapping import mapper
 from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
 from polyhal.backends.wgpu.native import binder, waiter
 from polyhal.backends.wgpu.profiling import Timestamps
@@ -52,6 +53,7 @@ class WGPURuntime(Runtime):
         self.encoder = CommandEncoder(self.device, self.errors)
         self.pipelines = PipelineCache(self.device, self.features, self.encoder.ring.layout, adapter.info.name)
         self.bind = binder(self.device)
+        self.map = mapper(self.device)
         self.memory = WGPUMemory(self)
         self.read_back = ReadBack(self)
         self.recorder: LaunchRecorder[DispatchCall] | None = None

@@ -41,6 +41,8 @@ class CommandEncoder:
         self.timestamps: Timestamps | None = None
         """Timestamps while profiling. Every dispatch is then a separate compute pass."""
         self.submissions = 0
+        self.last_submission: int | None = None
+        """The library's number of the last submission; None without one, and if the package does not report it."""
 
     def dispatch(self, pipeline: ComputePipeline, group: Any, parameters: bytes, x: int, y: int) -> None:
         """Record one dispatch of x * y groups."""
@@ -88,7 +90,7 @@ class CommandEncoder:
         with self.lock:
             self.flush()
             try:
-                self._encoding.submit(buffer)
+                self.last_submission = self._encoding.submit(buffer)
                 self.submissions += 1
             except (wgpu.GPUError, RuntimeError) as error:
                 raise self._errors.translate(error, None, "submitting a recording") from error
@@ -114,7 +116,7 @@ class CommandEncoder:
             if self._pass is not None:
                 self._pass.end()
                 self._pass = None
-            self._encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, nbytes)
+            self._encoding.copy(self._encoder, source, source_offset, target, target_offset, nbytes)
 
     def flush(self) -> None:
         """Submit all recorded work. Raises the typed error of the first launch that the API rejects."""
@@ -130,7 +132,7 @@ class CommandEncoder:
                 if commands is not None:
                     commands.end()
                 self.ring.upload()
-                self._encoding.submit(self._encoding.finish(encoder))
+                self.last_submission = self._encoding.submit(self._encoding.finish(encoder))
                 self.submissions += 1
             except (wgpu.GPUError, RuntimeError) as error:
                 raise self._error_of_culprit(recorded, error) from error

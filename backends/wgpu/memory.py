@@ -128,13 +128,9 @@ class WGPUMemory:
             encoder.copy(allocation.buffer, start, staging, 0, size)
             encoder.flush()
             try:
-                staging.map_sync(wgpu.MapMode.READ, 0, size)
-                try:
-                    view = staging.read_mapped(0, size, copy=False)
-                    target[:] = view[offset - start : offset - start + target.nbytes]
-                    view.release()
-                finally:
-                    staging.unmap()
+                mapping = self._runtime.map(staging, size, encoder.last_submission)
+                mapping.wait()
+                mapping.read(offset - start, target)
             except (wgpu.GPUError, RuntimeError) as error:
                 raise self._runtime.errors.translate(error, None, f"reading {size} bytes") from error
 

@@ -5,7 +5,8 @@
 - Recording a dispatch with four plain calls. The package's own methods check and convert each argument and poll for
   errors after each call, which takes four times as long. An encoder reports its errors when it is finished anyway.
 - Bind groups, command encoders and submissions, for the same reason.
-- Waiting for submitted work. The package waits through a mapped buffer, an empty submission and a thread that polls.
+- Waiting for submitted work, and mapping buffers. The package waits through a mapped buffer, an empty submission and a
+  thread that polls; while a thread waits in a poll, the library accepts no submission of another thread.
 
 All calls use the package's own binding. If a release changes it, the public methods are used instead.
 """
@@ -29,7 +30,7 @@ RecordAll = Callable[[Any, Sequence[Dispatch], "ComputePipeline | None"], None]
 """(pass, dispatches, current pipeline of the pass)"""
 
 
-def _binding(*names: str) -> Any:
+def binding(*names: str) -> Any:
     """Return the package's binding; None if this release lacks one of `names`."""
     try:
         from wgpu.backends.wgpu_native import _api as api
@@ -50,7 +51,7 @@ def limit_apis(apis: Sequence[str]) -> None:
 
 def compile_module(device: Any, text: str, label: str, *, checked: bool = False) -> Any:
     """Return a shader module of WGSL `text`. Raises wgpu.GPUError if it does not compile."""
-    api = None if checked else _binding("new_struct_p", "to_c_string_view", "ffi", "lib", "libf", "GPUShaderModule")
+    api = None if checked else binding("new_struct_p", "to_c_string_view", "ffi", "lib", "libf", "GPUShaderModule")
     create = getattr(api.libf, "wgpuDeviceCreateShaderModuleTrusted", None) if api else None
     if api is None or create is None:
         return device.create_shader_module(label=label, code=text)
@@ -67,7 +68,7 @@ def compile_module(device: Any, text: str, label: str, *, checked: bool = False)
 
 def recorder(ring: ParameterRing) -> RecordAll:
     """Return the fastest function that records dispatches. Parameters that are not immediates are added to `ring`."""
-    api = _binding("ffi", "lib")
+    api = binding("ffi", "lib")
     try:
         set_pipeline = api.lib.wgpuComputePassEncoderSetPipeline
         set_bind_group = api.lib.wgpuComputePassEncoderSetBindGroup
@@ -113,33 +114,44 @@ def record_all(
 
 
 class Encoding(NamedTuple):
-    """Functions that create a command encoder, begin a compute pass, finish an encoder, and submit a command buffer."""
+    """Functions for command buffers."""
 
     create: Callable[[], Any]
+    """Create a command encoder."""
     begin: Callable[[Any], Any]
+    """Begin a compute pass."""
+    copy: Callable[[Any, Any, int, Any, int, int], None]
+    """(encoder, source, its offset, target, its offset, bytes)"""
     finish: Callable[[Any], Any]
-    submit: Callable[[Any], None]
+    """Finish an encoder."""
+    submit: Callable[[Any], Any]
+    """Submit a command buffer. Returns the number of the submission; None if the package does not report it."""
 
 
 def encoding(device: Any) -> Encoding:
     """Return the fastest functions for command buffers."""
-    api = _binding("ffi", "libf", "GPUCommandEncoder", "GPUComputePassEncoder", "GPUCommandBuffer")
+    api = binding("ffi", "libf", "GPUCommandEncoder", "GPUComputePassEncoder", "GPUCommandBuffer")
     try:
         create = api.libf.wgpuDeviceCreateCommandEncoder
         begin = api.libf.wgpuCommandEncoderBeginComputePass
         finish = api.libf.wgpuCommandEncoderFinish
-        submit = api.libf.wgpuQueueSubmit
+        copy = api.libf.wgpuCommandEncoderCopyBufferToBuffer
+        submit = api.libf.wgpuQueueSubmitForIndex
         none, one = api.ffi.NULL, "WGPUCommandBuffer[1]"
     except AttributeError:
         return Encoding(
             device.create_command_encoder,
             lambda encoder: encoder.begin_compute_pass(),
+            lambda encoder, *regions: encoder.copy_buffer_to_buffer(*regions),
             lambda encoder: encoder.finish(),
             lambda buffer: device.queue.submit([buffer]),
         )
     return Encoding(
         lambda: api.GPUCommandEncoder("", create(device._internal, none), device),
         lambda encoder: api.GPUComputePassEncoder("", begin(encoder._internal, none), device),
+        lambda encoder, source, start, target, to, nbytes: copy(
+            encoder._internal, source._internal, start, target._internal, to, nbytes
+        ),
         lambda encoder: api.GPUCommandBuffer("", finish(encoder._internal, none), device),
         lambda buffer: submit(device.queue._internal, 1, api.ffi.new(one, [buffer._internal])),
     )
@@ -147,7 +159,7 @@ def encoding(device: Any) -> Encoding:
 
 def waiter(device: Any) -> Callable[[], None] | None:
     """Return a function that waits for all submitted work; None if this release of the package has none."""
-    api = _binding("ffi", "libf")
+    api = binding("ffi", "libf")
     poll = getattr(api.libf, "wgpuDevicePoll", None) if api else None
     return None if poll is None else lambda: poll(device._internal, True, api.ffi.NULL)
 
@@ -158,7 +170,7 @@ Binding = tuple[Any, int, int]
 
 def binder(device: Any) -> Callable[[str, Any, Sequence[Binding]], Any]:
     """Return the fastest function (label, layout, bindings) that creates a bind group of buffers."""
-    api = _binding("ffi", "libf", "GPUBindGroup")
+    api = binding("ffi", "libf", "GPUBindGroup")
     if api is None:
         return lambda label, layout, bindings: bind(device, label, layout, bindings)
     new, create, group = api.ffi.new, api.libf.wgpuDeviceCreateBindGroup, api.GPUBindGroup

@@ -1,7 +1,7 @@
 """Asynchronous copies to the host: through a staging buffer that is mapped when the device has filled it.
 
-The library polls the device on its own thread while a buffer waits to be mapped. The thread here processes mapped
-buffers in the order of the copies: it moves their bytes to the destination and runs callbacks.
+Copies complete in their order: their bytes are moved to the destination, and callbacks run. A thread that waits for a copy
+does that itself; otherwise the thread here does it, which looks at the device again and again.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
-from queue import SimpleQueue
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.completion import Callback, Completion
 from polyhal.backends.common.launching.geometry import round_up
+from polyhal.backends.wgpu.mapping import HostMapping
 from polyhal.hal.core.memory.staging_pool import StagingPool
 
 if TYPE_CHECKING:
@@ -22,17 +25,19 @@ if TYPE_CHECKING:
     from polyhal.backends.wgpu.memory import Allocation
 
 _WORD = 4
+_PAUSE = 2e-4
+"""Seconds between two looks at the device while no thread waits for a copy."""
 
 
 class WGPURead:
     """A copy to the host. Implements `polyhal.hal.protocol.CompletionEvent`."""
 
-    __slots__ = ("_completion", "mapping", "skipped", "staging", "target")
+    __slots__ = ("_completion", "_reads", "mapping", "skipped", "staging", "target")
 
-    def __init__(self, staging: Any, mapping: Any, skipped: int, target: memoryview) -> None:
+    def __init__(self, reads: ReadBack, staging: Any, mapping: HostMapping, skipped: int, target: memoryview) -> None:
+        self._reads = reads
         self.staging = staging
         self.mapping = mapping
-        """Promise of the mapped buffer."""
         self.skipped = skipped
         """Bytes in the staging buffer before the requested ones."""
         self.target = target
@@ -40,6 +45,8 @@ class WGPURead:
 
     def wait(self) -> None:
         """Block until the copy is complete. Raises the typed error of work that failed."""
+        if not self._completion.is_set():
+            self._reads.complete_until(self)
         self._completion.wait()
 
     def is_complete(self) -> bool:
@@ -52,14 +59,8 @@ class WGPURead:
 
     def finish(self) -> None:
         """Wait for the buffer to be mapped, and copy the bytes. Raises errors of the library."""
-        self.mapping.sync_wait()
-        size = round_up(self.skipped + self.target.nbytes, _WORD)
-        try:
-            view = self.staging.read_mapped(0, size, copy=False)
-            self.target[:] = view[self.skipped : self.skipped + self.target.nbytes]
-            view.release()
-        finally:
-            self.staging.unmap()
+        self.mapping.wait()
+        self.mapping.read(self.skipped, self.target)
 
     def complete(self, error: BaseException | None) -> None:
         """Call the callbacks."""
@@ -71,8 +72,11 @@ class ReadBack:
 
     def __init__(self, runtime: WGPURuntime) -> None:
         self._runtime = runtime
-        self._reads: SimpleQueue[WGPURead] = SimpleQueue()
-        self._last: WGPURead | None = None
+        self._reads: deque[WGPURead] = deque()
+        """Copies that are not complete, in their order."""
+        self._completing = threading.RLock()
+        self._wake = threading.Event()
+        """Set when there are copies; the thread here clears it when there are none."""
         self._staging: StagingPool[Any] = StagingPool(self._allocate)
         self._started = False
         self._process = os.getpid()
@@ -91,21 +95,44 @@ class ReadBack:
             with encoder.lock:
                 encoder.copy(allocation.buffer, start, staging, 0, size)
                 encoder.flush()
-                mapping = _map(staging, size)
-                read = WGPURead(staging, mapping, offset - start, target)
+                mapping = self._runtime.map(staging, size, encoder.last_submission)
+                read = WGPURead(self, staging, mapping, offset - start, target)
                 self._ensure_thread()
-                self._last = read
-                self._reads.put(read)
+                self._reads.append(read)
+                self._wake.set()
         except (wgpu.GPUError, RuntimeError) as error:
             raise self._runtime.errors.translate(error, None, f"reading {size} bytes") from error
         return read
 
     def drain(self) -> None:
         """Wait until all copies have completed or failed."""
-        if self._last is not None and os.getpid() == self._process:
-            done = threading.Event()
-            self._last.add_callback(lambda error: done.set())
-            done.wait()
+        if os.getpid() == self._process:
+            with suppress(IndexError):  # another thread completed the last one meanwhile
+                while True:
+                    self.complete_until(self._reads[-1])
+
+    def complete_until(self, last: WGPURead) -> None:
+        """Complete copies in their order up to `last`."""
+        with suppress(Exception):  # the error is found again when the copy is finished
+            last.mapping.wait()
+        with self._completing:
+            while self._reads and not last.is_complete():
+                self._complete(self._reads[0])
+
+    def _complete(self, read: WGPURead) -> None:
+        """Wait for the first of the copies, and run its callbacks."""
+        try:
+            read.finish()
+        except Exception as error:
+            failed: BaseException | None = self._runtime.errors.translate(
+                error, None, f"reading {read.target.nbytes} bytes"
+            )
+        else:
+            failed = None
+            if not self._staging.give(read.staging, read.staging.size):
+                read.staging.destroy()
+        self._reads.popleft()
+        read.complete(failed)
 
     def _ensure_thread(self) -> None:
         if not self._started:
@@ -114,18 +141,16 @@ class ReadBack:
             atexit.register(_drain, weakref.ref(self))
 
     def _deliver(self) -> None:
-        """Complete the copies in order. Body of the delivery thread."""
+        """Complete copies that no thread waits for. Body of the delivery thread."""
         while True:
-            read = self._reads.get()
-            try:
-                read.finish()
-            except Exception as error:
-                action = f"reading {read.target.nbytes} bytes"
-                read.complete(self._runtime.errors.translate(error, None, action))
-            else:
-                if not self._staging.give(read.staging, read.staging.size):
-                    read.staging.destroy()
-                read.complete(None)
+            self._wake.wait()
+            self._wake.clear()
+            while self._reads:
+                time.sleep(_PAUSE)
+                with suppress(IndexError):  # another thread completed it meanwhile
+                    read = self._reads[0]
+                    if read.mapping.proceed():
+                        self.complete_until(read)
 
     def _allocate(self, size: int) -> Any:
         """Return a new, unmapped staging buffer."""
@@ -133,20 +158,6 @@ class ReadBack:
 
         usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
         return self._runtime.device.create_buffer(size=size, usage=usage)
-
-
-def _map(staging: Any, size: int) -> Any:
-    """Start to map a buffer whose copy was just submitted.
-
-    The library would submit once more before it maps, and a software renderer runs one submission at a time, so the
-    call would wait for the copy. An internal flag avoids it, which later versions may lack.
-    """
-    import wgpu
-
-    try:
-        return staging.map_async("READ_NOSYNC", 0, size)
-    except (ValueError, KeyError):
-        return staging.map_async(wgpu.MapMode.READ, 0, size)
 
 
 def _drain(reads: weakref.ref[ReadBack]) -> None:
