@@ -33,7 +33,7 @@ for nbytes, extension in enumerate(("spv", "hlsl", "metal"), 1):
 READS = "assert '@compute' in sys.stdin.read()\n"
 FIGURES: dict[str, dict[str, int]] = json.loads(translation_figures.PATH.read_text(encoding="utf-8"))
 NOT_TRANSLATED = {
-    *(f"attention/{name}.wgsl" for name in ("cached", "cached_reduce", "rotary_store")),
+    *(f"attention/{name}.wgsl" for name in ("cached", "cached_reduce", "rotary_attention", "rotary_store")),
     "fft/half_spectrum.wgsl",
     "fft/local_stages.wgsl",
     "gather/replace_rows.wgsl",

@@ -11,6 +11,7 @@ from polyhal.backends.common.problems.attention import refusal
 from polyhal.backends.wgpu.lowering.attention import cpu, tiles
 from polyhal.backends.wgpu.lowering.attention.arguments import describe
 from polyhal.backends.wgpu.lowering.attention.cached import cached_attention
+from polyhal.backends.wgpu.lowering.attention.rotary_attention import rotary_attention
 from polyhal.backends.wgpu.lowering.attention.rotary_store import rotary_store
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -106,5 +107,6 @@ LOWERINGS: dict[str, LoweringFunction] = {
     "attention": _attention,
     "attention_grad": _attention_grad,
     "cached_attention": cached_attention,
+    "rotary_attention": rotary_attention,
     "rotary_store": rotary_store,
 }
