@@ -6,6 +6,7 @@
     squares. -#}
 {% set ROWS = ROWS | default(1) %}
 {% set COLUMNS = COLUMNS | default(4) %}
+{% set UNROLL = UNROLL | default(1) %}
 {% set MATRICES = MATRICES | default(1) %}
 {% set PAIRS = PAIRS | default(false) %}
 {% set NORM = NORM | default(false) %}
@@ -13,6 +14,38 @@
 {% import "lib/group_reduce.wgsl" as groups with context %}
 {% import "lib/store_sums.wgsl" as sums with context %}
 {% import "gemm/operands.wgsl" as operands with context %}
+{#- Terms of a row that the invocations of a workgroup load at a time. -#}
+{% set STEP = 4 * groups.LANES %}
+{#- Loads four terms of each row and column, to variables with the number `u`. -#}
+{% macro load_terms(matrices, u, at) %}
+{% if NORM %}
+        let scales{{ u }} = scale_at4(p.o_scale + {{ at }});
+{% endif %}
+{% for r in range(ROWS) %}
+        let x{{ u }}_{{ r }} = a_at4(a_offset{{ r }} + {{ at }});
+{% endfor %}
+{% for i in matrices %}
+{% for c in range(COLUMNS) %}
+        let y{{ u }}_{{ i }}_{{ c }} = b{{ i or "" }}_at4(b_offset{{ i }}_{{ c }} + {{ at }});
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+{% macro add_terms(matrices, u) %}
+{% for r in range(ROWS) %}
+{% set x = "x" ~ u ~ "_" ~ r %}
+{% if NORM %}
+        squares{{ r }} += {{ x }} * {{ x }};
+        let s{{ x }} = {{ x }} * scales{{ u }};
+{% set x = "s" ~ x %}
+{% endif %}
+{% for i in matrices %}
+{% set side = loop.index0 %}
+{% for c in range(COLUMNS) %}
+        sum{{ side }}_{{ r }}_{{ c }} += {{ x }} * y{{ u }}_{{ i }}_{{ c }};
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
 {#- Adds up the products with each of `matrices`, whose first column of the result is `start`. -#}
 {% macro add_up(matrices, start) %}
 {% for i in matrices %}
@@ -20,28 +53,20 @@
     let b_offset{{ i }}_{{ c }} = {{ "p.o_b" ~ i if i else "b_batch" }} + (min(first + {{ c }}u, p.n - 1u){{ " - " ~ start if start }}) * p.stride_bn;
 {% endfor %}
 {% endfor %}
-    for (var i = lane_id * 4u; i < whole; i += {{ 4 * groups.LANES }}u) {
-{% if NORM %}
-        let scales = scale_at4(p.o_scale + i);
+    var i = lane_id * 4u;
+{% if UNROLL > 1 %}
+    for (; i + {{ STEP * (UNROLL - 1) }}u < whole; i += {{ STEP * UNROLL }}u) {
+{% for u in range(UNROLL) %}
+{{ load_terms(matrices, u, "i + " ~ STEP * u ~ "u") }}
+{% endfor %}
+{% for u in range(UNROLL) %}
+{{ add_terms(matrices, u) }}
+{% endfor %}
+    }
 {% endif %}
-{% for r in range(ROWS) %}
-{% if NORM %}
-        let plain{{ r }} = a_at4(a_offset{{ r }} + i);
-        squares{{ r }} += plain{{ r }} * plain{{ r }};
-        let x{{ r }} = plain{{ r }} * scales;
-{% else %}
-        let x{{ r }} = a_at4(a_offset{{ r }} + i);
-{% endif %}
-{% endfor %}
-{% for i in matrices %}
-{% set side = loop.index0 %}
-{% for c in range(COLUMNS) %}
-        let y{{ i }}_{{ c }} = b{{ i or "" }}_at4(b_offset{{ i }}_{{ c }} + i);
-{% for r in range(ROWS) %}
-        sum{{ side }}_{{ r }}_{{ c }} += x{{ r }} * y{{ i }}_{{ c }};
-{% endfor %}
-{% endfor %}
-{% endfor %}
+    for (; i < whole; i += {{ STEP }}u) {
+{{ load_terms(matrices, 0, "i") }}
+{{ add_terms(matrices, 0) }}
     }
     if (remainder < p.k) {
 {% for r in range(ROWS) %}
@@ -59,9 +84,12 @@
     }
 {% endmacro %}
 {% set SIDES = 2 if PAIRS else 1 %}
+{#- The sums of a row, which are reduced together. -#}
+{% set V = {1: sums.REAL, 2: "vec2<" ~ sums.REAL ~ ">", 4: "vec4<" ~ sums.REAL ~ ">"}[SIDES * COLUMNS] %}
 {{ operands.declare(storage, sums) }}
 {{ groups.declarations() }}
-{{ groups.reduction("total", sums.REAL, "a + b") }}
+{{ groups.reduction("total", sums.REAL, "a + b") if NORM }}
+{{ groups.reduction("totals", V, "a + b") }}
 {{ storage.main(groups.GROUP, groups.builtins()) }}
 {{ groups.begin() }}
     let across = (p.n + {{ COLUMNS - 1 }}u) / {{ COLUMNS }}u;
@@ -98,17 +126,12 @@
     let mean{{ r }} = total((squares{{ r }}.x + squares{{ r }}.y) + (squares{{ r }}.z + squares{{ r }}.w)) / f32(p.k);
     let factor{{ r }} = 1.0f / sqrt(mean{{ r }} + p.eps);
 {% endif %}
-{% for side in range(SIDES) %}
-{% for c in range(COLUMNS) %}
-{% set sum = "sum" ~ side ~ "_" ~ r ~ "_" ~ c %}
-    let total{{ side }}_{{ r }}_{{ c }} = total(({{ sum }}.x + {{ sum }}.y) + ({{ sum }}.z + {{ sum }}.w)){{ " * factor" ~ r if NORM }};
-{% endfor %}
-{% endfor %}
+    let all{{ r }} = totals({{ V }}({% for s in range(SIDES * COLUMNS) %}{% set sum = "sum" ~ s // COLUMNS ~ "_" ~ r ~ "_" ~ s % COLUMNS %}{{ ", " if s }}({{ sum }}.x + {{ sum }}.y) + ({{ sum }}.z + {{ sum }}.w){% endfor %})){{ " * factor" ~ r if NORM }};
 {% endfor %}
 {% for r in range(ROWS) %}
 {% for c in range(COLUMNS) %}
     if (lane_id == {{ r * COLUMNS + c }}u && {{ r }}u < p.m && first + {{ c }}u < p.n) {
-        {{ sums.store(r ~ "u", "first + " ~ c ~ "u", "total0_" ~ r ~ "_" ~ c, "total1_" ~ r ~ "_" ~ c) }}
+        {{ sums.store(r ~ "u", "first + " ~ c ~ "u", "all" ~ r ~ ("." ~ "xyzw"[c] if SIDES * COLUMNS > 1 else ""), "all" ~ r ~ "." ~ "xyzw"[COLUMNS + c] if PAIRS else "") }}
     }
 {% endfor %}
 {% endfor %}

@@ -4,8 +4,9 @@
   - `declare(binding, storage, count)` declares the buffer `blocks` as words, further ones `blocks1`, ..., and functions. The offset of
     `blocks` is `p.o_blocks`, in bytes. Where other macros have `buffer`, it is the number in a buffer's name.
   - `block(tile, block, blocks, buffer)` is the first word of a block: of `blocks` in a row of tiles.
-  - `load(name, at, row, span, buffer)` loads the span of row `row` of a tile, from the block that begins at word `at`, to variables with the
-    prefix `name`.
+  - `declare_words(name)` declares variables for the words of a span, and `load_words(name, at, row, span, buffer)` loads those of row
+    `row` of a tile, from the block that begins at word `at`. `unpack(name, row, of)` declares what the macros below read with the prefix
+    `name`, from the words of `of`. `load(name, at, row, span, buffer)` is all three.
   - `values(name, quad)` are four of its weights without scale and least value, `weights(name, quad)` with both, and `scale(name, part)`
     is the scale of one of its PARTS. -#}
 {% set DECODER = DECODER | default({
@@ -54,16 +55,42 @@ fn looked_up(indices: u32) -> u32 {
 
 {% macro named(text, name) %}{{ text | replace("@", name ~ "_") }}{% endmacro %}
 
-{% macro load(name, at, row, span, buffer="") %}
-    let {{ name }}_span = {{ span }};
+{% macro declare_words(name) %}
+    var {{ name }}_span = 0u;
 {% for field, index in DECODER.words %}
-    let {{ name }}_w{{ loop.index0 }} = blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + {{ TILE }}u * {{ named(index, name) }} + {{ row }}];
+    var {{ name }}_v{{ loop.index0 }} = 0u;
 {% endfor %}
 {% for field in DECODER.halfs %}
-    let {{ name }}_h{{ field }} = unpack2x16float(blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 1u)] >> (16u * ({{ row }} & 1u))).x;
+    var {{ name }}_v_h{{ field }} = 0u;
 {% endfor %}
 {% for field in DECODER.bytes %}
-    let {{ name }}_b{{ field }} = (blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 2u)] >> (8u * ({{ row }} & 3u))) & 255u;
+    var {{ name }}_v_b{{ field }} = 0u;
+{% endfor %}
+{% endmacro %}
+
+{% macro load_words(name, at, row, span, buffer="") %}
+    {{ name }}_span = {{ span }};
+{% for field, index in DECODER.words %}
+    {{ name }}_v{{ loop.index0 }} = blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + {{ TILE }}u * {{ named(index, name) }} + {{ row }}];
+{% endfor %}
+{% for field in DECODER.halfs %}
+    {{ name }}_v_h{{ field }} = blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 1u)];
+{% endfor %}
+{% for field in DECODER.bytes %}
+    {{ name }}_v_b{{ field }} = blocks{{ buffer }}[{{ at }} + {{ 4 * field }}u + ({{ row }} >> 2u)];
+{% endfor %}
+{% endmacro %}
+
+{% macro unpack(name, row, of) %}
+    let {{ name }}_span = {{ of }}_span;
+{% for field, index in DECODER.words %}
+    let {{ name }}_w{{ loop.index0 }} = {{ of }}_v{{ loop.index0 }};
+{% endfor %}
+{% for field in DECODER.halfs %}
+    let {{ name }}_h{{ field }} = unpack2x16float({{ of }}_v_h{{ field }} >> (16u * ({{ row }} & 1u))).x;
+{% endfor %}
+{% for field in DECODER.bytes %}
+    let {{ name }}_b{{ field }} = ({{ of }}_v_b{{ field }} >> (8u * ({{ row }} & 3u))) & 255u;
 {% endfor %}
 {% for scale in DECODER.scales %}
     let {{ name }}_scale{{ loop.index0 }} = {{ named(scale, name) }};
@@ -71,6 +98,12 @@ fn looked_up(indices: u32) -> u32 {
 {% for least in DECODER.leasts %}
     let {{ name }}_least{{ loop.index0 }} = {{ named(least, name) }};
 {% endfor %}
+{% endmacro %}
+
+{% macro load(name, at, row, span, buffer="") %}
+{{ declare_words("loaded_" ~ name) }}
+{{ load_words("loaded_" ~ name, at, row, span, buffer) }}
+{{ unpack(name, row, "loaded_" ~ name) }}
 {% endmacro %}
 
 {% macro values(name, quad) %}

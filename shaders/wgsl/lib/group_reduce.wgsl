@@ -45,7 +45,7 @@ var<private> lane_id: u32;
 {% endmacro %}
 
 {% macro reduction(name, type, combined) %}
-{% set segment = [LANES, SUBGROUP] | min if SHUFFLES and type not in ("i64", "u64") else 1 %}
+{% set segment = [LANES, SUBGROUP] | min if SHUFFLES and "64" not in type else 1 %}
 {% set segments = LANES // segment %}
 fn {{ name }}_combine(a: {{ type }}, b: {{ type }}) -> {{ type }} { return {{ combined }}; }
 {% if segments > 1 %}

@@ -1,6 +1,7 @@
 {#- Few rows of x times quantised weights in tiles of 16 rows: out[m, n] = sum over k of x[m, k] w[n, k]. A workgroup computes a tile of 16
     columns for ROWS rows of x: 16 neighbours read neighbouring words, and SLICES of them divide the terms, UNROLL spans in flight each.
-    CHUNK terms of x at a time are in workgroup memory, where the sums of the slices are added at the end.
+    CHUNK terms of x at a time are in workgroup memory, where the sums of the slices are added at the end. The words of the next spans are
+    loaded before x is staged and before the current ones are multiplied.
 
     There are up to three MATRICES of weights: each has columns of the result of its own, or with PAIRS every result has a sum for each of
     two, the second an operand of the epilogue. With NORM, x is multiplied by `scale`, and the sums by the reciprocal root of the
@@ -18,7 +19,8 @@
 {% import "lib/store_sums.wgsl" as sums with context %}
 {% set TILE = decoder.TILE %}
 {% set GROUP = TILE * SLICES %}
-{% set SUMS = ROWS * (2 if PAIRS else 1) %}
+{% set SIDES = 2 if PAIRS else 1 %}
+{% set SUMS = ROWS * SIDES %}
 {% set TOTALS = SUMS + (ROWS if NORM else 0) %}
 {{ storage.enable() }}
 {{ storage.half_functions() }}
@@ -32,22 +34,80 @@ o_x: u32, {% for i in range(MATRICES) %}o_blocks{{ i or "" }}: u32, {% endfor %}
 {% endset %}
 {{ storage.parameters(members) }}
 var<workgroup> staged: array<vec4<f32>, {{ [ROWS * CHUNK, TOTALS * GROUP] | max // 4 }}>;
-{#- Adds up the terms of a chunk for a tile of each of `matrices`. -#}
-{% macro add_chunk(matrices, tile) %}
+{#- Loads the words of the UNROLL spans from `span` on, of a tile of each of `matrices`. -#}
+{% macro load_spans(matrices, tile, span) %}
+{% for u in range(UNROLL) %}
+            let number{{ u }} = first_span + min({{ span }} + {{ u * SLICES }}u, spans - 1u);
+{% for i in matrices %}
+            let block{{ u }}_{{ i }} = {{ decoder.block(tile, "number" ~ u ~ " / " ~ decoder.SPANS ~ "u", "p.k / " ~ decoder.SPAN * decoder.SPANS ~ "u", i or "") }};
+{{ decoder.load_words("next" ~ u ~ "_" ~ loop.index0, "block" ~ u ~ "_" ~ i, "row", "number" ~ u ~ " % " ~ decoder.SPANS ~ "u", i or "") }}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+{#- The same for the matrices of this workgroup's columns. -#}
+{% macro load_next(span) %}
+{% if MATRICES == 1 or PAIRS %}
+{{ load_spans(range(MATRICES), "tile", span) }}
+{% else %}
+{% for i in range(MATRICES - 1, 0, -1) %}
+        {{ "} else " if not loop.first }}if (tile * {{ TILE }}u >= p.first{{ i }}) {
+{{ load_spans([i], "(tile - p.first" ~ i ~ " / " ~ TILE ~ "u)", span) }}
+{% endfor %}
+        } else {
+{{ load_spans([0], "tile", span) }}
+        }
+{% endif %}
+{% endmacro %}
+{{ storage.main(GROUP) }}
+    let tiles = p.n / {{ TILE }}u;
+    let tile = group_id % tiles;
+    let first_row = group_id / tiles * {{ ROWS }}u;
+    if (first_row >= p.m) { return; }
+    let row = local_id % {{ TILE }}u;
+    let slice = local_id / {{ TILE }}u;
+{% for s in range(TOTALS) %}
+    var sum{{ s }} = 0.0f;
+{% endfor %}
+{% for u in range(UNROLL) %}
+{% for i in range(SIDES) %}
+{{ decoder.declare_words("next" ~ u ~ "_" ~ i) }}
+{% endfor %}
+{% endfor %}
+    for (var first = 0u; first < p.k; first += {{ CHUNK }}u) {
+        let first_span = first / {{ decoder.SPAN }}u;
+        let spans = min({{ CHUNK }}u, p.k - first) / {{ decoder.SPAN }}u;
+{{ load_next("slice") }}
+        workgroupBarrier();
+        for (var i = local_id; i < {{ ROWS * CHUNK // 4 }}u; i += {{ GROUP }}u) {
+            let number = i / {{ CHUNK // 4 }}u;
+            let m = first_row + number;
+            let term = first + i % {{ CHUNK // 4 }}u * 4u;
+            var four = vec4<f32>();
+            if (m < p.m && term < p.k) { four = x_at4(p.o_x + m * p.x_row + term); }
+{% if NORM %}
+            let square = dot(four, four);
+{% for m in range(ROWS) %}
+            sum{{ SUMS + m }} += {{ "select(0.0f, square, number == " ~ m ~ "u)" if ROWS > 1 else "square" }};
+{% endfor %}
+            if (term < p.k) { four *= scale_at4(p.o_scale + term); }
+{% endif %}
+            staged[i] = four;
+        }
+        workgroupBarrier();
         for (var span = slice; span < spans; span += {{ SLICES * UNROLL }}u) {
 {% for u in range(UNROLL) %}
             let at{{ u }} = min(span + {{ u * SLICES }}u, spans - 1u);
-            let number{{ u }} = first_span + at{{ u }};
-{% for i in matrices %}
-{% set a = "a" ~ u ~ "_" ~ i %}
-            let block{{ u }}_{{ i }} = {{ decoder.block(tile, "number" ~ u ~ " / " ~ decoder.SPANS ~ "u", "p.k / " ~ decoder.SPAN * decoder.SPANS ~ "u", i or "") }};
-{{ decoder.load(a, "block" ~ u ~ "_" ~ i, "row", "number" ~ u ~ " % " ~ decoder.SPANS ~ "u", i or "") }}
+{% for i in range(SIDES) %}
+{{ decoder.unpack("a" ~ u ~ "_" ~ i, "row", "next" ~ u ~ "_" ~ i) }}
 {% endfor %}
 {% endfor %}
+            if (span + {{ SLICES * UNROLL }}u < spans) {
+{{ load_next("span + " ~ SLICES * UNROLL ~ "u") }}
+            }
 {% for u in range(UNROLL) %}
-{% for i in matrices %}
+{% for i in range(SIDES) %}
 {% set a = "a" ~ u ~ "_" ~ i %}
-{% set first_sum = loop.index0 * ROWS %}
+{% set first_sum = i * ROWS %}
 {% set quads = 8 // decoder.PARTS %}
 {% for part in range(decoder.PARTS) %}
             {
@@ -69,48 +129,6 @@ var<workgroup> staged: array<vec4<f32>, {{ [ROWS * CHUNK, TOTALS * GROUP] | max 
 {% endfor %}
 {% endfor %}
         }
-{% endmacro %}
-{{ storage.main(GROUP) }}
-    let tiles = p.n / {{ TILE }}u;
-    let tile = group_id % tiles;
-    let first_row = group_id / tiles * {{ ROWS }}u;
-    if (first_row >= p.m) { return; }
-    let row = local_id % {{ TILE }}u;
-    let slice = local_id / {{ TILE }}u;
-{% for s in range(TOTALS) %}
-    var sum{{ s }} = 0.0f;
-{% endfor %}
-    for (var first = 0u; first < p.k; first += {{ CHUNK }}u) {
-        workgroupBarrier();
-        for (var i = local_id; i < {{ ROWS * CHUNK // 4 }}u; i += {{ GROUP }}u) {
-            let number = i / {{ CHUNK // 4 }}u;
-            let m = first_row + number;
-            let term = first + i % {{ CHUNK // 4 }}u * 4u;
-            var four = vec4<f32>();
-            if (m < p.m && term < p.k) { four = x_at4(p.o_x + m * p.x_row + term); }
-{% if NORM %}
-            let square = dot(four, four);
-{% for m in range(ROWS) %}
-            sum{{ SUMS + m }} += {{ "select(0.0f, square, number == " ~ m ~ "u)" if ROWS > 1 else "square" }};
-{% endfor %}
-            if (term < p.k) { four *= scale_at4(p.o_scale + term); }
-{% endif %}
-            staged[i] = four;
-        }
-        workgroupBarrier();
-        let first_span = first / {{ decoder.SPAN }}u;
-        let spans = min({{ CHUNK }}u, p.k - first) / {{ decoder.SPAN }}u;
-{% if MATRICES == 1 or PAIRS %}
-{{ add_chunk(range(MATRICES), "tile") }}
-{% else %}
-{% for i in range(MATRICES - 1, 0, -1) %}
-        {{ "} else " if not loop.first }}if (tile * {{ TILE }}u >= p.first{{ i }}) {
-{{ add_chunk([i], "(tile - p.first" ~ i ~ " / " ~ TILE ~ "u)") }}
-{% endfor %}
-        } else {
-{{ add_chunk([0], "tile") }}
-        }
-{% endif %}
     }
     workgroupBarrier();
 {% for s in range(TOTALS) %}

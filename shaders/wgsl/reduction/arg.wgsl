@@ -1,11 +1,12 @@
 {#- argmax (BETTER ">") or argmin ("<"): the index of the first extreme element, one lane group per result. The extreme value is found
-    first, then the smallest index that holds it. A NaN counts as the extreme. Axes and parameters are those of reduction/rows.wgsl; the
+    first, then the smallest index that holds it. A NaN counts as the extreme. UNROLL terms of an invocation are in flight. Axes and parameters are those of reduction/rows.wgsl; the
     reduced axes are in the order in which indices count. -#}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set OUT_DTYPE = OUT_DTYPE | default("int64" if INT64 | default(false) else "int32") %}
 {% set BETTER = BETTER | default(">") %}
 {% set OUTER = OUTER | default(true) %}
 {% set TWO_AXES = TWO_AXES | default(true) %}
+{% set UNROLL = UNROLL | default(1) %}
 {% set GROUP = GROUP | default(64) %}
 {% set LANES = LANES | default(GROUP) %}
 {% import "lib/storage.wgsl" as storage with context %}
@@ -25,6 +26,13 @@
 {{ groups.reduction("group_best", T, operations.combine("largest" if BETTER == ">" else "smallest", T)) }}
 {{ groups.reduction("group_first", "u32", "min(a, b)") }}
 fn is_nan(v: {{ T }}) -> bool { return {{ "isnan_f32(v)" if T == "f32" else "false" }}; }
+{#- A later index wins only with a better value, or with the first NaN. -#}
+{% macro keep_better(value, at) %}
+        if ({{ value }} {{ BETTER }} best || (is_nan({{ value }}) && !is_nan(best))) {
+            best = {{ value }};
+            index = {{ at }};
+        }
+{% endmacro %}
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
     let task = group_id * {{ GROUP // LANES }}u + lane_group;
@@ -35,14 +43,22 @@ fn is_nan(v: {{ T }}) -> bool { return {{ "isnan_f32(v)" if T == "f32" else "fal
     var index = select(0u, lane_id, lane_id < p.length);
     var iterator = begin_x(base, index);
     var best = x_at(iterator.at);
-    for (var t = lane_id + {{ LANES }}u; t < p.length; t += {{ LANES }}u) {
+    var t = lane_id + {{ LANES }}u;
+{% if UNROLL > 1 %}
+    for (; t + {{ (UNROLL - 1) * LANES }}u < p.length; t += {{ UNROLL * LANES }}u) {
+{% for u in range(UNROLL) %}
+        iterator = next_x(iterator);
+        let value{{ u }} = x_at(iterator.at);
+{% endfor %}
+{% for u in range(UNROLL) %}
+{{ keep_better("value" ~ u, "t + " ~ u * LANES ~ "u") }}
+{% endfor %}
+    }
+{% endif %}
+    for (; t < p.length; t += {{ LANES }}u) {
         iterator = next_x(iterator);
         let value = x_at(iterator.at);
-        // A later index wins only with a better value, or with the first NaN.
-        if (value {{ BETTER }} best || (is_nan(value) && !is_nan(best))) {
-            best = value;
-            index = t;
-        }
+{{ keep_better("value", "t") }}
     }
     let extreme = group_best(best);
     let first = group_first(select({{ NONE }}, index, best == extreme || (is_nan(best) && is_nan(extreme))));

@@ -8,7 +8,7 @@ from __future__ import annotations
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.wgpu.lowering.gemm import joined
-from polyhal.backends.wgpu.lowering.gemm.arguments import arguments, definitions, layouts
+from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, arguments, definitions, layouts
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -19,6 +19,8 @@ _MIN_TERMS = 512
 """Minimum terms for which splitting them within a workgroup is faster."""
 _GROUP = 128
 _COLUMNS = 4
+_UNROLL = 4
+"""Maximum loads of four terms per column that an invocation has in flight."""
 
 
 def build(runtime: Runtime, p: Product) -> Launch | None:
@@ -38,6 +40,7 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         "OUT_LANES": 1,
         "ROWS": 1 if p.m == 1 else MAX_VECTORS,
         "COLUMNS": columns,
+        "UNROLL": max(1, min(_UNROLL, p.k // (_GROUP * LANES))) if p.m == 1 else 1,
         **variables_of_joined,
     }
     groups = ceil_div(p.n, columns) * p.count
