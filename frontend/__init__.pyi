@@ -162,7 +162,7 @@ from polyhal.nn.functional.rearranging import pixel_shuffle as pixel_shuffle
 from polyhal.nn.functional.rearranging import pixel_unshuffle as pixel_unshuffle
 from polyhal.sampling import poisson as poisson
 from polyhal.memory_format import preserve_format as preserve_format
-from polyhal.hal.system.diagnostics.profiler import profile as profile
+from polyhal.profiler.profile import profile as profile
 from polyhal.dtype_queries import promote_types as promote_types
 from polyhal.sampling import rand_like as rand_like
 from polyhal.sampling import randint_like as randint_like

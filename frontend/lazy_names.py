@@ -75,7 +75,7 @@ LAZY_NAMES: dict[str, str] = {
     "poisson": "sampling",
     "poisson_nll_loss": "nn.functional.regression",
     "preserve_format": "memory_format",
-    "profile": "hal.system.diagnostics.profiler",
+    "profile": "profiler.profile",
     "promote_types": "dtype_queries",
     "rand_like": "sampling",
     "randint_like": "sampling",

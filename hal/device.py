@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from polyhal.hal.core.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.core.memory.readback import finished, start_read
 from polyhal.hal.core.memory.streams import Stream
 from polyhal.hal.core.memory.uploads import PendingUploads
+from polyhal.hal.core.transfers.uploads_observed import UPLOADS
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import OutOfMemoryError, UnsupportedDTypeError, message, out_of_memory_in
 from polyhal.hal.layout import Ref, Spec, contiguous
@@ -229,6 +231,7 @@ class Device:
             array = narrowed(array, dtype, self)
         buffer, ref = self.reserve(contiguous(dtype, array.shape))
         if array.size:
+            begin = time.perf_counter_ns() if UPLOADS else 0
             source = byte_view(np.ascontiguousarray(array))
             try:
                 if non_blocking and self.uploads is not None:
@@ -238,6 +241,8 @@ class Device:
             except Exception as error:
                 note_backend_failure(error, "copy to device", self)
                 raise
+            for observer in UPLOADS:
+                observer(self, source.nbytes, begin, time.perf_counter_ns())
         return buffer, ref
 
     def reserve(self, spec: Spec) -> tuple[Buffer, Ref]:

@@ -14,6 +14,7 @@ from polyhal.backends.cuda.foreign import CUDA, ForeignCudaMemory, ForeignStream
 from polyhal.backends.cuda.memory import CudaMemory, CudaTransfers
 from polyhal.backends.cuda.participant import CudaParticipant
 from polyhal.backends.cuda.peers import CudaPeerCopies
+from polyhal.backends.cuda.profile import launch_resources
 from polyhal.backends.cuda.runtime import CudaRuntime
 from polyhal.backends.cuda.self_check import self_check
 from polyhal.backends.cuda.streams import CudaStream
@@ -22,6 +23,7 @@ from polyhal.backends.opencl_c.collectives.window_communicator import open_windo
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
+from polyhal.hal.launch_resources import LaunchResources
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
     CommandBuffer,
@@ -208,3 +210,11 @@ class CudaBackend(KernelMethods):
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
         return self.runtime.stop_profiling()
+
+    def profiled_launches(self) -> int:
+        """Return the number of launches since `start_profiling`."""
+        return len(self.runtime.profile or ())
+
+    def launch_resources(self) -> Sequence[LaunchResources | None]:
+        """Return sizes and memory of the launches since `start_profiling`, None for copies."""
+        return launch_resources(self.runtime.profile or [], self.runtime.context)

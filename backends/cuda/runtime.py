@@ -18,6 +18,7 @@ from polyhal.backends.cuda.errors import CudaErrors
 from polyhal.backends.cuda.events import NativeEvent, recorded
 from polyhal.backends.cuda.grids import must_fold
 from polyhal.backends.cuda.launch import CudaLaunch
+from polyhal.backends.cuda.profile import TimedCudaLaunch
 from polyhal.backends.cuda.programs import CudaPrograms
 from polyhal.backends.cuda.streams import CudaStream, CudaStreams
 from polyhal.backends.opencl_c.features import KernelFeatures
@@ -55,8 +56,8 @@ class CudaRuntime(Runtime):
         except CudaError as error:
             raise self.errors.translate(error, "opening the device") from error
         self.programs: CudaPrograms = CudaPrograms(self.context, self.errors, compiler, lambda: self.features, info)
-        self.profile: list[tuple[str, NativeEvent, NativeEvent]] | None = None
-        """Names, starts and ends of launches while profiling is on, else None."""
+        self.profile: list[TimedCudaLaunch] | None = None
+        """Launches while profiling is on, else None."""
         self._start: Any = driver.lib.cuLaunchKernelEx
         self._profile_start: NativeEvent | None = None
         self.recorder: LaunchRecorder[CudaBoundLaunch] | None = None
@@ -104,7 +105,7 @@ class CudaRuntime(Runtime):
             if status:  # refused launches are tried again with the device current, which it mostly is
                 status = self.context.status(self._start, config, launch.function, launch.pointers, NULL)
         else:
-            with self.calling(f"launching {launch.name}"), self.profiled(launch.name, stream):
+            with self.calling(f"launching {launch.name}"), self.profiled(launch.name, stream, launch):
                 status = self._start(config, launch.function, launch.pointers, NULL)
         if status:
             raise self.errors.translate(self.driver.error("cuLaunchKernelEx", status), f"launching {launch}")
@@ -121,7 +122,7 @@ class CudaRuntime(Runtime):
             raise self.errors.translate(error, "waiting for the device") from error
 
     @contextmanager
-    def profiled(self, name: str, stream: CudaStream) -> Iterator[None]:
+    def profiled(self, name: str, stream: CudaStream, launch: PreparedLaunch | None = None) -> Iterator[None]:
         """Record timestamps around the commands of the block, if profiling is on. The context must be current."""
         profile = self.profile
         if profile is None:
@@ -129,7 +130,7 @@ class CudaRuntime(Runtime):
             return
         start = recorded(self.context, stream.handle, _TIMED)
         yield
-        profile.append((name, start, recorded(self.context, stream.handle, _TIMED)))
+        profile.append(TimedCudaLaunch(name, start, recorded(self.context, stream.handle, _TIMED), launch))
 
     def start_profiling(self) -> None:
         """Record timestamps for every later launch, which costs some microseconds each."""
@@ -146,9 +147,9 @@ class CudaRuntime(Runtime):
         if first is None:
             return []
         with self.calling("reading timestamps"):
-            starts = [self._nanoseconds(first, start) for _, start, _ in launches]
-            lengths = [self._nanoseconds(start, end) for _, start, end in launches]
-        return [(name, at, at + n) for (name, _, _), at, n in zip(launches, starts, lengths, strict=True)]
+            starts = [self._nanoseconds(first, launch.start) for launch in launches]
+            lengths = [self._nanoseconds(launch.start, launch.end) for launch in launches]
+        return [(launch.name, at, at + n) for launch, at, n in zip(launches, starts, lengths, strict=True)]
 
     def _nanoseconds(self, start: NativeEvent, end: NativeEvent) -> int:
         """Return the time between two events, which the driver reports in milliseconds as a float."""

@@ -16,10 +16,12 @@ from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent
 from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.peer_copies import PeerCopies
+from polyhal.backends.opencl.profile import launch_resources
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl_c.collectives.window_communicator import open_window_communicator
 from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
+from polyhal.hal.launch_resources import LaunchResources
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
     CommandBuffer,
@@ -195,3 +197,11 @@ class OpenCLBackend(KernelMethods):
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
         return self.runtime.stop_profiling()
+
+    def profiled_launches(self) -> int:
+        """Return the number of launches since `start_profiling`."""
+        return len(self.runtime.profile or ())
+
+    def launch_resources(self) -> Sequence[LaunchResources | None]:
+        """Return sizes and memory of the launches since `start_profiling`, None for copies."""
+        return launch_resources(self.runtime.profile or [], self.runtime.device)

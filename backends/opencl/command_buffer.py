@@ -15,6 +15,7 @@ from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.opencl.arguments import Cell, Changes
 from polyhal.backends.opencl.driver import ffi, pointer
 from polyhal.backends.opencl.khr_command_buffer import KhrCommandBuffer, is_faster
+from polyhal.backends.opencl.profile import TimedEnqueue
 from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
@@ -103,13 +104,14 @@ class OpenCLCommandBuffer:
                 action = f"setting argument {cell.place} of {self.bound[cell.launch].name}"
                 raise self._runtime.errors.from_status(status, action)
 
-    def _submit_profiled(self, profile: list[tuple[str, cl.Event]]) -> None:
+    def _submit_profiled(self, profile: list[TimedEnqueue]) -> None:
         """Enqueue each launch with an event."""
         if self._buffer is not None:
             self._set(self._changes.cells)
         queue = self._runtime.queue
         for b in self.bound:
-            profile.append((b.name, cl.enqueue_nd_range_kernel(queue, b.kernel, b.items, b.group)))
+            event = cl.enqueue_nd_range_kernel(queue, b.kernel, b.items, b.group)
+            profile.append(TimedEnqueue(b.name, event, b.kernel, b.items, b.group))
 
     def _failed(self, status: int, kernel: Any) -> Exception:
         """Return the typed error of a failed enqueue."""

@@ -20,6 +20,7 @@ from polyhal.backends.opencl.driver import Driver
 from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
 from polyhal.backends.opencl.kernel_statistics import local_bytes
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
+from polyhal.backends.opencl.profile import TimedEnqueue
 from polyhal.backends.opencl.program import CompiledKernel, ProgramCache
 from polyhal.backends.opencl.queues import CommandQueues
 from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
@@ -65,7 +66,7 @@ class DeviceRuntime(Runtime):
             self.queues.wait_after_batches(self.waiting)
         self.driver = Driver(device)
         self.programs: ProgramCache = ProgramCache(self.context, device, lambda: self.features, info)
-        self.profile: list[tuple[str, cl.Event]] | None = None
+        self.profile: list[TimedEnqueue] | None = None
         """Names and events of launches while profiling is on, else None."""
         self.recorder: LaunchRecorder[BoundLaunch] | None = None
         """Receives launches instead of the queue while a command buffer is recorded."""
@@ -161,7 +162,7 @@ class DeviceRuntime(Runtime):
         """Switch back. Return (name, start, end) of the launches since `start_profiling`, in nanoseconds."""
         self.queues.record_timestamps(False)
         events, self.profile = self.profile or [], None
-        return [(name, int(e.profile.start), int(e.profile.end)) for name, e in events]
+        return [(e.name, int(e.event.profile.start), int(e.event.profile.end)) for e in events]
 
     def finish(self) -> None:
         """Wait for everything enqueued. Raises the typed error of a command that failed."""

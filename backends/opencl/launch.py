@@ -18,6 +18,7 @@ from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, 
 from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
 from polyhal.backends.opencl.driver import create_kernel
 from polyhal.backends.opencl.error_mapping import RETUNE
+from polyhal.backends.opencl.profile import TimedEnqueue
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import KernelBuildError, message
@@ -150,7 +151,7 @@ class KernelLaunch:
             action = f"launching {self.name} over {self._global} in groups of {self._local}"
             raise runtime.errors.translate(error, action) from error
         if runtime.profile is not None:
-            runtime.profile.append((self.name, event))
+            runtime.profile.append(TimedEnqueue(self.name, event, kernel.cl, self._global, self._local))
 
     def _wrapped(self, values: list[Any]) -> list[Any]:
         """Return the arguments with 64-bit integers wrapped to signed ones. Raises NumberRangeError for larger ones."""

@@ -22,6 +22,7 @@ from polyhal.backends.opencl.events import OpenCLEvent, OpenCLRead, PendingReads
 from polyhal.backends.opencl.host_sharing import HostSharing
 from polyhal.backends.opencl.huge_pages import advise_huge_pages, linux_advice
 from polyhal.backends.opencl.peers.exported_memory import EXPORTED_FROM, ExportedMemory
+from polyhal.backends.opencl.profile import TimedEnqueue
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.staging import mapped_pinned_memory, pinned_pool
 from polyhal.hal.core.memory.staging_pool import StagingPool
@@ -184,7 +185,7 @@ class OpenCLMemory:
         except cl.Error as error:
             raise self._failed(error, f"copying {array.nbytes} bytes to the device") from error
         if self._runtime.profile is not None:
-            self._runtime.profile.append((TRANSFER, event))
+            self._runtime.profile.append(TimedEnqueue(TRANSFER, event))
         return OpenCLEvent(self._runtime, event, array)
 
     def read_async(self, src: cl.Buffer, offset: int, dst: memoryview) -> CompletionEvent:

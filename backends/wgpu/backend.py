@@ -14,6 +14,7 @@ from polyhal.backends.wgpu.device_runtime import WGPURuntime
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import ParameterSizeError
 from polyhal.backends.wgpu.user_kernel import compile_kernel
+from polyhal.hal.launch_resources import LaunchResources
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import CommandBuffer, CompletionEvent, Declined, InputSpec, Launch, UserKernel
 
@@ -125,3 +126,12 @@ class ProfilingWGPUBackend(WGPUBackend):
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
         return self.runtime.stop_profiling()
+
+    def profiled_launches(self) -> int:
+        """Return the number of launches since `start_profiling`."""
+        timestamps = self.runtime.encoder.timestamps
+        return 0 if timestamps is None else timestamps.count
+
+    def launch_resources(self) -> Sequence[LaunchResources | None]:
+        """Return None for each launch since `start_profiling`: the API reports neither registers nor memory."""
+        return [None] * self.profiled_launches()

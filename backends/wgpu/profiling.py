@@ -17,6 +17,11 @@ class Timestamps:
         self._sets: list[Any] = []
         self._names: list[str] = []
 
+    @property
+    def count(self) -> int:
+        """The number of passes that are timed so far."""
+        return len(self._names)
+
     def next(self, name: str) -> dict[str, Any]:
         """Return the arguments of `begin_compute_pass` that time the pass of the kernel `name`."""
         place = len(self._names) % _CAPACITY

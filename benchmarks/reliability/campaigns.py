@@ -79,7 +79,7 @@ CAMPAIGNS = {
         "becomes a typed "
         "error that names device and cause, or does no harm. Then the same process repeats the step, or loads its last "
         "checkpoint, on a fresh device if the old one is lost. At the end the weights must be those of a run without faults, "
-        "bit for bit. Wrong results of a kernel are found by `POLYHAL_CHECK=reference` alone.",
+        "bit for bit. Wrong results of a kernel are found only by `POLYHAL_CHECK=reference`.",
         _faults,
         (
             ("injected", "faults injected"),

@@ -18,7 +18,7 @@ from polyhal import Device, Tensor
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.protocol import TRANSFER, Feature
-from polyhal.hal.system.diagnostics.profiler import profile
+from polyhal.profiler import profile
 
 _WIDTH = 1024
 _COLUMNS = {DeviceType.GPU: 4096}
@@ -44,9 +44,8 @@ def device_spans(device: Device, loop: Callable[[], None]) -> tuple[list[Span], 
     """Return the spans of copies and the spans of kernels."""
     with profile(device) as result:
         loop()
-    events = [e for e in result.events if e.device]
-    copies = [(e.start, e.start + e.duration) for e in events if e.name == TRANSFER]
-    return copies, [(e.start, e.start + e.duration) for e in events if e.name != TRANSFER]
+    copies = [(x.begin, x.end) for x in result.launches if x.kernel == TRANSFER]
+    return copies, [(x.begin, x.end) for x in result.launches if x.kernel != TRANSFER]
 
 
 def overlap(copies: list[Span], kernels: list[Span]) -> int:

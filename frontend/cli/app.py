@@ -33,6 +33,7 @@ OWN_COMMANDS = (
     "run",
     "bisect",
     "trace",
+    "profile",
 )
 """Modules of `commands/`, in the order of the help."""
 _OFFERED = offered()

@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import profiler
 
-from polyhal.creation import ones
 from polyhal.hal.core import dispatch
-from polyhal.hal.device import Device
-from polyhal.hal.protocol import TRANSFER, SupportsProfiling
+from polyhal.hal.protocol import TRANSFER
+from polyhal.profiler.device_clock import DeviceClock
 from polyhal.torch.device import NAME, current
 
-_MARKERS = 5
-"""Number of kernels from which the difference of the clocks is computed."""
 _PROCESS = 1 << 30
 """Number of the device's row in chrome traces, which no process has."""
 
@@ -37,46 +34,6 @@ class KernelEvent(NamedTuple):
     end: int
 
 
-class _KernelTimes:
-    """The kernels of a device from its creation to `stop`."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._backend = device.backend if isinstance(device.backend, SupportsProfiling) else None
-        self._host_times: list[tuple[int, int]] = []
-        """Before and after each marker."""
-        if self._backend is not None:
-            marker = ones((1,), device=device)
-            marker.exp()
-            device.synchronize()
-            self._backend.start_profiling()
-            for _ in range(_MARKERS):
-                begin = time.time_ns()
-                marker.exp()
-                device.synchronize()
-                self._host_times.append((begin, time.time_ns()))
-
-    def stop(self) -> list[KernelEvent]:
-        """Return the kernels. Waits for the device."""
-        if self._backend is None:
-            return []
-        self._device.synchronize()
-        launches = list(self._backend.stop_profiling())
-        offset = _offset(self._host_times, launches)
-        return [
-            KernelEvent(name, start + offset, end + offset)
-            for name, start, end in launches[_MARKERS:]
-            if name != TRANSFER
-        ]
-
-
-def _offset(host: list[tuple[int, int]], launches: list[tuple[str, int, int]]) -> int:
-    """Return the host's time minus the device's, from the marker with the shortest round trip."""
-    times = zip(host, launches, strict=False)
-    (begin, end), (_, start, stop) = min(times, key=lambda pair: pair[0][1] - pair[0][0])
-    return (begin + end - start - stop) // 2
-
-
 class TorchProfile(_Base):  # type: ignore[misc]
     """PyTorch's profile, which contains the kernels of the device if that is among its activities."""
 
@@ -85,17 +42,21 @@ class TorchProfile(_Base):  # type: ignore[misc]
         if options.get("use_device") == NAME:
             options["use_kineto"] = True
         super().__init__(enabled, **options)
-        self._timestamps: _KernelTimes | None = None
+        self._timestamps: DeviceClock | None = None
         self.kernels: list[KernelEvent] = []
 
     def _start_trace(self) -> None:
         super()._start_trace()
         if self.use_device == NAME and dispatch.thread.executor.recorder is None:
-            self._timestamps = _KernelTimes(current())
+            self._timestamps = DeviceClock(current())
 
     def __exit__(self, *error: Any) -> Any:
         if self.enabled and self._timestamps is not None:
-            self.kernels, self._timestamps = self._timestamps.stop(), None
+            launches, self._timestamps = self._timestamps.stop(), None
+            epoch = time.time_ns() - time.perf_counter_ns()
+            self.kernels = [
+                KernelEvent(x.kernel, x.begin + epoch, x.end + epoch) for x in launches if x.kernel != TRANSFER
+            ]
         return super().__exit__(*error)
 
     def _parse_kineto_results(self, result: Any, *args: Any, **options: Any) -> list[Any]:

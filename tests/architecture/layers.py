@@ -37,6 +37,7 @@ HAL = (
             "hookspecs",
             "layout",
             "member_names",
+            "launch_resources",
             "peer_memory",
             "printable",
             "protocol",

@@ -7,7 +7,8 @@ LIBRARY = (
     *(
         f"polyhal.{name}"
         for name in (
-            "amp", "autograd", "cli.chosen_devices", "cli.display", "cli.reporting", "cli.stop_request", "data", "devices",
+            "amp", "autograd", "cli.chosen_devices", "cli.display", "cli.progress_bar", "cli.reporting",
+            "cli.stop_request", "data", "devices",
             "distributed", "distributions", "fft", "func", "linalg", "nn", "nn.functional", "nn.init", "nn.utils", "optim",
             "optim.lr_scheduler", "parallel", "profiler", "random", "serialize", "signal", "special", "utils",
             "utils.data", "utils.files",
@@ -37,6 +38,7 @@ CONTRACT = tuple(
         "hookspecs",
         "layout",
         "ops",
+        "launch_resources",
         "peer_memory",
         "protocol",
         "quantization.formats",

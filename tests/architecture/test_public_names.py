@@ -17,6 +17,7 @@ WITH_HELPERS = {
     "polyhal",
     "polyhal.cli.chosen_devices",
     "polyhal.cli.display",
+    "polyhal.cli.progress_bar",
     "polyhal.cli.reporting",
     "polyhal.cli.stop_request",
     "polyhal.fft",

@@ -13,7 +13,7 @@ import polyhal as ph
 from polyhal.data import DataLoader, Subset, TensorDataset
 from polyhal.data.transfer import StreamSlot, slot_factory
 from polyhal.hal.protocol import TRANSFER, Feature
-from polyhal.hal.system.diagnostics.profiler import profile
+from polyhal.profiler import profile
 
 _DATA = np.random.default_rng(0).standard_normal((24, 64, 64)).astype(np.float32)
 
@@ -83,9 +83,8 @@ def test_copies_run_beside_kernels(streaming: ph.Device) -> None:
         with profile(streaming) as found:
             for (x,) in DataLoader(data, 2, device=streaming):
                 step(x)
-        spans = [(e.name == TRANSFER, e.start, e.start + e.duration) for e in found.events if e.device]
-        copies = [(a, b) for copy, a, b in spans if copy]
-        kernels = [(a, b) for copy, a, b in spans if not copy]
+        copies = [(x.begin, x.end) for x in found.launches if x.kernel == TRANSFER]
+        kernels = [(x.begin, x.end) for x in found.launches if x.kernel != TRANSFER]
         # Twelve batches of two samples, which the simulated GPU is given one by one.
         assert len(copies) == (24 if streaming.name.startswith("sim") else 12)
         if sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels) > 0:

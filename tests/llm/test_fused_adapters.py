@@ -55,7 +55,7 @@ def test_an_adapter_of_a_fused_layer_is_read_and_written_again(tmp_path: Path, k
     np.testing.assert_array_equal(saved[f"base_model.model.{layer}.lora_B.weight"], second)
     query = dict(adapters(model))["model.layers.0.self_attn.q_proj"]
     with ph.no_grad():
-        query.lora_A.weight.mul_(-1)  # trained apart from the others
+        query.lora_A.weight.mul_(-1)  # trained separately from the others
     save_adapter(model, tmp_path / "other", settings, stored)
     product = read_adapter(tmp_path / "other").product(layer)
     expected = (second @ first) * np.float32(2)

@@ -184,7 +184,7 @@ def _norms(
 
 
 _LARGEST_MEAN = 1 << 18
-"""Maximum elements of a tensor whose means are computed together with others: large ones fill the device alone."""
+"""Maximum elements of a tensor whose means are computed together with others: large ones fill the device by themselves."""
 
 
 def _means_along(

@@ -182,7 +182,7 @@ def _named_tensors(variables: dict[str, Any], library: Library) -> Iterator[tupl
 
 @contextlib.contextmanager
 def _raising(seen: Observation, library: Library, position: int, number: int) -> Iterator[None]:
-    """Note the error of a mistake, a statement that may fail, and go on. `number` is part of the statement's text alone."""
+    """Note the error of a mistake, a statement that may fail, and go on. `number` is only part of the statement's text."""
     try:
         with library.mistaken():
             yield

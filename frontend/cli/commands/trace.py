@@ -40,7 +40,7 @@ def trace(
     op follows at the end. The program's exit code is kept.
     """
     import polyhal
-    from polyhal.cli.workers.program import run_program
+    from polyhal.cli.workers.program import exit_status, run_program
     from polyhal.hal.core import dispatch
     from polyhal.hal.system.checks.modes import observing
     from polyhal.hal.system.checks.op_record import UncapturedExecutor
@@ -54,18 +54,10 @@ def trace(
         with observing(OpTrace(printer)), dispatch.executing(executor):
             run_program(script, arguments or [])
     except SystemExit as exit_:
-        raise typer.Exit(_status(exit_.code)) from None
+        raise typer.Exit(exit_status(exit_.code)) from None
     finally:
         polyhal.set_default_device(None)
         printer.summary()
-
-
-def _status(code: str | int | None) -> int:
-    """Return the exit code of a program; a text, as in `sys.exit("text")`, is printed."""
-    if code is None or isinstance(code, int):
-        return code or 0
-    print(code, file=sys.stderr)
-    return 1
 
 
 class _Printer:

@@ -17,3 +17,11 @@ def run_program(script: Path, arguments: Sequence[str]) -> None:
         runpy.run_path(str(script), run_name="__main__")
     finally:
         sys.argv, sys.path = argv, path
+
+
+def exit_status(code: str | int | None) -> int:
+    """Return the exit code of a program; a text, as in `sys.exit("text")`, is printed."""
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1

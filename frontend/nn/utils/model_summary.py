@@ -9,8 +9,8 @@ from typing import Any
 from polyhal.creation import zeros
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.execution.forwarding import ForwardingExecutor
+from polyhal.hal.ops.call_flops import call_flops
 from polyhal.hal.ops.top_level import top_level
-from polyhal.hal.system.diagnostics.profiler import flops_of
 from polyhal.nn.module import Module
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
@@ -76,7 +76,9 @@ class _CountingExecutor(ForwardingExecutor):
 
     def apply(self, op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         result = self.base.apply(op, inputs, params, device)
-        self._flops += flops_of(op, inputs, params, result)
+        operands = [getattr(getattr(x, "ref", None), "spec", None) for x in inputs]
+        results = [x.ref.spec for x in (result if isinstance(result, tuple) else (result,))]
+        self._flops += call_flops(op, operands, results, params)
         return result
 
     def call_module(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class NodeKind(NamedTuple):
-    """Functions that take apart and rebuild the inner nodes of one kind."""
+    """Functions that flatten and rebuild the inner nodes of one kind."""
 
     children: Callable[[Any], Iterable[Any]]
     keys: Callable[[Any], Hashable]

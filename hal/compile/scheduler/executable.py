@@ -369,7 +369,7 @@ class Executable:
     def _run_apart(self, timer: PartitionTimer | None) -> None:
         """Make all calls on this thread, with a timer or with observers."""
         if timer is not None:
-            timer.run(self.partitions)
+            timer.run(self.partitions, self.graph)
             return
         self._observed = self._observed or self._observed_calls()
         for action in self._observed:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from polyhal.hal.compile.ir.graph import Node
+from polyhal.hal.compile.ir.graph import Graph, Node
 from polyhal.hal.core import dispatch
 from polyhal.hal.protocol import TRANSFER, SupportsProfiling
 
@@ -65,7 +65,7 @@ class StepProfile:
     def __exit__(self, *exc: object) -> None:
         dispatch.thread.timer = self._previous
 
-    def run(self, partitions: Sequence[Partition]) -> None:
+    def run(self, partitions: Sequence[Partition], graph: Graph) -> None:
         """Run a step once. Called by its executable."""
         self.runs += 1
         self.launches = []

@@ -159,8 +159,8 @@ class CheckpointRegion(Protocol):
 class PartitionTimer(Protocol):
     """Runs the partitions of a recorded step one by one, to time them."""
 
-    def run(self, partitions: Any) -> None:
-        """Run all `partitions` in order."""
+    def run(self, partitions: Any, graph: Any) -> None:
+        """Run all `partitions` of the planned `graph` in order."""
         ...
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import linecache
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 
 _LIBRARIES = frozenset({"polyhal", "polyhal_autoload", "contextlib", "functools", "torch"})
 """Packages with lines that are not a user's; `contextlib` and `functools` call the library's contexts and cached properties,
 and PyTorch calls its kernels."""
+
+_KNOWN: dict[int, tuple[CodeType, bool]] = {}
+"""Results of `is_in_library` by the code object's identity, which stays its own while it is referenced here."""
+_MOST_KNOWN = 10_000
 
 
 def user_line() -> str:
@@ -19,12 +23,14 @@ def user_line() -> str:
 
 def user_position() -> tuple[str, int]:
     """File and number of the innermost line outside of this library and of PyTorch; ("", 0) if there is none."""
-    frame = sys._getframe(1)
-    while is_in_library(frame):
-        if frame.f_back is None:
-            return "", 0
+    frame: FrameType | None = sys._getframe(1)
+    known = _KNOWN.get
+    while frame is not None:
+        entry = known(id(frame.f_code))
+        if not (is_in_library(frame) if entry is None else entry[1]):
+            return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    return "", 0
 
 
 def line_text(file: str, line: int) -> str:
@@ -34,5 +40,13 @@ def line_text(file: str, line: int) -> str:
 
 def is_in_library(frame: FrameType) -> bool:
     """Return whether code is not a user's: by its module, because packages of one library may be in several folders."""
+    code = frame.f_code
+    known = _KNOWN.get(id(code))
+    if known is not None:
+        return known[1]
     module = frame.f_globals.get("__name__") or ""
-    return module.partition(".")[0] in _LIBRARIES or frame.f_code.co_filename.startswith("<")
+    found = module.partition(".")[0] in _LIBRARIES or code.co_filename.startswith("<")
+    if len(_KNOWN) >= _MOST_KNOWN:
+        _KNOWN.clear()
+    _KNOWN[id(code)] = code, found
+    return found

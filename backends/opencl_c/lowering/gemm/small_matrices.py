@@ -1,4 +1,4 @@
-"""Batches of small products, of which a group computes several."""
+"""Batches of small products: a group computes several."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ def resident(runtime: Runtime, tile: TensorCoreTile) -> int:
 
 
 def _runs_alone(tile: TensorCoreTile) -> bool:
-    """Return whether a tile needs neither clusters nor registers that move between warpgroups, both of which only CUDA has."""
+    """Return whether a tile needs neither clusters nor registers that move between warpgroups: only CUDA has them."""
     return not isinstance(tile, ClusterTile) or (tile.groups == 1 and tile.blocks * tile.columns <= _MAX_SUMS_ALONE)
 
 

@@ -12,7 +12,7 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 
 _SHORT = frozenset({"add", "subtract", "multiply", "negative", "relu", "where", "opaque"})
-"""Ops that processors compile fast, of which kernels may contain many copies."""
+"""Ops that processors compile fast: kernels may contain many copies."""
 _MANY_SUMS = 64
 _OTHER_BUFFERS = 3
 

@@ -227,7 +227,7 @@ def _infer_order(specs: Specs, params: Params) -> list[Output]:
     return [(dtypes.int32, (*spec.shape[:-1], params["rows"]))]
 
 
-_EXCHANGES = OnHost("a sequence of exchanges of rows, each of which depends on the one before")
+_EXCHANGES = OnHost("a sequence of exchanges of rows that each depend on the one before")
 
 row_order: OpFunction = declare(
     _row_order,

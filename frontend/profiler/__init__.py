@@ -9,7 +9,9 @@ from polyhal.hal.compile.scheduler.outline import StepOutline
 from polyhal.hal.compile.scheduler.outline import outline as _outline
 from polyhal.hal.compile.scheduler.profile import StepProfile
 from polyhal.hal.system.diagnostics.measurements import MeasuredCall, measured_calls
-from polyhal.hal.system.diagnostics.profiler import profile
+from polyhal.profiler.profile import Profile, profile, record_function
+from polyhal.profiler.records import CallRecord, HostCopy, LaunchRecord, MemorySample, NamedRange, Records
+from polyhal.profiler.rows import Row
 from polyhal.steps.jit import Jitted
 
 if TYPE_CHECKING:
@@ -33,4 +35,21 @@ def outline(step: Jitted[..., Any], device: Device) -> StepOutline:
     return _outline(step.steps[0].executable, device)
 
 
-__all__ = ["Jitted", "StepActivity", "StepOutline", "StepProfile", "outline", "profile", "step_calls"]
+__all__ = [
+    "CallRecord",
+    "HostCopy",
+    "Jitted",
+    "LaunchRecord",
+    "MemorySample",
+    "NamedRange",
+    "Profile",
+    "Records",
+    "Row",
+    "StepActivity",
+    "StepOutline",
+    "StepProfile",
+    "outline",
+    "profile",
+    "record_function",
+    "step_calls",
+]

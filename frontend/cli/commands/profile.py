@@ -1,0 +1,55 @@
+"""`polyhal profile`: run a program, and show where its time went."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyhal.cli.reporting import reported
+
+
+@reported
+def profile(
+    script: Annotated[Path, typer.Argument(help="A Python program.", exists=True, dir_okay=False)],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the program, after [bold]--[/].")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="The default device of the program. Default: the best of this machine.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with timeline, roofline and memory here.", dir_okay=False)
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a trace for Perfetto (ui.perfetto.dev) here.", dir_okay=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows of a table.")] = 15,
+) -> None:
+    """Run a program, and show where its time went: ops, kernels, modules, lines, copies and gaps.
+
+    The tables are printed to standard error, the program's own output to standard output. Captured steps run as they are.
+    First steps compile kernels: `with polyhal.profile() as p:` around later steps leaves that out. The program's exit code
+    is kept.
+    """
+    import polyhal
+    from polyhal.cli.workers.program import exit_status, run_program
+
+    polyhal.set_default_device(device)
+    status = 0
+    found = polyhal.profile()
+    try:
+        with found:
+            try:
+                run_program(script, arguments or [])
+            except SystemExit as exit_:
+                status = exit_status(exit_.code)
+    finally:
+        polyhal.set_default_device(None)
+    print(found.table(limit), file=sys.stderr)
+    if html is not None:
+        found.save_html(html)
+    if trace is not None:
+        found.save_chrome_trace(trace)
+    if status:
+        raise typer.Exit(status)

@@ -1,0 +1,168 @@
+"""`polyhal.profile`: ops on the host and the device, kernels, copies and memory of a block of a program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from polyhal.hal.core import dispatch
+from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
+from polyhal.hal.core.transfers.uploads_observed import UPLOADS
+from polyhal.hal.device import Device
+from polyhal.hal.errors import PolyhalError, message
+from polyhal.hal.ops.top_level import top_level
+from polyhal.profiler.executor import ProfilingExecutor
+from polyhal.profiler.records import LaunchRecord, Records
+from polyhal.profiler.rows import Row, busy, copy_rows, kernel_rows, line_rows, module_rows, op_rows
+from polyhal.profiler.session import ProfileSession
+
+_SESSIONS: list[ProfileSession] = []
+"""Sessions of profiles that are running, the innermost last."""
+
+
+class Profile:
+    """A context manager that records the work of this thread on its devices. Results are there after the block."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self.devices = list(devices)
+        """The devices that were given, and after the block all that were used."""
+        self.host_work: dict[str, HostCalls] = {}
+        """Ops that ran in NumPy on the host, and the bytes that they moved, on all threads."""
+        self._session: ProfileSession | None = None
+        self._records: Records | None = None
+        self._previous: tuple[dispatch.Executor, Any] | None = None
+        self._host_work: dict[str, HostCalls] = {}
+
+    def __enter__(self) -> Self:
+        if self._session is not None or self._records is not None:
+            raise PolyhalError(message("profile", "this profile has run already", fix="make a new one"))
+        dispatch.require_execution("profile", "a step is being recorded", fix="profile the calls of the captured step")
+        thread = dispatch.thread
+        session = ProfileSession()
+        session.start(self.devices)
+        self._host_work = HOST_WORK.counts()
+        self._previous = thread.executor, thread.timer
+        executor = ProfilingExecutor(thread.executor, session)
+        self._session = session
+        thread.executor, thread.timer = executor, executor
+        _SESSIONS.append(session)
+        UPLOADS.append(session.uploaded)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        session, previous = self._session, self._previous
+        if session is None or previous is None:
+            return
+        thread = dispatch.thread
+        thread.executor, thread.timer = previous
+        UPLOADS.remove(session.uploaded)
+        _SESSIONS.remove(session)
+        self._session = None
+        self._records = session.stop()
+        self.devices = session.devices
+        self.host_work = HOST_WORK.since(self._host_work)
+
+    @property
+    def records(self) -> Records:
+        """Every call, launch, copy, range and sample of memory. Raises PolyhalError before the end of the block."""
+        if self._records is None:
+            raise PolyhalError(message("profile", "the profile has not ended", fix="look at it after the `with` block"))
+        return self._records
+
+    @property
+    def elapsed(self) -> int:
+        """Nanoseconds of the block."""
+        return self.records.end - self.records.begin
+
+    @property
+    def busy(self) -> int:
+        """Nanoseconds in which some device ran a kernel or a copy; 0 without timestamps."""
+        return busy((x.begin, x.end) for x in self.records.launches)
+
+    @cached_property
+    def ops(self) -> dict[str, Row]:
+        """The ops by name. The launches of captured steps count for the ops that they compute."""
+        return op_rows(self.records)
+
+    @cached_property
+    def kernels(self) -> dict[str, Row]:
+        """The kernels by name, on devices with timestamps."""
+        return kernel_rows(self.records.launches)
+
+    @cached_property
+    def modules(self) -> dict[str, Row]:
+        """The modules by path, with the time of their own ops."""
+        return module_rows(self.records)
+
+    @cached_property
+    def lines(self) -> dict[tuple[str, int], Row]:
+        """The lines of the program, as (file, number). Ops of a backward pass count for the line that they differentiate."""
+        return line_rows(self.records)
+
+    @cached_property
+    def copies(self) -> dict[str, Row]:
+        """Copies between host and devices: `upload` and `read`."""
+        return copy_rows(self.records)
+
+    @property
+    def launches(self) -> list[LaunchRecord]:
+        """All launches in the order of their begin."""
+        return self.records.launches
+
+    def table(self, limit: int = 20) -> str:
+        """Return the slowest ops, kernels, modules and lines, and all copies, in at most 80 columns."""
+        from polyhal.profiler.table import table
+
+        return table(self, limit)
+
+    def save_chrome_trace(self, path: str | Path) -> None:
+        """Write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, with arrows from ops to their launches."""
+        from polyhal.profiler.chrome_trace import write
+
+        write(self.records, Path(path))
+
+    def save_html(self, path: str | Path) -> None:
+        """Write one HTML page without references to others: table, timeline, roofline and memory.
+
+        Measures the rates of the devices for the roofline, once per process, which takes a fraction of a second each.
+        """
+        from polyhal.profiler.page import page
+
+        Path(path).write_text(page(self), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+@top_level
+def profile(*devices: Device) -> Profile:
+    """Profile this thread inside a `with` block: `with polyhal.profile() as p: step()`; then `print(p)`.
+
+    Records the ops with their time on host and device, the kernels that they launch, waiting, copies, memory, modules and
+    lines of the program. Captured steps run as they are, and their kernels count for the ops that they compute. Devices are
+    added as they are used; times of launches need a device with timestamps. Raises CaptureError while a step is recorded.
+
+    >>> with polyhal.profile() as p:
+    ...     _ = polyhal.ones((4, 4)) @ polyhal.ones((4, 4))
+    >>> p.ops["matmul"].flops
+    128
+    """
+    return Profile(devices)
+
+
+@contextmanager
+def record_function(name: str) -> Iterator[None]:
+    """Name a block of the program in the profile that is running; without one, do nothing. As PyTorch's of this name."""
+    begin = time.perf_counter_ns()
+    try:
+        yield
+    finally:
+        if _SESSIONS:
+            _SESSIONS[-1].named(name, begin)
+
+
+__all__ = ["Profile", "profile", "record_function"]
