@@ -107,7 +107,7 @@ def _kernels_index(root: Path) -> Files:
 
 
 def _losses(root: Path) -> Files:
-    """Return the page about language models, with the table of losses beside PEFT's."""
+    """Return the page about language models, with the table of losses and PEFT's."""
     return {peft_table.PAGE: peft_table.with_table(root)}
 
 

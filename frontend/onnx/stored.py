@@ -1,4 +1,4 @@
-"""Stored tensors of a model: their size is checked before their bytes are read, inside of the file or beside it."""
+"""Stored tensors of a model: their size is checked before their bytes are read, inside of the file or next to it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class CallRecord:
 
 @dataclass(slots=True)
 class LaunchRecord:
-    """One launch, or one copy that the device made beside launches."""
+    """One launch, or one copy of the device that overlaps launches."""
 
     kernel: str
     device: str

@@ -70,7 +70,7 @@ def op_rows(records: Records) -> dict[str, Row]:
 
 
 def kernel_rows(launches: Iterable[LaunchRecord]) -> dict[str, Row]:
-    """Return the kernels by name, and copies beside launches under theirs."""
+    """Return the kernels by name, and copies that overlap launches under theirs."""
     rows: dict[str, Row] = {}
     largest: dict[str, int] = {}
     for launch in launches:
