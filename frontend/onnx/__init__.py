@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from polyhal.onnx.export import export
 from polyhal.onnx.module import OnnxModule, load
 from polyhal.onnx.registration import operator
 
-__all__ = ["OnnxModule", "load", "operator"]
+__all__ = ["OnnxModule", "export", "load", "operator"]
