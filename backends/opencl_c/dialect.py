@@ -8,7 +8,8 @@ from polyhal.hal.dtypes import DType, bool_
 
 _LIBRARY = frozenset({
     "sine", "cosine", "tangent", "error_function", "normal_distribution", "gelu_derivative", "gelu_tanh_derivative",
-    "silu_derivative", "floor_remainder", "floor_divide", "fmod", "integer_pow", "signed_power", "tanh",
+    "gelu_tanh", "sigmoid", "silu", "silu_derivative", "floor_remainder", "floor_divide", "fmod", "integer_pow",
+    "signed_power", "tanh",
 })  # fmt: skip
 """Functions of our own headers, one per register class."""
 

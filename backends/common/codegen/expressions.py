@@ -86,9 +86,6 @@ _GUARDED = "select(y, K(1), (y == K(0)) | (y == K(-1)))"
 _SAFE = "select(y, K(1), y == K(0))"
 
 _RELU6 = "select(select(x, K(0), x < K(0)), K(6), x > K(6))"
-_SIGMOID = "K(1) / (K(1) + exp(-x))"
-_GELU_TANH_INNER = "((x + K(0.044715) * x * x * x) * K(1.5957691216057308))"
-"""2 sqrt(2/pi) (x + 0.044715 x^3). With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid(this)."""
 
 RELAXED = {"divide": "divide_relaxed"}
 """Expressions of ops on floats that are rounded as the device does, by name of the op."""
@@ -221,14 +218,14 @@ EXPRESSIONS: dict[str, Expression] = {
     "relu_grad": _numeric("select(x, K(0), y <= K(0))", 2),
     "leaky_relu": _float("select(x * negative_slope, x, x > K(0))", params=("negative_slope",)),
     "elu": _float("select(alpha * expm1(x), x, x > K(0))", params=("alpha",)),
-    "sigmoid": _float(_SIGMOID),
+    "sigmoid": _float("sigmoid(x)"),
     "sigmoid_grad": _float("x * (y * (K(1) - y))", 2),
-    "silu": _float("x / (K(1) + exp(-x))"),
+    "silu": _float("silu(x)"),
     "silu_grad": _float("x * silu_derivative(y)", 2),
     "softplus": _float("select(K(0), x, x > K(0)) + log1p(exp(-fabs(x)))"),
     "gelu": _float("x * normal_distribution(x)"),
     "gelu_grad": _float("x * gelu_derivative(y)", 2),
-    "gelu_tanh": _float(f"x / (K(1) + exp(-{_GELU_TANH_INNER}))"),
+    "gelu_tanh": _float("gelu_tanh(x)"),
     "gelu_tanh_grad": _float("x * gelu_tanh_derivative(y)", 2),
     "hardtanh": _float(
         "select(select(select(x, min_val, x < min_val), max_val, x > max_val), x, isnan(x))",

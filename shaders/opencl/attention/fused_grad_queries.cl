@@ -21,7 +21,7 @@
 #include "attention/dq_sums.h"
 
 #if OCTETS && TENSOR_CORES
-#define PAIR_float16 halves_of_floats
+#define PAIR_float16 pair_of_halves
 #define PAIR_bfloat16 bfloats_of_floats
 #define PAIR(x, i) CONCAT(PAIR_, OUT_DTYPE)((x)[i], (x)[(i) + 1])
 #define STORE_OCTET(x, to) *(__global uint4 *)(to) = (uint4)(PAIR(x, 0), PAIR(x, 2), PAIR(x, 4), PAIR(x, 6))

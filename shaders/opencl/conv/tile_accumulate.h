@@ -127,7 +127,7 @@ static inline void multiply_slice(REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8]
 
 #if TENSOR_CORES
 #define PACKED_bfloat16(low, high) bfloats_of_floats(low, high)
-#define PACKED_float16(low, high) halves_of_floats(low, high)
+#define PACKED_float16(low, high) pair_of_halves(low, high)
 
 // Two consecutive k of a row or column as one word per bf16 term.
 static inline void split_pair(uint words[BF16_TERMS], float low, float high) {

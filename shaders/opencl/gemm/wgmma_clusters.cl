@@ -291,6 +291,10 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                 const uint sum_row = row + first_row + r / 2 * 64 + SUM_ROW(2 * (r % 2));
                 EPILOGUE_PREFETCH(sum_row, column, (uint)WIDE, i0, i1, i2)
             }
+            const uint first_column = column + SUM_COLUMN(0);
+#define ROW(r) (row + first_row + (r) / 2 * 64 + SUM_ROW(2 * ((r) % 2)))
+#define TO(r) (out + ((ulong)w.matrix * m + ROW(r)) * n + first_column)
+            FETCH_ROWS(ROW, first_column, SUMS / 4)
             if (number != first) AWAIT_TURN();
             uint previous = STAGES;
             for (uint from = w.start; from < w.end; from += DEPTH) {
@@ -323,20 +327,11 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 #if TENSOR_CORES
             if (previous < STAGES && WARPGROUP_LANE < CLUSTER) barrier_arrive(EMPTY(previous), WARPGROUP_LANE);
 #endif
-            const uint first_column = column + SUM_COLUMN(0);
-#define FIRST(j) tile_sums[h][4 * (j) + 2 * r]
-#define SECOND(j) tile_sums[h][4 * (j) + 2 * r + 1]
+#define FIRST(j) tile_sums[nth_row / 2][4 * (j) + 2 * (nth_row % 2)]
+#define SECOND(j) tile_sums[nth_row / 2][4 * (j) + 2 * (nth_row % 2) + 1]
             if (mine) {
                 STORE_ROW_SUMS
-#pragma unroll
-                for (uint h = 0; h < BLOCKS; h++) {
-#pragma unroll
-                    for (uint r = 0; r < 2; r++) {
-                        const uint sum_row = row + first_row + 64 * h + SUM_ROW(2 * r);
-                        FINISH_ROW(out + ((ulong)w.matrix * m + sum_row) * n + first_column, sum_row, first_column,
-                                   SUMS / 4, FIRST, SECOND)
-                    }
-                }
+                FINISH_ROWS(2 * BLOCKS, TO, ROW, first_column, SUMS / 4, FIRST, SECOND)
             }
 // With moments, a warpgroup has one block.
 #define sums tile_sums[0]

@@ -39,11 +39,16 @@ static inline D gelu_derivative_double(D x) {
     return normal_distribution_double(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
 }
 
+static inline D gelu_tanh_double(D x) { return x / (1.0 + exp(-((x + 0.044715 * x * x * x) * 1.5957691216057308))); }
+
 static inline D gelu_tanh_derivative_double(D x) {
     const D square = SELECT(x * x, (D)(1024.0), x * x > 1024.0);
     const D s = 1.0 / (1.0 + exp(-((x + 0.044715 * square * x) * 1.5957691216057308)));
     return s + x * s * (1.0 - s) * (0.21406444881780073 * square + 1.5957691216057308);
 }
+
+static inline D sigmoid_double(D x) { return 1.0 / (1.0 + exp(-x)); }
+static inline D silu_double(D x) { return x / (1.0 + exp(-x)); }
 
 static inline D silu_derivative_double(D x) {
     const D s = 1.0 / (1.0 + exp(-x));

@@ -62,22 +62,9 @@ static inline VEC(float) polynomial_exp(VEC(float) value) {
 #endif
 
 #if PTX_EXP_FAST
-static inline float __attribute__((overloadable)) ptx_exp_fast(float x) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.442695041f));
-    return power;
-}
-static inline float2 __attribute__((overloadable)) ptx_exp_fast(float2 x) {
-    return (float2)(ptx_exp_fast(x.s0), ptx_exp_fast(x.s1));
-}
-static inline float4 __attribute__((overloadable)) ptx_exp_fast(float4 x) {
-    return (float4)(ptx_exp_fast(x.lo), ptx_exp_fast(x.hi));
-}
-static inline float8 __attribute__((overloadable)) ptx_exp_fast(float8 x) {
-    return (float8)(ptx_exp_fast(x.lo), ptx_exp_fast(x.hi));
-}
-#define EXP_FAST(x) ptx_exp_fast(x)
-#define EXP_FAST_SCALAR(x) ptx_exp_fast(x)
+#include "lib/short_functions.h"
+#define EXP_FAST(x) short_exp2((x) * 1.442695041f)
+#define EXP_FAST_SCALAR(x) EXP_FAST(x)
 #elif POLYNOMIAL_EXP_FAST
 static inline VEC(float) polynomial_exp_fast(VEC(float) x) {
     // The lowest bits of t hold the exponent; its own exponent, and a NaN's, are shifted out.

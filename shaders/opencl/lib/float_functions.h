@@ -6,15 +6,26 @@
 
 typedef VEC(float) F;
 
-// 1: results are rounded to 16 bits, for which a GPU's native exp and reciprocal are accurate enough.
+// 1: results are rounded to 16 bits.
 #ifndef SHORT_RESULTS
 #define SHORT_RESULTS 0
 #endif
 #if SHORT_RESULTS
-#define SIGMOID(x) native_recip(1.0f + native_exp(-(x)))
+#include "lib/short_functions.h"
+// x times the sigmoid of y; SCALED is -y / log(2).
+#define GATED(x, y, scaled) ((x) * short_reciprocal(1.0f + short_exp2(scaled)))
+// The sigmoid s of y, and 1 - s, which a large factor may follow: not from s, whose rounding error may be all of it. An infinite
+// power times 0 is NaN, for which fmin returns 1.
+#define SIGMOID_AND_REST(s, rest, y, scaled)  \
+    const F power = short_exp2(scaled);       \
+    const F s = short_reciprocal(1.0f + power), rest = BOUNDED(power * s, 1.0f);
+#define BOUNDED(x, bound) fmin(x, (F)(bound))
 #else
-#define SIGMOID(x) (1.0f / (1.0f + exp(-(x))))
+#define GATED(x, y, scaled) ((x) / (1.0f + exp(-(y))))
+#define SIGMOID_AND_REST(s, rest, y, scaled) const F s = GATED(1.0f, y, scaled), rest = 1.0f - s;
+#define BOUNDED(x, bound) SELECT(x, (F)(bound), (x) > bound)
 #endif
+#define PER_LOG_2 1.442695041f
 
 static inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
 static inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
@@ -85,10 +96,10 @@ static inline F small_power_of_two(F q) {
 #define VANISHING_TAIL 13.2f
 #if SHORT_RESULTS
 // e^(-x^2 / 2), a factor of the tail and of the density.
-static inline F normal_decay(F x) { return native_exp2(x * x * -0.72134752f); }
+static inline F normal_decay(F x) { return short_exp2(x * x * -0.72134752f); }
 // The tail over e^(-x^2 / 2) is a polynomial in 1 / (1 + 0.37 |x|), right to 1.8e-5 of it: a third of the instructions.
 static inline F normal_distribution_float(F x) {
-    const F t = native_recip(MAGNITUDE(x) * 0.37f + 1.0f);
+    const F t = short_reciprocal(MAGNITUDE(x) * 0.37f + 1.0f);
     F p = (F)(-0.092590652f);
     p = p * t + 0.21490768f;
     p = p * t + 0.072339319f;
@@ -121,16 +132,23 @@ static inline F normal_distribution_float(F x) {
 // The density is e^(-x^2 / 2) / sqrt(2 pi).
 static inline F gelu_derivative_float(F x) { return normal_distribution_float(x) + x * 0.39894228f * normal_decay(x); }
 
+// With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid(y) where y = 2 sqrt(2/pi) (x + 0.044715 x^3).
+#define CUBIC(x, square) (((x) + 0.044715f * (square) * (x)) * 1.5957691f)
+#define SCALED_CUBIC(x, square) ((x) * ((square) * -0.10294324f + -2.3022082f))
+static inline F gelu_tanh_float(F x) { return GATED(x, CUBIC(x, x * x), SCALED_CUBIC(x, x * x)); }
+
 static inline F gelu_tanh_derivative_float(F x) {
     // Beyond 16 the derivative is 0 or 1, and the square need not overflow.
-    const F square = SELECT(x * x, (F)(256.0f), x * x > 256.0f);
-    const F s = SIGMOID((x + 0.044715f * square * x) * 1.5957691f);
-    return s + x * s * (1.0f - s) * (0.21406445f * square + 1.5957691f);
+    const F square = BOUNDED(x * x, 256.0f);
+    SIGMOID_AND_REST(s, rest, CUBIC(x, square), SCALED_CUBIC(x, square))
+    return s + x * s * (rest * (0.21406445f * square + 1.5957691f));
 }
 
+static inline F sigmoid_float(F x) { return GATED(1.0f, x, x * -PER_LOG_2); }
+static inline F silu_float(F x) { return GATED(x, x, x * -PER_LOG_2); }
 static inline F silu_derivative_float(F x) {
-    const F s = SIGMOID(x);
-    return s * (x * (1.0f - s) + 1.0f);
+    SIGMOID_AND_REST(s, rest, x, x * -PER_LOG_2)
+    return s * (x * rest + 1.0f);
 }
 
 // By the remainder, as in Python, so that both agree where the quotient of x and y is rounded up.

@@ -6,9 +6,14 @@
 // the position of the first one, and i0, i1, i2 the matrix of the batch. TARGET is the type of `to`: OUT_DTYPE, or float
 // for the partial results of SPLIT_K. All work-items of a warp must take part, also those whose row is outside the matrix.
 //
-// With PAIRS, rows have an even length, and pairs of neighbours are stored at once, to aligned addresses. With OCTETS,
-// rows of 16-bit results consist of whole groups; the four work-items transpose four groups, and each stores a whole
-// one: stores of two elements fill no sector of the second-level cache and take several times as long per byte.
+// FETCH_ROWS and FINISH_ROWS do the same for several rows, with the first loads of the epilogue's tensors issued by FETCH_ROWS,
+// for instance before the sums exist. ROW(r) is the position of row r, TO(r) the place of its first accumulator, and
+// FIRST and SECOND may use the variable nth_row.
+//
+// With PAIRS, rows have an even length, and pairs of neighbours are stored at once, to aligned addresses. With WIDTH 8, rows of
+// 16-bit results consist of whole groups; the four work-items transpose four groups, and each stores a whole one: stores of two
+// elements fill no sector of the second-level cache and take several times as long per byte. The epilogue is then applied to the
+// eight elements of a work-item at once: one warp per scheduler stores results, and hides latency by independent instructions.
 
 #ifndef POLYHAL_FRAGMENT_STORE
 #define POLYHAL_FRAGMENT_STORE
@@ -18,9 +23,6 @@
 #endif
 #ifndef WIDTH
 #define WIDTH 2
-#endif
-#ifndef OCTETS
-#define OCTETS 0
 #endif
 // Quads per row if there are fewer than four, else 4.
 #ifndef ROW_QUADS
@@ -82,7 +84,8 @@ static inline float2 load_two_bfloat16(__global const ushort *from) {
 #else
 #define QUADS_AHEAD 4
 #endif
-#define DECLARE_BROADCAST(D, name) VEC(COMPUTE(D)) name##_fetched[QUADS_AHEAD][4];
+#define PAIR_OF(D) CONCAT(COMPUTE(D), 2)
+#define DECLARE_BROADCAST(D, name) PAIR_OF(D) name##_fetched[QUADS_AHEAD][4];
 #define DECLARE_CONTIGUOUS DECLARE_BROADCAST
 #define DECLARE_STRIDED DECLARE_BROADCAST
 #define DECLARE_PAIR DECLARE_BROADCAST
@@ -97,19 +100,25 @@ static inline float2 load_two_bfloat16(__global const ushort *from) {
 #define FETCH_EACH(D, name, slot, row, column, value)                                \
     _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                 \
         const uint at = (column) + 8 * g;                                            \
-        name##_fetched[slot][g] = (VEC(COMPUTE(D)))(0);                              \
-        if ((row) < m && at < n) name##_fetched[slot][g] = (VEC(COMPUTE(D)))(value); \
+        name##_fetched[slot][g] = (PAIR_OF(D))(0);                                   \
+        if ((row) < m && at < n) name##_fetched[slot][g] = (PAIR_OF(D))(value);      \
     }
 #define TRANSPOSE_BROADCAST(name, slot)
 #define TRANSPOSE_CONTIGUOUS(name, slot)
 #define TRANSPOSE_STRIDED(name, slot)
 #define TRANSPOSE_PAIR(name, slot)
+#if WIDTH == 8
+#define USE_BROADCAST(D, name, slot, g)                                                                  \
+    const VEC(COMPUTE(D)) name = (VEC(COMPUTE(D)))(name##_fetched[slot][0], name##_fetched[slot][1],      \
+                                                   name##_fetched[slot][2], name##_fetched[slot][3]);
+#else
 #define USE_BROADCAST(D, name, slot, g) const VEC(COMPUTE(D)) name = name##_fetched[slot][g];
+#endif
 #define USE_CONTIGUOUS USE_BROADCAST
 #define USE_STRIDED USE_BROADCAST
 #define USE_PAIR USE_BROADCAST
 
-#if OCTETS && TENSOR_CORES && !SPLIT_K
+#if WIDTH == 8
 
 static inline uint packed_float16(float low, float high) {
     uint word;
@@ -159,7 +168,6 @@ static inline uint4 transpose_quad(uint4 words) {
     EXCHANGE_WORDS(words.s1, words.s3, 2)
     return words;
 }
-#define WORD(words, g) ((g) == 0 ? (words).s0 : (g) == 1 ? (words).s1 : (g) == 2 ? (words).s2 : (words).s3)
 
 // A whole group is loaded as it is stored: by one of the four work-items, which then transpose.
 #define DECLARE_WHOLE(D, name) uint4 name##_fetched[QUADS_AHEAD];
@@ -170,26 +178,24 @@ static inline uint4 transpose_quad(uint4 words) {
         if ((row) < m && at < n) name##_fetched[slot] = *(__global const uint4 *)(line + at); \
     }
 #define TRANSPOSE_WHOLE(name, slot) name##_fetched[slot] = transpose_quad(name##_fetched[slot]);
-#define USE_WHOLE(D, name, slot, g) const VEC(COMPUTE(D)) name = CONCAT(unpacked_, D)(WORD(name##_fetched[slot], g));
+#define PAIR_OF_WORD(D, word) CONCAT(unpacked_, D)(word)
+#define USE_WHOLE(D, name, slot, g)                                                                         \
+    const VEC(COMPUTE(D)) name = (VEC(COMPUTE(D)))(                                                         \
+        PAIR_OF_WORD(D, name##_fetched[slot].s0), PAIR_OF_WORD(D, name##_fetched[slot].s1),                         \
+        PAIR_OF_WORD(D, name##_fetched[slot].s2), PAIR_OF_WORD(D, name##_fetched[slot].s3));
 
-#define FINISH_PAIR(word, first, slot, g, FIRST, SECOND)                \
-    {                                                                   \
-        float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g)); \
-        EPILOGUE_FINISH(sum, slot, g)                                   \
-        word = CONCAT(packed_, OUT_DTYPE)(sum.s0, sum.s1);              \
-    }
-#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)         \
-    {                                                                   \
-        uint4 words;                                                    \
-        EPILOGUE_TRANSPOSE(slot)                                        \
-        FINISH_PAIR(words.s0, first, slot, 0, FIRST, SECOND)            \
-        FINISH_PAIR(words.s1, first, slot, 1, FIRST, SECOND)            \
-        FINISH_PAIR(words.s2, first, slot, 2, FIRST, SECOND)            \
-        FINISH_PAIR(words.s3, first, slot, 3, FIRST, SECOND)            \
-        words = transpose_quad(words);                                  \
-        const uint lane = get_local_id(0) % 4;                          \
-        if ((row) < m && (column) + 6 * lane + 8 * (first) < n)         \
-            *(__global uint4 *)((to) + 6 * lane + 8 * (first)) = words; \
+#define WORD_OF_PAIR(low, high) CONCAT(packed_, OUT_DTYPE)(low, high)
+#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                             \
+    {                                                                                                       \
+        EPILOGUE_TRANSPOSE(slot)                                                                            \
+        VEC(float) sum = (VEC(float))(FIRST(first), SECOND(first), FIRST((first) + 1), SECOND((first) + 1), \
+                                      FIRST((first) + 2), SECOND((first) + 2), FIRST((first) + 3), SECOND((first) + 3)); \
+        EPILOGUE_FINISH(sum, slot, 0)                                                                       \
+        const uint4 words = transpose_quad((uint4)(WORD_OF_PAIR(sum.s0, sum.s1), WORD_OF_PAIR(sum.s2, sum.s3),          \
+                                                   WORD_OF_PAIR(sum.s4, sum.s5), WORD_OF_PAIR(sum.s6, sum.s7)));        \
+        const uint lane = get_local_id(0) % 4;                                                              \
+        if ((row) < m && (column) + 6 * lane + 8 * (first) < n)                                             \
+            *(__global uint4 *)((to) + 6 * lane + 8 * (first)) = words;                                     \
     }
 
 #else
@@ -216,18 +222,35 @@ static inline uint4 transpose_quad(uint4 words) {
 
 #endif
 
-#define FINISH_ROW(to, row, column, groups, FIRST, SECOND)                                                \
-    {                                                                                                     \
-        EPILOGUE_DECLARE                                                                                  \
-        _Pragma("unroll") for (uint quad = 0; quad < QUADS_AHEAD; quad++) {                               \
-            EPILOGUE_FETCH(quad, row, (column) + 32 * quad, i0, i1, i2)                                   \
-        }                                                                                                 \
-        _Pragma("unroll") for (uint quad = 0; quad < (groups) / 4; quad++) {                              \
-            STORE_QUAD(to, row, column, 4 * quad, quad % QUADS_AHEAD, FIRST, SECOND)                      \
-            if (quad + QUADS_AHEAD < (groups) / 4) {                                                      \
-                EPILOGUE_FETCH(quad % QUADS_AHEAD, row, (column) + 32 * (quad + QUADS_AHEAD), i0, i1, i2) \
-            }                                                                                             \
-        }                                                                                                 \
+#define FETCH_STEP(step, ROW, column, groups)                                                                      \
+    EPILOGUE_FETCH((step) % QUADS_AHEAD, ROW((step) / ((groups) / 4)), (column) + 32 * ((step) % ((groups) / 4)), \
+                   i0, i1, i2)
+#define FETCH_ROWS(ROW, column, groups)                                 \
+    EPILOGUE_DECLARE                                                    \
+    _Pragma("unroll") for (uint step = 0; step < QUADS_AHEAD; step++) { \
+        FETCH_STEP(step, ROW, column, groups)                           \
     }
+#define FINISH_ROWS(rows, TO, ROW, column, groups, FIRST, SECOND)                                   \
+    _Pragma("unroll") for (uint nth_row = 0; nth_row < (rows); nth_row++) {                         \
+        __global TARGET *const row_start = TO(nth_row);                                             \
+        const uint row_number = ROW(nth_row);                                                       \
+        _Pragma("unroll") for (uint quad = 0; quad < (groups) / 4; quad++) {                        \
+            const uint step = nth_row * ((groups) / 4) + quad;                                      \
+            STORE_QUAD(row_start, row_number, column, 4 * quad, step % QUADS_AHEAD, FIRST, SECOND)  \
+            if (step + QUADS_AHEAD < (rows) * ((groups) / 4)) {                                     \
+                FETCH_STEP(step + QUADS_AHEAD, ROW, column, groups)                                 \
+            }                                                                                       \
+        }                                                                                           \
+    }
+
+#define FINISH_ROW(to, row, column, groups, FIRST, SECOND)                         \
+    {                                                                              \
+        __global TARGET *const only_start = to;                                    \
+        const uint only_row = row;                                                 \
+        FETCH_ROWS(ONLY_ROW, column, groups)                                       \
+        FINISH_ROWS(1, ONLY_START, ONLY_ROW, column, groups, FIRST, SECOND)        \
+    }
+#define ONLY_ROW(r) only_row
+#define ONLY_START(r) only_start
 
 #endif

@@ -102,7 +102,7 @@ static inline Fragment b_fragment_mn_major_float32(__local const uint *tile, con
 }
 
 // Rounds a block of accumulators to a fragment of a for the next product: 16 rows by 16 terms. Needs no memory.
-static inline uint halves_of_floats(float low, float high) {
+static inline uint pair_of_halves(float low, float high) {
     uint bits;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
@@ -117,7 +117,7 @@ static inline uint bfloats_of_floats(float low, float high) {
 static inline Fragment fragment_of_sums_float16(const float *sums, __local uint *scratch) {
     Fragment f;
 #pragma unroll
-    for (uint i = 0; i < 4; i++) f.r[i] = halves_of_floats(sums[2 * i], sums[2 * i + 1]);
+    for (uint i = 0; i < 4; i++) f.r[i] = pair_of_halves(sums[2 * i], sums[2 * i + 1]);
     return f;
 }
 

@@ -204,12 +204,15 @@ fn normal_distribution_f32(x: f32) -> f32 {
     return select(select(far, 0.0f, x < -5.65f), near, a < 1.0f);
 }
 fn gelu_derivative_f32(x: f32) -> f32 { return normal_distribution_f32(x) + x * 0.39894228f * exp_f32(-0.5f * x * x); }
+fn gelu_tanh_f32(x: f32) -> f32 { return x / (1.0f + exp_f32(-((x + 0.044715f * x * x * x) * 1.5957691f))); }
 fn gelu_tanh_derivative_f32(x: f32) -> f32 {
     // Beyond 16 the derivative is 0 or 1, and the square need not overflow.
     let square = select(x * x, 256.0f, x * x > 256.0f);
     let s = 1.0f / (1.0f + exp_f32(-((x + 0.044715f * square * x) * 1.5957691f)));
     return s + x * s * (1.0f - s) * (0.21406445f * square + 1.5957691f);
 }
+fn sigmoid_f32(x: f32) -> f32 { return 1.0f / (1.0f + exp_f32(-x)); }
+fn silu_f32(x: f32) -> f32 { return x / (1.0f + exp_f32(-x)); }
 fn silu_derivative_f32(x: f32) -> f32 {
     let s = 1.0f / (1.0f + exp_f32(-x));
     return s * (x * (1.0f - s) + 1.0f);

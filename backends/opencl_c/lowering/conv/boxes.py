@@ -244,7 +244,7 @@ def _multiply(
             "TENSOR_CORES": runtime.features.tensor_cores,
             "PAIRS": vectors,
             "SHORT_RESULTS": halves,
-            "OCTETS": halves and vectors,
+            "WIDTH": 8 if halves and vectors else 2,
             "MOMENTS": bool(moments),
         },
         args,

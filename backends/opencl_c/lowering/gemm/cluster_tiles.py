@@ -73,14 +73,13 @@ def multiply(
         epilogue_macros,
         {name: layouts[name] for name in ("A_K_MAJOR", "B_K_MAJOR")},
         tile.macros,
-        WIDTH=2,
         TENSOR_CORES=runtime.features.tensor_cores,
         SPLIT_K=partial_sums,
         MOMENTS=moments,
         ROW_SUMS=p.row_sums is not None,
         PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned),
         SHORT_RESULTS=halves,
-        OCTETS=halves and not partial_sums and p.n % 8 == 0 and p.out.aligned,
+        WIDTH=8 if halves and not partial_sums and p.n % 8 == 0 and p.out.aligned else 2,
     )
     work_tiles = tile_configs.count(tile, p) * split.splits
     groups = min(work_tiles, runtime.features.compute_units // tile.groups) * tile.groups

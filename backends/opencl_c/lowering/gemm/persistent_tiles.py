@@ -40,12 +40,11 @@ def multiply(
         macros,
         tile.macros,
         layouts,
-        WIDTH=2,
         TENSOR_CORES=tensor_cores,
         SPLIT_K=partial_sums,
         PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned),
         SHORT_RESULTS=halves,
-        OCTETS=halves and not partial_sums and p.n % 8 == 0 and p.out.aligned,
+        WIDTH=8 if halves and not partial_sums and p.n % 8 == 0 and p.out.aligned else 2,
     )
     work_tiles = tile_configs.count(tile, p) * split.splits
     groups = min(work_tiles, runtime.features.compute_units * tile_configs.resident(runtime, tile))
