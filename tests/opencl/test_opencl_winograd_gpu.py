@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from conv_infinities import check_infinities
 from native_harness import as_gpu
 from native_ops import check
 
-from polyhal.backends.opencl_c.lowering.conv import local_images, winograd
+from polyhal.backends.opencl_c.lowering.conv import local_images, winograd, winograd_tile, winograd_weight_grad
 from polyhal.hal import dtypes
 
 DEFAULTS = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
@@ -19,9 +20,12 @@ DEFAULTS = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
 def test_winograd(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int]) -> None:
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
+    monkeypatch.setattr(winograd_tile, "TILE", winograd_tile.WinogradTile(2, 2, 4))
     monkeypatch.setattr(local_images, "_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(winograd, "_MIN_CHANNELS", 1)
     monkeypatch.setattr(winograd, "_MIN_TILES", 1)
+    monkeypatch.setattr(winograd_weight_grad, "_MIN_GAIN", 0)
+    monkeypatch.setattr(winograd_weight_grad, "_MIN_WORK", 0)
     launched: list[str] = []
     launch = runtime.launch
     monkeypatch.setattr(runtime, "launch", lambda name, *a, **k: (launched.append(name), launch(name, *a, **k))[1])
@@ -32,4 +36,7 @@ def test_winograd(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, paddin
     check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 18)], ulps=64, **params)
     check(device, "conv2d_input_grad", [slope, kernel[:, :, ::-1]], ulps=64, shape=x, **params)
     check_infinities(device, rng, x, weight, params, dtypes.float32.numpy)
-    assert {name for name in launched if name.startswith("conv/")} == {"conv/winograd"}
+    check(device, "conv2d_weight_grad", [slope, image], ulps=64, kernel=(3, 3), **params)
+    image[0, 3, 0, 0] = np.inf  # no window has the first pixel under its last tap
+    check(device, "conv2d_weight_grad", [slope, image], ulps=64, kernel=(3, 3), **params)
+    assert {name for name in launched if name.startswith("conv/")} == {"conv/winograd", "conv/winograd_weight_grad"}

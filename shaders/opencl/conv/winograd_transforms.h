@@ -17,3 +17,14 @@
     t1 = d1 + d2;                                        \
     t2 = d2 - d1;                                        \
     t3 = d1 - d3;
+
+// The transposes, for gradients. (m0, m1, m2, m3) = A (g0, g1)^T.
+#define TRANSFORM_GRADIENTS(g0, g1, m0, m1, m2, m3) \
+    m0 = g0;                                        \
+    m1 = g0 + g1;                                   \
+    m2 = g0 - g1;                                   \
+    m3 = -g1;
+
+// Row `tap` of G^T (u0, u1, u2, u3)^T.
+#define GRADIENT_OF_WEIGHT(tap, u0, u1, u2, u3) \
+    ((tap) == 1 ? (u1 - u2) / 2 : (u1 + u2) / 2 + ((tap) == 0 ? u0 : u3))

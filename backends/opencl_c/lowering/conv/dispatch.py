@@ -21,6 +21,7 @@ from polyhal.backends.opencl_c.lowering.conv import (
     products,
     wgmma,
     winograd,
+    winograd_weight_grad,
 )
 from polyhal.backends.opencl_c.lowering.conv.split_k import add_up
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -81,6 +82,7 @@ def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if depthwise.supports(c, weight_grad=True):
         return depthwise.weight_grad(runtime, c)
     launch = products.weight_grad(runtime, c) or boxes.weight_grad(runtime, c) or channels_first.weight_grad(runtime, c)
+    launch = launch or winograd_weight_grad.weight_grad(runtime, c)
     if launch is not None:
         return launch
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)

@@ -62,14 +62,20 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     return build(runtime, c, _Windows(g.filters, g.channels, g.result, g.size, padding, flipped))
 
 
-def _is_faster(runtime: Runtime, c: Convolution) -> bool:
+def suits(runtime: Runtime, c: Convolution) -> bool:
+    """Return whether a convolution or gradient has windows of 3 by 3, stride 1, and no kernel for tensor cores."""
     g = c.geometry
     if (g.kernel, g.stride, g.dilation, g.groups) != ((3, 3), (1, 1), (1, 1), 1):
         return False
     if c.first.dtype is not dtypes.float32 or c.out.dtype is not dtypes.float32 or not c.out.is_contiguous:
         return False
-    if runtime.features.tensor_cores and c.precision != "highest":
+    return c.precision == "highest" or not runtime.features.tensor_cores
+
+
+def _is_faster(runtime: Runtime, c: Convolution) -> bool:
+    if not suits(runtime, c):
         return False
+    g = c.geometry
     tiles = g.images * ceil_div(g.size[0], 2) * ceil_div(g.size[1], 2)
     many = min(g.channels, g.filters) >= _MIN_CHANNELS and tiles >= _MIN_TILES
     return many and 4 * _TILE * max(g.channels, g.filters) * tiles <= _MAX_BYTES
