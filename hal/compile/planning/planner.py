@@ -113,7 +113,7 @@ class Planner:
         run, launch, resolution = self.resolve(op, inputs, outputs, bound)
         tuple_result = op.schema.returns_tuple
         is_single = len(outputs) == 1 and not tuple_result and any(isinstance(s, Spec) for s in inputs)
-        single = launch if is_single and launch is not None and not launch.workspace else None
+        single = launch.__call__ if is_single and launch is not None and not launch.workspace else None
         return OpPlan(outputs, run, resolution, single=single, tuple_result=tuple_result)
 
     def plan_into(

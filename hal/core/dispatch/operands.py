@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Inputs
 
 _NO_STAND_INS: Mapping[DType, DType] = {}
-NUMBERS = (float, int, bool)
+NUMBERS = frozenset((float, int, bool))
 """The types of Python numbers, which are passed to launches as numbers."""
 
 
