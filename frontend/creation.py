@@ -308,7 +308,7 @@ def _spaced(start: float, stop: float, count: int, dtype: object) -> np.ndarray:
     if dtype is not None and as_dtype(dtype).is_integral:
         start, stop = int(start), int(stop)
     if count == 1:
-        return np.array([start], np.float64)
+        return np.array([start], np.result_type(start, np.float64))
     i = np.arange(count)
     step = (stop - start) / max(count - 1, 1)
     spaced: np.ndarray = np.where(i < count // 2, start + step * i, stop - step * (count - 1 - i))
@@ -316,8 +316,8 @@ def _spaced(start: float, stop: float, count: int, dtype: object) -> np.ndarray:
 
 
 def _computed(values: np.ndarray, dtype: object, device: Target, requires_grad: bool) -> Tensor:
-    kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
-    return tensor(values, kind, device, requires_grad)
+    default = dtypes.complex64 if np.iscomplexobj(values) else dtypes.DEFAULT_FLOAT
+    return tensor(values, default if dtype is None else as_dtype(dtype), device, requires_grad)
 
 
 def eye(

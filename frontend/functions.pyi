@@ -202,7 +202,7 @@ def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`. Returns a copy."""
 
 def cholesky(x: Any, upper: bool = ...) -> Tensor:
-    """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
+    """The lower triangular L with `x = L @ L.mH`, or the upper U with `x = U.mH @ U`, of symmetric or Hermitian matrices."""
 
 def cholesky_inverse(x: Any, upper: bool = ...) -> Tensor:
     """The inverse of a symmetric matrix from its Cholesky factor."""
@@ -983,7 +983,7 @@ def slice_scatter(
     """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`."""
 
 def slogdet(x: Any) -> SlogdetResult:
-    """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
+    """Sign or phase, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity of singular ones."""
 
 def softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""

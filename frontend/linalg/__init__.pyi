@@ -24,7 +24,7 @@ from polyhal.linalg.low_rank import svd_lowrank as svd_lowrank
 from polyhal.tensor import Tensor
 
 def cholesky(x: Any, upper: bool = ...) -> Tensor:
-    """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
+    """The lower triangular L with `x = L @ L.mH`, or the upper U with `x = U.mH @ U`, of symmetric or Hermitian matrices."""
 
 def cholesky_ex(A: Any, *, upper: bool = ..., check_errors: bool = ...) -> CholeskyExResult:
     """As `cholesky`, with each matrix's first minor that is not positive definite, or 0."""
@@ -45,13 +45,13 @@ def eig(A: Any) -> EigResult:
     """Complex eigenvalues, in no particular order, and eigenvectors of matrices (..., n, n), real or complex."""
 
 def eigh(A: Any, UPLO: str = ...) -> EighResult:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices (..., n, n). The lower or upper triangle is read."""
+    """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices (..., n, n). One triangle is read."""
 
 def eigvals(A: Any) -> Tensor:
     """Complex eigenvalues, in no particular order, of matrices (..., n, n), real or complex."""
 
 def eigvalsh(A: Any, UPLO: str = ...) -> Tensor:
-    """Eigenvalues, ascending, of symmetric matrices (..., n, n). The lower or upper triangle is read."""
+    """Eigenvalues, ascending, of symmetric or Hermitian matrices (..., n, n). The lower or upper triangle is read."""
 
 def householder_product(A: Any, tau: Any) -> Tensor:
     """The first n columns of the product of k Householder reflections `I - tau_i v_i v_i^T`."""
@@ -129,7 +129,7 @@ def qr(A: Any, mode: str = ...) -> QRResult:
     """Q with orthonormal columns and the upper triangular R with `A = Q @ R` of matrices (..., m, n)."""
 
 def slogdet(x: Any) -> SlogdetResult:
-    """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
+    """Sign or phase, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity of singular ones."""
 
 def solve(A: Any, B: Any, *, left: bool = ...) -> Tensor:
     """The solution X of `A @ X = B`, or of `X @ A = B` if not `left`."""

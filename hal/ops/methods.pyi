@@ -167,7 +167,7 @@ class Methods:
     def celu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483."""
     def cholesky(self, upper: bool = ...) -> Self:
-        """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
+        """The lower triangular L with `x = L @ L.mH`, or the upper U with `x = U.mH @ U`, of symmetric or Hermitian matrices."""
     def cholesky_inverse(self, upper: bool = ...) -> Self:
         """The inverse of a symmetric matrix from its Cholesky factor."""
     def cholesky_solve(self, L: Any, upper: bool = ...) -> Self:
@@ -643,7 +643,7 @@ class Methods:
     ) -> Self:
         """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`."""
     def slogdet(self) -> SlogdetResult:
-        """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
+        """Sign or phase, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity of singular ones."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:

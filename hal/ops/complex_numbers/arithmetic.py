@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.core.dispatch import is_complex
-from polyhal.hal.dtypes import as_dtype, component
+from polyhal.hal.dtypes import as_dtype, component, promote
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real
 from polyhal.hal.ops.layout.creation import empty, full
@@ -22,7 +22,7 @@ from polyhal.hal.ops.pointwise.arithmetic import (
     square,
     subtract,
 )
-from polyhal.hal.ops.pointwise.cast import cast
+from polyhal.hal.ops.pointwise.cast import cast, in_dtype
 from polyhal.hal.ops.pointwise.logic import (
     equal,
     logical_and,
@@ -32,7 +32,7 @@ from polyhal.hal.ops.pointwise.logic import (
     not_equal,
 )
 from polyhal.hal.ops.pointwise.pairs import modulus
-from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
+from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan, round_
 from polyhal.hal.ops.pointwise.scaled_sums import addcdiv, addcmul, lerp
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.pointwise.signs import copysign
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.dtypes import DType
 
-by_parts(negative)
+by_parts(negative, round_)
 
 
 @complex_rule(where)
@@ -79,12 +79,14 @@ def _multiply(x: TensorLike | complex, y: TensorLike | complex) -> Any:
 
 
 @complex_rule(divide)
-def _divide(x: TensorLike | float, y: TensorLike | int) -> Any:
+def _divide(x: Any, y: Any) -> Any:
     """Both parts of the divisor are divided by the larger one first, so that its square neither overflows nor vanishes."""
     if not is_complex(y):
         return join(x.real / y, x.imag / y)
     a, b, c, d = real(x), imag(x), y.real, y.imag
     tensor = hasattr(c, "ref")
+    if tensor and hasattr(x, "ref"):  # the quotient of the parts of the divisor is as precise as the result
+        c, d = (in_dtype(part, component(promote(x.dtype, y.dtype))) for part in (c, d))
     if not tensor and not y:
         return join(a / 0.0, b / 0.0)
     e, f = _scaled(c, d) if tensor else _scaled_numbers(c, d)

@@ -53,7 +53,7 @@ def _exp(x: TensorLike) -> Any:
     a, b = x.real, x.imag
     size = exp(a)
     sine = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, sin(b))  # 0 times any direction is 0
-    return join(size * _cosine(b, a), _product(size, sine))
+    return join(size * _cosine(b, a), _size(size, sine) * sine)
 
 
 @complex_rule(exp2)

@@ -8,12 +8,13 @@ from polyhal.hal.layout import normalize_axes
 from polyhal.hal.ops.complex_numbers.rules import complex_rule, join
 from polyhal.hal.ops.layout.regions import pad
 from polyhal.hal.ops.layout.views import permute, reshape
-from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.arithmetic import abs_, multiply
 from polyhal.hal.ops.pointwise.logic import not_equal
 from polyhal.hal.ops.reductions.extrema import all_, any_
 from polyhal.hal.ops.reductions.nan_sums import count_nonzero
 from polyhal.hal.ops.reductions.norms import vector_norm
 from polyhal.hal.ops.reductions.reduction import reduced_shape
+from polyhal.hal.ops.reductions.scan import cumprod, prefix_scan
 from polyhal.hal.ops.reductions.spread import deviation, variance
 from polyhal.hal.ops.reductions.sums import prod
 from polyhal.hal.ops.tensor_like import TensorLike
@@ -66,6 +67,11 @@ def _prod(x: TensorLike, *, axis: int | None, keepdims: bool) -> Any:
         half = flat.shape[-1] // 2
         flat = flat[..., :half] * flat[..., half:]
     return reshape(flat, shape)
+
+
+@complex_rule(cumprod)
+def _cumprod(x: TensorLike, *, axis: int) -> Any:
+    return prefix_scan(multiply)(x, axis=axis)
 
 
 def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:

@@ -34,7 +34,7 @@ def det(x: TensorLike) -> Any:
 
 @composite("linalg.")
 def slogdet(x: TensorLike) -> SlogdetResult:
-    """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
+    """Sign or phase, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity of singular ones."""
     return SlogdetResult(*log_determinant(x))
 
 

@@ -32,7 +32,7 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 @composite("linalg.", aten=".default")
 def cholesky(x: TensorLike, upper: bool = False) -> Any:
-    """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n).
+    """The lower triangular L with `x = L @ L.mH`, or the upper U with `x = U.mH @ U`, of symmetric or Hermitian matrices.
 
     That triangle of `x` is read. Raises LinAlgError if a matrix is not positive definite.
     """

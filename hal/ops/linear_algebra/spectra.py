@@ -50,15 +50,15 @@ def eigvals(A: TensorLike) -> Any:
 
 @composite("linalg.", public=False)
 def eigh(A: TensorLike, UPLO: str = "L") -> EighResult:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices (..., n, n). The lower or upper triangle is read.
-    Vectors are unique up to their signs; their gradients need eigenvalues that differ.
+    """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices (..., n, n). One triangle is read.
+    Vectors are unique up to their signs or phases; their gradients need eigenvalues that differ.
     """
     return EighResult(*symmetric_spectrum(A, UPLO))
 
 
 @composite("linalg.", public=False)
 def eigvalsh(A: TensorLike, UPLO: str = "L") -> Any:
-    """Eigenvalues, ascending, of symmetric matrices (..., n, n). The lower or upper triangle is read."""
+    """Eigenvalues, ascending, of symmetric or Hermitian matrices (..., n, n). The lower or upper triangle is read."""
     return symmetric_eigenvalues(A, UPLO)
 
 
@@ -67,7 +67,7 @@ def svd(A: TensorLike, full_matrices: bool = True, *, driver: str | None = None)
     """U, S and Vh of `A = U @ diag(S) @ Vh` for matrices (..., m, n), with S descending.
 
     U is (..., m, m) and Vh (..., n, n); without `full_matrices` they have min(m, n) columns and rows. Vectors are unique up to
-    their signs; their gradients need singular values that differ. `driver` is PyTorch's and has no effect.
+    their signs or phases; their gradients need singular values that differ. `driver` is PyTorch's and has no effect.
     """
     return SVDResult(*singular_factors(A, full_matrices))
 

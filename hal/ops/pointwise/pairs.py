@@ -104,7 +104,7 @@ modulus: OpFunction = elementwise(
 def _logaddexp(x: TensorLike, y: TensorLike, of_zero: float, tail: Any) -> Any:
     """max(x, y) + tail(-|x - y|); equal operands, also infinite ones, add `of_zero`."""
     same = equal(x, y)
-    return where(same, x + of_zero, maximum(x, y) + tail(-abs_(where(same, 0.0, x - y))))
+    return maximum(x, y) + where(same, of_zero, tail(-abs_(where(same, 0.0, x - y))))
 
 
 def _share(g: TensorLike, x: TensorLike, y: TensorLike | float, scale: float) -> Any:

@@ -77,6 +77,12 @@ def _cholesky_factor(a: Array, *, upper: bool = False, check: bool = True, start
     return np.swapaxes(out, -2, -1) if upper else out, np.where(info == 0, 0, info + start).astype(np.int32)
 
 
+def refuse_minors(info: np.ndarray) -> None:
+    """Raise LinAlgError for the first matrix with another number than 0, the order of a minor that is not positive definite."""
+    if info.any():
+        raise singular("cholesky", info, _PROBLEM)
+
+
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     spec = first_tensor(specs)
     require_matrices("cholesky", spec, square=True)
