@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from polyhal.hal.compile.capture.result import CapturedGraph, StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant
@@ -70,17 +70,29 @@ def export(
     for title, index in zip(titles, results, strict=True):
         writer.nodes.append(helper.make_node("Identity", [str(made[index])], [title], f"result_{title}"))
     specs = [graph.graph.tensor(graph.graph.outputs[i]) for i in results]
+    nodes, stored = _needed(writer, titles)
     proto = helper.make_graph(
-        writer.nodes,
+        nodes,
         type(module).__name__,
         [helper.make_tensor_value_info(n, element_type(x.dtype), x.shape) for n, x in zip(names, given, strict=True)],
         [helper.make_tensor_value_info(n, element_type(s.dtype), s.shape) for n, s in zip(titles, specs, strict=True)],
-        [*weights, *writer.stored],
+        [*weights, *stored],
     )
     opsets = [helper.make_opsetid("", OPSET)]
     model: ModelProto = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="polyhal")
     _check_and_write(model, path)
     return model
+
+
+def _needed(writer: GraphWriter, results: Sequence[str]) -> tuple[list[NodeProto], list[TensorProto]]:
+    """Return the nodes and constants on which the results depend: statistics of norms, for example, are often not used."""
+    read = set(results)
+    nodes = []
+    for node in reversed(writer.nodes):
+        if read & set(node.output):
+            nodes.append(node)
+            read |= set(node.input)
+    return nodes[::-1], [t for t in writer.stored if t.name in read]
 
 
 def _captured(module: Module, given: tuple[Tensor, ...]) -> tuple[CapturedGraph, list[int]]:
