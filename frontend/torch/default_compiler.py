@@ -22,10 +22,12 @@ def install() -> None:
 
 def _prepare() -> None:
     """Prepare PyTorch's compiler before it traces a program."""
-    from polyhal.torch.compiler import branches, once
+    from polyhal.torch.compiler import assignments, branches, constant_numbers, once
 
     once.install()
     branches.install()
+    constant_numbers.install()
+    assignments.install()
 
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:

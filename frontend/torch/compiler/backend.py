@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from polyhal.hal.device import Device
-from polyhal.torch.compiler import branches, once, private, saved_values
+from polyhal.torch.compiler import assignments, branches, constant_numbers, once, private, saved_values
 from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 from polyhal.torch.compiler.remade import remade_nodes
@@ -34,6 +34,7 @@ def backend(
     """
     if mode not in (None, *MODES):
         raise ValueError(f"mode {mode!r}; polyhal has {' and '.join(MODES)}. `polyhal tune` finds faster kernels")
+    assignments.install()  # the program may have imported SciPy since
     settings = dict(options or {})
     unknown = sorted(settings.keys() - set(OPTIONS))
     if unknown:
@@ -72,4 +73,6 @@ def backend(
 
 once.install()
 branches.install()
+constant_numbers.install()
+assignments.install()
 backend.reset = release_programs  # type: ignore[attr-defined]  # `torch.compiler.reset()` calls it

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from polyhal import random
 from polyhal.torch.compiler import dynamo
+from polyhal.torch.compiler.generator_states import GeneratorStates
 from polyhal.torch.device import NAME
 
 _MOST = 64
@@ -56,26 +56,13 @@ def _choose(branch: dynamo.Branch) -> bool | None:
         return None
     if branch.earlier >= _MOST or _UNPREDICTABLE.holds(branch):
         return None
-    generators = _Generators()
+    generators = GeneratorStates()
     try:
-        return branch.computed()
+        return bool(branch.computed())
     except Exception:  # the program itself reports the error, in the order of its calls
         return None
     finally:
         generators.restore()
-
-
-class _Generators:
-    """States of the generators of random numbers: of the device, and of the CPU."""
-
-    def __init__(self) -> None:
-        self._device = random.default_generator.get_state()
-        self._cpu = torch.default_generator.get_state()
-
-    def restore(self) -> None:
-        """Set the generators back."""
-        random.default_generator.set_state(self._device)
-        torch.default_generator.set_state(self._cpu)
 
 
 class CheckedGraph:
@@ -89,7 +76,7 @@ class CheckedGraph:
     def __call__(self, *arguments: Any) -> Sequence[Any] | None:
         if self._is_wrong:
             return None
-        generators, is_grad_enabled = _Generators(), torch.is_grad_enabled()
+        generators, is_grad_enabled = GeneratorStates(), torch.is_grad_enabled()
         try:
             *results, difference = self._compiled(*arguments)
             first = int(difference)

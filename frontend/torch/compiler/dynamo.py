@@ -1,4 +1,4 @@
-"""Private interfaces of PyTorch's Dynamo about branches: constants in place of conditions, and checks of finished graphs.
+"""Private interfaces of PyTorch's Dynamo about values that Python reads: constants instead, and checks of finished graphs.
 
 Dynamo ends a graph where a program branches on a tensor. `guess_branches` lets a function choose the branch instead, and
 another function wrap the compiled graph, which then returns one result more: the number of the first condition that differs.
@@ -35,7 +35,7 @@ class Branch(NamedTuple):
     """The condition as it is traced."""
     earlier: int
     """Number of branches that were guessed in this graph."""
-    computed: Callable[[], bool]
+    computed: Callable[[], torch.Tensor]
     """Computes the condition from the arguments of the call that compiles."""
 
 
@@ -139,6 +139,47 @@ def _guessed(tx: Translator, instruction: Instruction, condition: Variable, choo
     return value
 
 
+def fold_numbers(number: Callable[[torch.Tensor, Callable[[], torch.Tensor]], bool | float | None]) -> None:
+    """Let `number` compute `x.item()` where the traced value of `x` depends on constants only. Replaces an earlier function.
+
+    It receives the traced value, and a function that computes it; None ends the graph. No-op for versions of Dynamo that read
+    numbers in another way.
+    """
+    from torch._dynamo.variables.tensor import TensorVariable
+
+    reading: Any = TensorVariable
+    read = getattr(reading, "method_item", None)
+    if read is None:
+        return
+    read = getattr(read, "unfolded", read)
+
+    def method_item(self: Variable, tx: Translator, *args: Any, **kwargs: Any) -> Variable:
+        node = self.as_proxy().node
+        fake = node.meta.get("example_value")
+        if isinstance(fake, torch.Tensor) and tx.output.current_tracer.parent is None and _is_constant(node):
+            value = number(fake, lambda: _computed(tx.output, node))
+            if value is not None:
+                return _constant(value)
+        return read(self, tx, *args, **kwargs)
+
+    method_item.unfolded = read  # type: ignore[attr-defined]
+    reading.method_item = method_item
+
+
+def _is_constant(node: torch.fx.Node) -> bool:
+    """Return whether a node depends on constants only, and no other node uses or writes its direct and indirect operands."""
+    found: set[torch.fx.Node] = set()
+    rest = [node]
+    while rest:
+        made = rest.pop()
+        if made not in found:
+            if made.op not in ("call_function", "call_method") or "empty" in str(made.target):
+                return False
+            found.add(made)
+            rest.extend(made.all_input_nodes)
+    return all(user in found for made in found for user in made.users)
+
+
 def _may_guess(tx: Translator) -> bool:
     """Return whether the function can run again, and the program does not require a single graph."""
     output = tx.output
@@ -165,8 +206,8 @@ def _is_written(output: Output) -> bool:
     return bool(output.root_tracer.has_input_mutation().has_mutation)
 
 
-def _computed(output: Output, node: torch.fx.Node) -> bool:
-    """Compute a condition from the arguments of the call that compiles, in a thread of its own.
+def _computed(output: Output, node: torch.fx.Node) -> torch.Tensor:
+    """Compute a value from the arguments of the call that compiles, in a thread of its own.
 
     Modes that the graph has entered so far, such as autocast, end with the thread.
     """
@@ -177,13 +218,13 @@ def _computed(output: Output, node: torch.fx.Node) -> bool:
     nodes.eliminate_dead_code()
     arguments = [n.meta["grapharg"].example for n in output.graph.nodes if n.op == "placeholder"]
     interpreter = torch.fx.Interpreter(torch.fx.GraphModule(dict(output.nn_modules), nodes))
-    found: list[bool] = []
+    found: list[torch.Tensor] = []
     errors: list[Exception] = []
 
     def run() -> None:
         try:
             with torch.no_grad():
-                found.append(bool(interpreter.run(*arguments)))
+                found.append(interpreter.run(*arguments))
         except Exception as error:
             errors.append(error)
 
@@ -279,7 +320,7 @@ def _first_difference(output: Output, tx: Translator, guesses: Sequence[Guess]) 
 
 
 class _Repeated:
-    """A function that Dynamo compiles anew: a copy of its code with all arguments by position."""
+    """A function that Dynamo compiles separately: a copy of its code with all arguments by position."""
 
     def __init__(self, code: types.CodeType, names: dict[str, Any]) -> None:
         from torch._dynamo.resume_execution import ContinueExecutionCache
