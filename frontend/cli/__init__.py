@@ -17,7 +17,28 @@ def main() -> None:
 
 def missing_package(error: ModuleNotFoundError) -> str:
     """Return a sentence about a package that could not be imported, and the remedy."""
-    return f"the package {error.name} is not installed; install it, or all required packages with `pip install polyhal`"
+    name = (error.name or "").partition(".")[0]
+    extra = _extra_of(name)
+    remedy = (
+        f'with `pip install "polyhal[{extra}]"`' if extra else "or all required packages with `pip install polyhal`"
+    )
+    return f"the package {name} is not installed; install it{'' if extra else ','} {remedy}"
+
+
+def _extra_of(package: str) -> str:
+    """Return the first extra of Polyhal that installs a package; empty if there is none."""
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("polyhal") or []
+    except PackageNotFoundError:
+        return ""
+    for line in lines:
+        found = re.match(r"([\w.-]+).*extra == [\"']([\w-]+)[\"']", line)
+        if found and found[1].lower() == package.lower() and found[2] not in ("all", "dev", "test"):
+            return found[2]
+    return ""
 
 
 __all__ = ["main"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from polyhal.cli import missing_package
+
 COMMANDS = [["--help"], ["--version"], ["devices", "--cards"], ["explain", "softmax"], []]
 """Their output is written by typer, by rich and by `print`, and the last command raises a usage error after its help."""
 
@@ -60,6 +62,11 @@ def test_a_missing_package_is_one_sentence(missing: str) -> None:
     assert done.returncode == (1 if missing == "typer" else 2)
     sentence = "is not installed; install it, or all required packages with `pip install polyhal`"
     assert done.stderr == f"error: the package {missing} {sentence}\n"
+
+
+def test_a_missing_optional_package_names_its_extra() -> None:
+    sentence = 'the package gguf is not installed; install it with `pip install "polyhal[llm]"`'
+    assert missing_package(ModuleNotFoundError("no gguf", name="gguf.constants")) == sentence
 
 
 def test_another_broken_pipe_is_an_error() -> None:
