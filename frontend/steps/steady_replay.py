@@ -24,6 +24,7 @@ class SteadyReplay:
     """Replays of one confirmed step, as long as nothing has changed that a signature or a guard depends on."""
 
     __slots__ = (
+        "_all_modes",
         "_expected",
         "_flags_hold",
         "_floats",
@@ -44,7 +45,8 @@ class SteadyReplay:
         self._tensors = len(call.tensors)
         self._floats = floats
         self._thread = dict(_THREAD.__dict__)
-        """The modes of the thread. Comparing all at once costs less than to look up three of them."""
+        """The modes that the thread has set. Comparing all at once costs less than to look up three of them."""
+        self._all_modes = _thread_modes()
         self._settings = settings.result_key
         self._version, self._modes = step.checked
 
@@ -61,7 +63,7 @@ class SteadyReplay:
 
     def may_apply(self) -> bool:
         """As `RepeatedCall.may_apply`."""
-        return _THREAD.__dict__ == self._thread
+        return _THREAD.__dict__ == self._thread or _thread_modes() == self._all_modes
 
     def replay(self, args: tuple[Any, ...], /) -> Any:
         """As `RepeatedCall.replay`."""
@@ -111,6 +113,11 @@ class SteadyReplay:
         if floats:
             self._floats[:] = floats
         return tensors
+
+
+def _thread_modes() -> list[Any]:
+    """Return the modes of the thread, initial values included."""
+    return [getattr(_THREAD, name) for name in type(_THREAD).__annotations__]
 
 
 class _Expected(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import polyhal as ph
+from polyhal.hal.compile.scheduler.bindings import ResultMemory
 from polyhal.steps.signature import CallArguments
 
 _RNG = np.random.default_rng(5)
@@ -184,6 +186,32 @@ def test_an_interrupted_steady_call_leaves_the_step_as_it_was(
             step(x, 3.0)
     assert np.array_equal(step(x, 5.0).numpy(), [5, 5, 5])
     assert np.array_equal(kept.numpy(), [2, 2, 2])
+
+
+def test_steady_calls_after_a_release_a_failure_and_on_a_new_thread(
+    device: ph.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ph.jit(lambda x, s: x * s)
+    x = made((5,), device)
+    kept = settled(step, x, 2.0)
+    executable = step.steps[0].executable
+    executable.release()
+    assert np.array_equal(step(x, 3.0).numpy(), x.numpy() * 3)
+    settled(step, x, 3.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultMemory, "renew", _no_memory)
+        held = step(x, 4.0)
+        with pytest.raises(MemoryError):
+            step(x, 5.0)
+    with signatures(monkeypatch) as built, ThreadPoolExecutor(1) as thread:
+        assert np.array_equal(thread.submit(step, x, 6.0).result().numpy(), x.numpy() * 6)
+    assert not built
+    assert np.array_equal(held.numpy(), x.numpy() * 4)
+    assert np.array_equal(kept.numpy(), x.numpy() * 2)
+
+
+def _no_memory(result: ResultMemory) -> bool:
+    raise MemoryError(result.spec)
 
 
 def test_threads_with_their_own_modes_take_turns(numpy_device: ph.Device) -> None:
