@@ -142,28 +142,25 @@ def _guessed(tx: Translator, instruction: Instruction, condition: Variable, choo
 def fold_numbers(number: Callable[[torch.Tensor, Callable[[], torch.Tensor]], bool | float | None]) -> None:
     """Let `number` compute `x.item()` where the traced value of `x` depends on constants only. Replaces an earlier function.
 
-    It receives the traced value, and a function that computes it; None ends the graph. No-op for versions of Dynamo that read
-    numbers in another way.
+    It receives the traced value, and a function that computes it; None ends the graph.
     """
     from torch._dynamo.variables.tensor import TensorVariable
 
-    reading: Any = TensorVariable
-    read = getattr(reading, "method_item", None)
-    if read is None:
-        return
-    read = getattr(read, "unfolded", read)
+    traced: Any = TensorVariable
+    call = getattr(traced.call_method, "unfolded", traced.call_method)
 
-    def method_item(self: Variable, tx: Translator, *args: Any, **kwargs: Any) -> Variable:
-        node = self.as_proxy().node
-        fake = node.meta.get("example_value")
-        if isinstance(fake, torch.Tensor) and tx.output.current_tracer.parent is None and _is_constant(node):
-            value = number(fake, lambda: _computed(tx.output, node))
-            if value is not None:
-                return _constant(value)
-        return read(self, tx, *args, **kwargs)
+    def call_method(self: Variable, tx: Translator, name: str, args: Sequence[Variable], kwargs: Any) -> Variable:
+        if name == "item" and not args and not kwargs and tx.output.current_tracer.parent is None:
+            node = self.as_proxy().node
+            fake = node.meta.get("example_value")
+            if isinstance(fake, torch.Tensor) and _is_constant(node):
+                value = number(fake, lambda: _computed(tx.output, node))
+                if value is not None:
+                    return _constant(value)
+        return call(self, tx, name, args, kwargs)
 
-    method_item.unfolded = read  # type: ignore[attr-defined]
-    reading.method_item = method_item
+    call_method.unfolded = call  # type: ignore[attr-defined]
+    traced.call_method = call_method
 
 
 def _is_constant(node: torch.fx.Node) -> bool:
