@@ -10,6 +10,7 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check, check_added_gradients, run
 
+from polyhal.backends.opencl_c.lowering.reduction import scan_ahead
 from polyhal.hal import dtypes
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.ops import OPS
@@ -105,10 +106,17 @@ def test_sorting_and_scans(gpu: Any, rng: Any) -> None:
 def test_groups_wait_for_totals_of_earlier_tiles(
     gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType
 ) -> None:
-    """A tile adds up in 17 roundings, 32 tiles of a block in 5, and blocks without an error that grows."""
+    """A tile adds up in 17 roundings, 32 tiles of a block in 5, and blocks without an error that grows.
+
+    Tiles that are copied ahead add up in 25, and 128 of a block in 9. The tolerance is 48 roundings.
+    """
     runtime = gpu.backend.runtime
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, forward_progress=True))
-    for shape in ((140_000,), (2, 20_001)):
+    monkeypatch.setattr(
+        runtime, "features", replace(runtime.features, forward_progress=True, static_local_memory=1 << 18)
+    )
+    monkeypatch.setattr(scan_ahead, "_VECTORS", 2)
+    monkeypatch.setattr(scan_ahead, "_MIN_TILES", 30)  # with four units: only for the second shape
+    for shape in ((140_000,), (560_004,), (2, 20_001)):
         x = rng.integers(0, 99, shape) if dtype is dtypes.int32 else rng.uniform(0, 1, shape)
         x = x.astype(dtype.numpy)
         (got,) = run(gpu, "cumsum", [x], axis=-1)

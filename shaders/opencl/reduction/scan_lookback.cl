@@ -7,8 +7,7 @@
 // fixed order, and totals of blocks one after another as in reduction/running.h. Each group first publishes the total of its tile.
 // The last group of a block then publishes the total of the block, and later the total of all blocks up to this one.
 //
-// A published value is one or two words of 64 bits. Each holds 32 bits of the value, and its state: 0 if nothing is published. So
-// readers need no fence. `state` holds the counter, then the values of all tiles, then the values of all blocks, initially zeros.
+// `state` holds the counter, then the values of all tiles, then the values of all blocks (see reduction/published.h), initially zeros.
 //
 // Rows, strides and vectors as in lib/rows.h, but out has elements of OUT_DTYPE. A work-item has VECTORS vectors of its tile, at
 // distances of GROUP. The length of a row is a multiple of WIDTH.
@@ -33,15 +32,12 @@
 #ifndef VECTORS
 #define VECTORS 4
 #endif
-// Words of a published value.
-#ifndef WORDS
-#define WORDS 1
-#endif
 #include "lib/rows.h"
 #include "lib/combine.h"
 #include "lib/warp.h"
 #include "reduction/running.h"
 #include "reduction/scanned.h"
+#include "reduction/published.h"
 
 // Vectors of the same number of all work-items of a warp form a strip, whose total is combined first.
 #define WARPS (GROUP / WARP)
@@ -58,31 +54,6 @@ typedef struct {
     ROW_MEMBERS;
     uint tiles, blocks;
 } LookbackGeometry;
-typedef __global volatile ulong *Published;
-
-static inline void publish(Published place, uint state, A value) {
-#if WORDS == 1
-    place[0] = (ulong)state << 32 | as_uint(value);
-#else
-    const uint2 bits = as_uint2(value);
-    place[0] = (ulong)state << 32 | bits.x;
-    place[1] = (ulong)state << 32 | bits.y;
-#endif
-}
-
-// Reads a value and returns its state; 0 if it is being replaced.
-static inline uint receive(Published place, A *value) {
-#if WORDS == 1
-    const ulong word = place[0];
-    *value = CONCAT(as_, ACCUMULATOR)((uint)word);
-    return (uint)(word >> 32);
-#else
-    const ulong low = place[0], high = place[1];
-    *value = CONCAT(as_, ACCUMULATOR)((uint2)((uint)low, (uint)high));
-    return low >> 32 == high >> 32 ? (uint)(low >> 32) : 0;
-#endif
-}
-
 // Publishes the total of a block (with `near` the identity), or the total of all blocks up to one.
 static inline void publish_block(Published place, uint state, A carry, A near) {
     publish(place, state, carry);
@@ -100,37 +71,6 @@ static inline uint receive_block(Published place, A *carry, A *near) {
     return state;
 #endif
 }
-
-// Replaces `value` by its inclusive prefix over the lanes of the warp, and sets `before` to the exclusive one.
-#if EXCHANGE == 2
-#define SCRATCH
-#define WARP_SCAN(value, before)                                          \
-    {                                                                     \
-        _Pragma("unroll") for (uint reach = 1; reach < WARP; reach *= 2) { \
-            const A left = from_before(value, reach);                     \
-            const A both = COMBINE_SCALARS(left, value);                  \
-            value = lane >= reach ? both : value;                         \
-        }                                                                 \
-        before = from_before(value, 1);                                   \
-        if (lane == 0) before = IDENTITY;                                 \
-    }
-#else
-#define SCRATCH __local A scratch[GROUP];
-#define WARP_SCAN(value, before)                                                       \
-    {                                                                                  \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                  \
-        scratch[me] = value;                                                           \
-        for (uint reach = 1; reach < WARP; reach *= 2) {                               \
-            barrier(CLK_LOCAL_MEM_FENCE);                                              \
-            const A left = lane >= reach ? scratch[me - reach] : (A)IDENTITY;          \
-            barrier(CLK_LOCAL_MEM_FENCE);                                              \
-            value = COMBINE_SCALARS(left, value);                                      \
-            scratch[me] = value;                                                       \
-        }                                                                              \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                  \
-        before = lane > 0 ? scratch[me - 1] : (A)IDENTITY;                             \
-    }
-#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void reduction_scan_lookback(
     OPERAND(x), OUTPUT(out), __global ulong *state, const LookbackGeometry geometry) {

@@ -7,6 +7,7 @@ may wait for each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from polyhal.backends.common.codegen.expressions import register_class
@@ -17,7 +18,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.reduction import COMBINE, Operation, accumulator
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl_c.dialect import convert, type_name
-from polyhal.backends.opencl_c.lowering.reduction import scan_lookback
+from polyhal.backends.opencl_c.lowering.reduction import scan_ahead, scan_lookback
 from polyhal.backends.opencl_c.lowering.reduction.dispatch import identity
 from polyhal.backends.opencl_c.lowering.support.rows import row_args
 from polyhal.backends.opencl_c.runtime import Runtime
@@ -135,6 +136,12 @@ def _down_columns(
     return LaunchSequence([first, scan], (slabs * splits * count * itemsize,))
 
 
+def _distances(merged: StridedRows) -> list[int]:
+    """Return the length of the rows and their distances."""
+    steps = zip(merged.outer * len(merged.strides), chain.from_iterable(merged.strides), strict=True)
+    return [merged.length, *(stride for length, stride in steps if length > 1)]
+
+
 def _along_rows(
     runtime: Runtime,
     specs: Sequence[Spec],
@@ -148,12 +155,13 @@ def _along_rows(
         width = _width(runtime, itemsize, merged.length) if merged.contiguous else 1
         workers, min_terms = _CPU_WORKERS * features.compute_units, _MIN_CPU_SPLIT
     else:
-        distances = (merged.length, *(stride for outer in merged.strides for stride in outer))
-        aligned = merged.contiguous and all(s.aligned for s in specs) and all(d % 4 == 0 for d in distances)
+        aligned = merged.contiguous and all(s.aligned for s in specs) and all(d % 4 == 0 for d in _distances(merged))
         width = 4 if aligned else 1
         group = min(features.group_size, max(32, power_of_two_at_least(ceil_div(merged.length, width))))
         workers, min_terms = _GPU_WORKERS * features.compute_units, _MIN_GPU_TILES * group * width
     splits = split_count(merged.count, workers, merged.length // min_terms)
+    if not features.cpu and scan_ahead.suits(features, specs, merged, itemsize, width):
+        return scan_ahead.scan_ahead(runtime, merged, definitions)
     if splits > 1 and not features.cpu and scan_lookback.fits(features):
         return scan_lookback.look_back(runtime, specs, merged, itemsize, width, definitions)
     numbers: Args = {"splits": splits, "split_length": round_up(ceil_div(merged.length, splits), width)}
