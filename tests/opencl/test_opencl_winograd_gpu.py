@@ -10,17 +10,29 @@ from conv_infinities import check_infinities
 from native_harness import as_gpu
 from native_ops import check
 
-from polyhal.backends.opencl_c.lowering.conv import local_images, winograd, winograd_tile, winograd_weight_grad
+from polyhal.backends.opencl_c.lowering.conv import (
+    local_images,
+    winograd,
+    winograd_fused,
+    winograd_tile,
+    winograd_weight_grad,
+)
+from polyhal.backends.opencl_c.lowering.conv.winograd_tile import WinogradTile
 from polyhal.hal import dtypes
 
 DEFAULTS = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
 
 
-@pytest.mark.parametrize("padding", [(1, 1), (0, 2)], ids=str)
-def test_winograd(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("padding", "fused"), [((1, 1), False), ((0, 2), True)], ids=str)
+def test_winograd(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int], fused: bool
+) -> None:
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
-    monkeypatch.setattr(winograd_tile, "TILE", winograd_tile.WinogradTile(2, 2, 4))
+    for module in (winograd, winograd_fused, winograd_tile, winograd_weight_grad):
+        monkeypatch.setattr(module, "TILE", WinogradTile(2, 2, 4))
+    monkeypatch.setattr(winograd_fused, "_MAX_FILTERS", 128 if fused else 0)
+    monkeypatch.setattr(winograd_fused, "_MIN_FILL", 0)
     monkeypatch.setattr(local_images, "_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(winograd, "_MIN_CHANNELS", 1)
     monkeypatch.setattr(winograd, "_MIN_TILES", 1)
@@ -39,4 +51,7 @@ def test_winograd(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, paddin
     check(device, "conv2d_weight_grad", [slope, image], ulps=64, kernel=(3, 3), **params)
     image[0, 3, 0, 0] = np.inf  # no window has the first pixel under its last tap
     check(device, "conv2d_weight_grad", [slope, image], ulps=64, kernel=(3, 3), **params)
-    assert {name for name in launched if name.startswith("conv/")} == {"conv/winograd", "conv/winograd_weight_grad"}
+    assert {name for name in launched if name.startswith("conv/")} == {
+        "conv/winograd_fused" if fused else "conv/winograd",
+        "conv/winograd_weight_grad",
+    }

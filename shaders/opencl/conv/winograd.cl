@@ -24,6 +24,8 @@ typedef struct {
     uint channels, filters, tiles, columns, tiles_down, tiles_across;
     int height, width, down, across, padding_y, padding_x;
 } WinogradGeometry;
+#define WINOGRAD_GEOMETRY WinogradGeometry
+#include "conv/winograd_taps.h"
 
 // transformed[element][filter][channel].
 __kernel void winograd_filters(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global float *transformed,
@@ -83,20 +85,6 @@ __kernel void winograd_tiles(__global const STORAGE(DTYPE) *x, const ulong x_off
         __global float *const to = transformed + 4 * r * step;
         TRANSFORM_PIXELS(t[r][0], t[r][1], t[r][2], t[r][3], to[0], to[step], to[2 * step], to[3 * step])
     }
-}
-
-// A result by its taps, for tiles that are not finite.
-static inline float sum_of_taps(__global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *w, int top, int left,
-                                WinogradGeometry geometry) {
-    float sum = 0;
-    for (uint c = 0; c < geometry.channels; c++)
-        for (int tap = 0; tap < 9; tap++) {
-            const int y = top + tap / 3, z = left + tap % 3;
-            if (y < 0 || y >= geometry.height || z < 0 || z >= geometry.width) continue;
-            sum += LOAD(DTYPE, x, c * geometry.x_channel + y * geometry.x_down + z * geometry.x_across) *
-                   LOAD(DTYPE, w, c * geometry.w_channel + tap / 3 * geometry.w_row + tap % 3 * geometry.w_column);
-        }
-    return sum;
 }
 
 // sums[element][filter][tile].

@@ -1,19 +1,22 @@
 """Winograd convolution F(2x2, 3x3) on GPUs: windows of 3 by 3 and stride 1 in full float32, with many channels and filters.
 
 The transforms read and write four times the pixels, so that fewer multiplications pay only for many channels: on an H200, 128
-channels of 28 x 28 pixels take 127 µs for 212, and 64 of 56 x 56 take 177 for 214.
+channels of 28 x 28 pixels take 127 µs for 212, and 64 of 56 x 56 take 177 for 214. With few filters
+conv/winograd_fused.py is faster.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Pair
 from polyhal.backends.common.problems.gemm import Matrix, Product
+from polyhal.backends.opencl_c.lowering.conv import winograd_fused
 from polyhal.backends.opencl_c.lowering.conv.arguments import Args
+from polyhal.backends.opencl_c.lowering.conv.winograd_tile import TILE
+from polyhal.backends.opencl_c.lowering.conv.winograd_windows import Windows, of_forward, of_input_grad, suits
 from polyhal.backends.opencl_c.lowering.gemm import dispatch as gemm
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
@@ -32,77 +35,29 @@ _MAX_BYTES = 1 << 30
 """Maximum bytes of transformed pixels and of sums."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """Channels, filters, sizes of images and results, borders, and strides of the weight of a convolution."""
-
-    channels: int
-    filters: int
-    size: Pair
-    result: Pair
-    padding: Pair
-    weight: tuple[int, int, int, int, int]
-    """The first tap, and the distances of filters, channels, rows and columns."""
-
-
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the launches of the convolution, with its bias; None if another kernel is faster or needed."""
-    g, (filter_, channel, row, column) = c.geometry, c.second.strides
-    windows = _Windows(g.channels, g.filters, g.size, g.result, g.padding, (0, filter_, channel, row, column))
-    return build(runtime, c, windows) if _is_faster(runtime, c) else None
+    return _fastest(runtime, c, of_forward(c)) if suits(runtime, c) else None
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the launches of the input gradient, as a convolution with flipped windows; None if another kernel is faster."""
-    if not _is_faster(runtime, c):
+    return _fastest(runtime, c, of_input_grad(c)) if suits(runtime, c) else None
+
+
+def _fastest(runtime: Runtime, c: Convolution, w: Windows) -> Launch | None:
+    if min(w.channels, w.filters) < _MIN_CHANNELS or w.tiles < _MIN_TILES:
         return None
-    g, (filter_, channel, row, column) = c.geometry, c.second.strides
-    padding = (2 - g.padding[0], 2 - g.padding[1])
-    flipped = (2 * row + 2 * column, channel, filter_, -row, -column)
-    return build(runtime, c, _Windows(g.filters, g.channels, g.result, g.size, padding, flipped))
+    if winograd_fused.is_faster(runtime, w):
+        return winograd_fused.build(runtime, c, w, TILE)
+    return build(runtime, c, w) if 4 * _TILE * max(w.channels, w.filters) * w.tiles <= _MAX_BYTES else None
 
 
-def suits(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether a convolution or gradient has windows of 3 by 3, stride 1, and no kernel for tensor cores."""
-    g = c.geometry
-    if (g.kernel, g.stride, g.dilation, g.groups) != ((3, 3), (1, 1), (1, 1), 1):
-        return False
-    if c.first.dtype is not dtypes.float32 or c.out.dtype is not dtypes.float32 or not c.out.is_contiguous:
-        return False
-    return c.precision == "highest" or not runtime.features.tensor_cores
-
-
-def _is_faster(runtime: Runtime, c: Convolution) -> bool:
-    if not suits(runtime, c):
-        return False
-    g = c.geometry
-    tiles = g.images * ceil_div(g.size[0], 2) * ceil_div(g.size[1], 2)
-    many = min(g.channels, g.filters) >= _MIN_CHANNELS and tiles >= _MIN_TILES
-    return many and 4 * _TILE * max(g.channels, g.filters) * tiles <= _MAX_BYTES
-
-
-def build(runtime: Runtime, c: Convolution, w: _Windows) -> Launch:
+def build(runtime: Runtime, c: Convolution, w: Windows) -> Launch:
     """Build the launches: transforms of weights and pixels, products, and the transform of their sums."""
     place = c.target + 1
-    tiles_down, tiles_across = ceil_div(w.result[0], 2), ceil_div(w.result[1], 2)
-    tiles = c.geometry.images * tiles_down * tiles_across
-    columns = round_up(tiles, _ALIGNED)
-    geometry: Args = {
-        **dict(zip(("x_image", "x_channel", "x_down", "x_across"), c.first.strides, strict=True)),
-        **dict(zip(("w_start", "w_filter", "w_channel", "w_row", "w_column"), w.weight, strict=True)),
-        "channels": w.channels,
-        "filters": w.filters,
-        "tiles": tiles,
-        "columns": columns,
-        "tiles_down": tiles_down,
-        "tiles_across": tiles_across,
-        "height": w.size[0],
-        "width": w.size[1],
-        "down": w.result[0],
-        "across": w.result[1],
-        "padding_y": w.padding[0],
-        "padding_x": w.padding[1],
-    }
+    columns = round_up(w.tiles, _ALIGNED)
+    geometry: Args = {**w.args(c), "columns": columns}
     group = runtime.features.group_size
 
     def launch(kernel: str, args: Args, lengths: Pair, bias: bool = False) -> Launch:
@@ -115,7 +70,7 @@ def build(runtime: Runtime, c: Convolution, w: _Windows) -> Launch:
     read: Args = {"sums": Workspace(place + 2), "x": Tensor(0), "w": Tensor(1), "out": Tensor(c.target)}
     if c.bias is not None:
         read["bias"] = Tensor(c.bias)
-    results = launch("winograd_results", read, (tiles, w.filters), c.bias is not None)
+    results = launch("winograd_results", read, (w.tiles, w.filters), c.bias is not None)
     shapes = ((_TILE, w.filters, w.channels), (_TILE, w.channels, columns), (_TILE, w.filters, columns))
     specs = {place + i: contiguous(dtypes.float32, shape) for i, shape in enumerate(shapes)}
     left, right, out = (Matrix(i, s.strides[1], 1, (0, 0, s.strides[0]), True) for i, s in specs.items())

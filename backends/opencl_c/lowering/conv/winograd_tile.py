@@ -46,7 +46,7 @@ TILE = WinogradTile(4, 2, 8)
 """The fastest tile on an H200, with all terms of a step unrolled: 249 registers, and half of the local memory of a unit."""
 
 
-def choose(features: KernelFeatures) -> WinogradTile | None:
-    """Return the tile for a device; None if it does not fit."""
+def fits(features: KernelFeatures) -> bool:
+    """Return whether a device has the local memory for the tile; those with less have not been measured."""
     fits = TILE.local_memory <= features.static_local_memory and features.max_group_size >= GROUP
-    return TILE if fits and features.architecture is None else None
+    return fits and features.architecture is None

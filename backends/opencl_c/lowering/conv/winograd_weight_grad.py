@@ -12,8 +12,8 @@ from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Wor
 from polyhal.backends.common.launching.split_k import split_k
 from polyhal.backends.common.problems.conv import Convolution
 from polyhal.backends.opencl_c.lowering.conv.arguments import Args
-from polyhal.backends.opencl_c.lowering.conv.winograd import suits
-from polyhal.backends.opencl_c.lowering.conv.winograd_tile import ELEMENTS, GROUP, WinogradTile, choose
+from polyhal.backends.opencl_c.lowering.conv.winograd_tile import ELEMENTS, GROUP, TILE, WinogradTile, fits
+from polyhal.backends.opencl_c.lowering.conv.winograd_windows import suits
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -29,8 +29,8 @@ _REDUCED = 16
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Build the launches of the gradient of the weight; None if another kernel is faster or needed."""
-    tile = choose(runtime.features)
-    return build(runtime, c, tile) if tile and suits(runtime, c) and _is_faster(c, tile) else None
+    faster = fits(runtime.features) and suits(runtime, c) and _is_faster(c, TILE)
+    return build(runtime, c, TILE) if faster else None
 
 
 def _is_faster(c: Convolution, tile: WinogradTile) -> bool:
