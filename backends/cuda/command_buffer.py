@@ -3,7 +3,8 @@
 Each launch is a node with its own arguments, after the one in front of it. A launch that awaits its inputs itself may start
 earlier (programmatic dependent launch), where no launch in front of it writes the memory that it reads before. A submission
 updates the nodes whose arguments have changed since the last one; a submission that is still running keeps its arguments.
-A single launch needs no graph: it costs the host as much, and less where its arguments have changed.
+A single launch needs no graph: it costs the host as much, and less where its arguments have changed, and may start before the
+one in front of it in the stream ends, which launches of two graphs cannot.
 Source: CUDA Driver API, sections "Graph Management" and "Programmatic Dependent Launch and Synchronization".
 """
 
@@ -77,6 +78,7 @@ class CudaCommandBuffer:
         self._graph: _Graph | None = None
         self._stale: set[int] = set()
         """Launches with arguments that the graph lacks."""
+        self._launch: Any = runtime.driver.lib.cuGraphLaunch
         self._calling = runtime.calling(f"submitting {len(self.bound)} recorded launches")
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
@@ -94,6 +96,10 @@ class CudaCommandBuffer:
                 runtime.start(b.prepared, stream)
             return
         handle = stream.handle
+        if self._graph is not None and not self._stale and runtime.context.is_current():
+            status = self._launch(self._graph.executable, handle)
+            if not status:
+                return
         with self._calling:
             if self._graph is None:
                 self._graph = _Graph(runtime, self.bound)
@@ -147,21 +153,21 @@ class _Graph:
                 after = ffi.new("CUgraphNode[]", [node])
                 driver.call("cuGraphAddDependencies_v2", self._graph, before, after, edge, 1)
             self._nodes.append(node)
-        self._executable = driver.value("cuGraphInstantiateWithFlags", "CUgraphExec *", self._graph, 0)
+        self.executable = driver.value("cuGraphInstantiateWithFlags", "CUgraphExec *", self._graph, 0)
 
     def update(self, launches: Collection[int]) -> None:
         """Pass the arguments of some launches to their nodes. The context must be current. Raises CudaError."""
         for i in launches:
-            self._driver.call("cuGraphExecKernelNodeSetParams_v2", self._executable, self._nodes[i], self._params[i])
+            self._driver.call("cuGraphExecKernelNodeSetParams_v2", self.executable, self._nodes[i], self._params[i])
 
     def launch(self, stream: Any) -> None:
         """Enqueue all nodes. The context must be current: the driver crashes without one. Raises CudaError."""
-        self._driver.call("cuGraphLaunch", self._executable, stream)
+        self._driver.call("cuGraphLaunch", self.executable, stream)
 
     def __del__(self) -> None:
         with self._context:
-            if hasattr(self, "_executable"):
-                self._driver.lib.cuGraphExecDestroy(self._executable)
+            if hasattr(self, "executable"):
+                self._driver.lib.cuGraphExecDestroy(self.executable)
             if hasattr(self, "_graph"):
                 self._driver.lib.cuGraphDestroy(self._graph)
 

@@ -30,13 +30,23 @@ if TYPE_CHECKING:
     from polyhal.backends.cuda.streams import CudaStream
 
 
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION."""
+_STARTS_EARLY = ffi.new("CUlaunchAttribute[]", [{"id": _PROGRAMMATIC_STREAM_SERIALIZATION, "value": {"flag": 1}}])
+
+
 class PreparedLaunch:
     """A kernel, its launch configuration and an argument block of its own, as the driver takes them."""
 
     __slots__ = ("block", "config", "dependent", "function", "name", "pointers", "stream")
 
-    def __init__(self, kernel: CudaKernel, geometry: Sequence[int], block: ArgumentBlock) -> None:
-        """`geometry` has the blocks of the grid and the threads of a block, each on three axes."""
+    def __init__(
+        self, kernel: CudaKernel, geometry: Sequence[int], block: ArgumentBlock, *, starts_early: bool = False
+    ) -> None:
+        """`geometry` has the blocks of the grid and the threads of a block, each on three axes.
+
+        In a stream the kernel starts before the one in front of it ends if `starts_early` is set.
+        """
         self.name = kernel.name
         self.function = kernel.function
         self.dependent = kernel.dependent
@@ -44,7 +54,8 @@ class PreparedLaunch:
         self.pointers = block.pointers
         self.stream: CudaStream | None = None
         """The stream in `config`."""
-        self.config = ffi.new("CUlaunchConfig *", [*geometry, kernel.shared, NULL, NULL, 0])
+        attributes = (_STARTS_EARLY, len(_STARTS_EARLY)) if starts_early else (NULL, 0)
+        self.config = ffi.new("CUlaunchConfig *", [*geometry, kernel.shared, NULL, *attributes])
 
     def __str__(self) -> str:
         c = self.config
@@ -61,6 +72,7 @@ class CudaLaunch:
         "_kernel",
         "_layout",
         "_runtime",
+        "_starts_early",
         "_template",
         "_unused",
         "_variable",
@@ -131,6 +143,8 @@ class CudaLaunch:
                 problem = "the kernel has a `__local` parameter, which the CUDA driver does not support"
                 fix = "declare a `__local` array of constant size in the kernel"
                 raise KernelBuildError(message(kernel.name, problem, fix=fix, device=runtime.info.name))
+        # Kernels in front of it in a stream are unknown: they may write operands that a kernel reads early.
+        self._starts_early = kernel.dependent and not any(isinstance(p, Tensor) and p.early for p in parameters)
         self._layout = BlockLayout(formats, changing)
         self._write = writer([p for _, p in self._variable])
         self._unused: list[PreparedLaunch] = []
@@ -150,7 +164,8 @@ class CudaLaunch:
         self._unused.append(prepared)
 
     def _prepared(self, values: Sequence[Any]) -> PreparedLaunch:
-        return PreparedLaunch(self._kernel, self._geometry, ArgumentBlock(self._layout, values))
+        block = ArgumentBlock(self._layout, values)
+        return PreparedLaunch(self._kernel, self._geometry, block, starts_early=self._starts_early)
 
     def bound(self, args: Sequence[Any]) -> CudaBoundLaunch:
         """Return this launch with its own argument block, whose values stay set."""

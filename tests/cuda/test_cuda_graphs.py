@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -88,6 +89,24 @@ def test_a_single_launch_needs_no_graph(emulation: Emulation) -> None:
             commands.submit([])
         assert not any(c.startswith("cuGraph") for c in calls)
         assert (emulation.harness.download(x) == value).all()
+
+
+def test_the_context_is_made_current_only_on_threads_where_it_is_not(emulation: Emulation) -> None:
+    backend, library = emulation.backend, emulation.library
+    x = filled(emulation, 1)
+    commands = backend.record([partial(backend.binary, "add", x, x, x)] * 2)
+    commands.submit([])
+
+    def pushes() -> int:
+        with library.logged() as calls:
+            commands.submit([])
+        return calls.count("cuCtxPushCurrent_v2")
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(pushes).result() == 1
+    with backend.runtime.context:
+        assert pushes() == 0
+    assert (emulation.harness.download(x) == 4**3).all()
 
 
 def test_nodes_run_in_their_order(emulation: Emulation) -> None:

@@ -72,6 +72,22 @@ def launch_of(
     return CudaLaunch(runtime, runtime.programs.build(f"{name}.cl", text).kernel(name), parameters, items, group)
 
 
+def test_a_kernel_that_awaits_its_inputs_starts_early_in_a_stream_unless_it_reads_some_before(
+    emulation: Emulation,
+) -> None:
+    runtime = emulation.backend.runtime
+    kernel = runtime.programs.build("longs.cl", _LONGS).kernel("longs")
+    out = emulation.harness.upload(np.zeros(2, np.int64))
+    for dependent, early, expected in ((True, False, [(6, 1)]), (True, True, []), (False, False, [])):
+        kernel.dependent = dependent
+        launch = CudaLaunch(runtime, kernel, [Tensor(0, early=early), Constant(7, "long")], (1,), (1,))
+        launch(out)
+        config = launch.bound([out]).prepared.config
+        attributes = [config.attributes[i] for i in range(config.attribute_count)]
+        assert [(a.id, a.value.flag) for a in attributes] == expected  # programmatic stream serialization
+    assert emulation.harness.download(out).tolist() == [7, 0]
+
+
 def test_scalars_of_all_types_arrive(emulation: Emulation) -> None:
     out = emulation.harness.empty(dtypes.float64, (6,))
     fixed: list[Bound] = [Tensor(0), Constant(-3, "int"), Constant(2**32 - 1, "uint"), Constant(0.1, "float")]

@@ -54,6 +54,7 @@
 #define ROW_SUMS 0
 #endif
 #define DEPTH 64
+#include "lib/dependent_launch.h"
 #include "lib/wgmma.h"
 #include "lib/bulk_copy.h"
 #define ITEMS (WARPGROUP * (WARPGROUPS + 1))
@@ -229,8 +230,9 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             if (warp == 1) build_map(mine, MAP_OF_B);
         }
         WARP_SYNC();
-        PUBLISH_MAP(map_a + warp * MAP_WORDS, mine);
     }
+    AWAIT_INPUTS
+    if (warp < MAPS) PUBLISH_MAP(map_a + warp * MAP_WORDS, built + warp * MAP_WORDS);
     CLUSTER_BARRIER();
     if (warpgroup == WARPGROUPS) {
         GIVE_REGISTERS();
@@ -249,6 +251,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                         NEXT_STAGE
                     }
                 }
+                START_NEXT
                 // All groups of the cluster have arrived at the barriers of this group before it ends.
                 for (uint s = 0; s < STAGES; s++) {
                     BARRIER_WAIT(EMPTY(stage), parity ^ 1)
@@ -260,6 +263,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
         TAKE_REGISTERS();
 #else
     const Tensor map_a = {MAP_OF_A}, map_b = {MAP_OF_B};
+    AWAIT_INPUTS
     {
 #endif
         out += out_offset;

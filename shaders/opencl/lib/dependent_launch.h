@@ -1,6 +1,6 @@
-// Programmatic dependent launch: in a CUDA graph, a kernel may start before the end of the one in front of it, whose results
-// it reads after AWAIT_INPUTS. In front of that it only reads arguments that are bound with `early`, which no kernel of the
-// graph in front of it writes. START_NEXT, in every work-item, lets the kernel behind start. Every kernel with
+// Programmatic dependent launch: a kernel may start before the end of the one in front of it in a CUDA graph or stream, whose
+// results it reads after AWAIT_INPUTS. In front of that it only reads arguments that are bound with `early`, which no kernel of
+// the graph in front of it writes; in a stream, a kernel with such arguments starts after the one in front of it. START_NEXT, in every work-item, lets the kernel behind start. Every kernel with
 // START_NEXT has AWAIT_INPUTS in all work-items that read or write memory, so that one that has ended follows all before it.
 // The comments become instructions by the CUDA backend for compute capability 9.0 and later; they are none elsewhere.
 // PREFETCH and PREFETCH_RANGE bring a line, or `bytes` contiguous bytes, to the second-level cache, where no value is out of date:
