@@ -88,6 +88,20 @@ typedef struct {
     uint shared, cached, half_, capacity, window;
 } RotaryAttentionGeometry;
 
+// Keys and values wait for their use as they are in the cache, 16 bytes in four registers.
+#if TENSOR_CORES
+typedef uint4 Held;
+#define HELD_AT(p) (*(__global const uint4 *)(p))
+#define WIDENED_float32(words) as_float4(words)
+#define WIDENED_float16(words) floats_of_halves(as_ushort8(words))
+#define WIDENED_bfloat16(words) floats_of_words(words)
+#define WIDENED(words) CONCAT(WIDENED_, CACHE_DTYPE)(words)
+#else
+typedef V Held;
+#define HELD_AT(p) LOADV(CACHE_DTYPE, p)
+#define WIDENED(v) (v)
+#endif
+
 // As it is after storing it.
 #define ROUNDED(D, value, result)                                \
     {                                                            \
@@ -163,13 +177,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_rotar
     values += values_offset + head;
     const uint feature = lane * WIDTH;
     const bool has_features = feature < HEAD_SIZE;
-    V held_keys[KEYS], held_values[KEYS];
+    Held held_keys[KEYS], held_values[KEYS];
 #define POSITION(step, i) (first + (((step) * KEYS + (i)) * active + rank) * KEY_LANES + key_lane)
-#define LOAD_STEP(step)                                                                                                  \
-    _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {                                                                  \
-        const ulong from = (ulong)min(POSITION(step, i), end - 1) * HEAD_SIZE + (has_features ? feature : 0);            \
-        held_keys[i] = LOADV(CACHE_DTYPE, keys + from);                                                                  \
-        held_values[i] = LOADV(CACHE_DTYPE, values + from);                                                              \
+#define LOAD_STEP(step)                                                                                          \
+    _Pragma("unroll") for (uint i = 0; i < KEYS; i++) {                                                          \
+        const ulong from = (ulong)min(POSITION(step, i), end - 1) * HEAD_SIZE + (has_features ? feature : 0);    \
+        held_keys[i] = HELD_AT(keys + from);                                                                     \
+        held_values[i] = HELD_AT(values + from);                                                                 \
     }
     if (steps) { LOAD_STEP(0) }
     for (uint pair = me * LINE_PAIRS; pair < geometry.half_; pair += GROUP * LINE_PAIRS) {
@@ -244,9 +258,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_rotar
     for (uint step = 0; step < steps; step++) {
         REAL scores[ROWS][KEYS];
 #pragma unroll
-        for (uint r = 0; r < ROWS; r++)
+        for (uint i = 0; i < KEYS; i++) {
+            const V key = WIDENED(held_keys[i]);
 #pragma unroll
-            for (uint i = 0; i < KEYS; i++) scores[r][i] = LANES_SUM(queries[r] * held_keys[i]);
+            for (uint r = 0; r < ROWS; r++) scores[r][i] = LANES_SUM(queries[r] * key);
+        }
         SUM_FEATURES(scores, KEYS)
 #pragma unroll
         for (uint r = 0; r < ROWS; r++) {
@@ -265,7 +281,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_rotar
             for (uint i = 0; i < KEYS; i++) {
                 const REAL weight = fast_exp2(scores[r][i] - shift);
                 running_sum[r] += weight;
-                acc[r] += weight * held_values[i];
+                acc[r] += weight * WIDENED(held_values[i]);
             }
         }
         if (step + 1 < steps) { LOAD_STEP(step + 1) }

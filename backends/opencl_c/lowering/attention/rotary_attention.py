@@ -25,7 +25,9 @@ _VECTOR_BYTES = 16
 _WARP = 32
 """Maximum number of work-items that share a key: their scores are summed by shuffles. Minimum number of features."""
 _ROWS = 4
-"""Queries that a group holds in registers."""
+"""Maximum queries that a group holds in registers."""
+_RESIDENT = 2
+"""Groups of a compute unit by the registers of two queries each, so that one starts beside groups of the launch in front."""
 _CLUSTER = 8
 """Maximum groups that share the keys of a head."""
 _MOST_KEYS = 2048
@@ -54,8 +56,11 @@ def choose(runtime: Runtime, q: Spec, cached: Spec) -> StepTile | Declined:
     lanes = power_of_two_at_least(ceil_div(size, width))
     if size % width or not _WARP <= lanes * width <= _WARP * width:
         return Declined(f"heads of {size} features")
-    rows = min(_ROWS, power_of_two_at_least(q.shape[1] // cached.shape[1]))
-    blocks = cached.shape[0] * cached.shape[1] * ceil_div(q.shape[1] // cached.shape[1], rows)
+    shared, heads = q.shape[1] // cached.shape[1], cached.shape[0] * cached.shape[1]
+    rows = min(_ROWS, power_of_two_at_least(shared))
+    if rows == _ROWS and heads * ceil_div(shared, rows // 2) * _CLUSTER <= features.compute_units:
+        rows //= 2
+    blocks = heads * ceil_div(shared, rows)
     most = power_of_two_at_most(max(1, features.compute_units // blocks))
     cluster = min(_CLUSTER, most) if features.clusters else 1
     if cached.shape[2] > _MOST_KEYS * cluster and blocks < features.compute_units:
@@ -134,7 +139,7 @@ def rotary_attention(
         args,
         (tile.cluster * group, cached.shape[0] * cached.shape[1], ceil_div(shared, tile.rows)),
         (group, 1, 1),
-        target=Target(cluster=tile.cluster) if tile.cluster > 1 else None,
+        target=Target(groups=_RESIDENT if tile.rows < _ROWS else 0, cluster=tile.cluster) if tile.cluster > 1 else None,
     )
     copied = copy_unless_aliased(copy.copy, runtime, [(0, 0), (1, 1)], inputs, outputs)
     return LaunchSequence((copied, launch))
