@@ -1,4 +1,4 @@
-"""The namespace of tensors under the Python Array API standard: `polyhal` itself, its versions, and what its devices can do."""
+"""The namespace of tensors under the Python Array API standard: `polyhal` itself, its versions, devices and dtypes."""
 
 from __future__ import annotations
 

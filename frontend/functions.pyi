@@ -708,7 +708,7 @@ def mean(
 ) -> Tensor:
     """Arithmetic mean over `axis`; NaN of no elements."""
 
-def median(x: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
+def median(x: Any, dim: int | None = ..., keepdim: bool = ..., *, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """The median of all elements or, given `dim`, medians along it and their positions (int64)."""
 
 def meshgrid(*tensors: Any, indexing: str = ...) -> tuple[Tensor, ...]:
@@ -1083,7 +1083,7 @@ def swapdims(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...
 def t(x: Any) -> Tensor:
     """The transpose of a matrix; a vector or a number as it is. Raises ValueError for more than two axes."""
 
-def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+def take(x: Any, index: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
 
 def take_along_axis(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:

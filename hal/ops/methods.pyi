@@ -479,7 +479,7 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Arithmetic mean over `axis`; NaN of no elements."""
-    def median(self, dim: int | None = ..., keepdim: bool = ...) -> Self:
+    def median(self, dim: int | None = ..., keepdim: bool = ..., *, axis: Any = ..., keepdims: bool = ...) -> Self:
         """The median of all elements or, given `dim`, medians along it and their positions (int64)."""
     def min(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
@@ -712,7 +712,7 @@ class Methods:
         """The tensor with two axes exchanged. Returns a view."""
     def t(self) -> Self:
         """The transpose of a matrix; a vector or a number as it is. Raises ValueError for more than two axes."""
-    def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
+    def take(self, index: Any, axis: int | None = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """Elements of `x` along `axis` by number. All other axes of `x` and `index` are broadcast; negative numbers wrap."""

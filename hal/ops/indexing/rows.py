@@ -187,8 +187,13 @@ scatter_rows: OpFunction = declare(
 
 @composite(returns=Returns.COPY)
 @names_range_errors
-def take(x: TensorLike, index: Any, axis: int = 0) -> Any:
-    """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
+def take(x: TensorLike, index: Any, axis: int | None = 0) -> Any:
+    """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap.
+
+    With None for the axis, elements in row-major order.
+    """
+    if axis is None:
+        x, axis = reshape(x, (math.prod(x.shape),)), 0
     return slices_at(x, index, axis)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from polyhal.hal.dtypes import promote
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.layout.axes import unsqueeze
@@ -15,6 +16,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.pseudo_inverse import pseudo_
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix, solve_system
 from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
 from polyhal.hal.ops.linear_algebra.results import InvExResult, SolveExResult
+from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.tensor_like import TensorLike
 
 
@@ -73,13 +75,15 @@ def solve_ex(A: TensorLike, B: TensorLike, *, left: bool = True, check_errors: b
 def solve(A: TensorLike, B: TensorLike, *, left: bool = True) -> Any:
     """The solution X of `A @ X = B`, or of `X @ A = B` if not `left`.
 
-    A is (..., n, n); B is (..., n, k) or consists of vectors (..., n). Batches broadcast. Raises LinAlgError for singular
-    matrices.
+    A is (..., n, n); B is (..., n, k) or consists of vectors (..., n). Batches and floating-point dtypes are promoted to a
+    common one. Raises LinAlgError for singular matrices.
 
     >>> a = polyhal.tensor([[2.0, 0.0], [0.0, 4.0]])
     >>> polyhal.linalg.solve(a, polyhal.tensor([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
+    if A.dtype is not B.dtype and {A.dtype.kind, B.dtype.kind} <= {"float", "complex"}:
+        A, B = (in_dtype(x, promote(A.dtype, B.dtype)) for x in (A, B))
     return solve_ex(A, B, left=left, check_errors=True).result
 
 

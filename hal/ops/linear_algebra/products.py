@@ -175,6 +175,9 @@ def cross(x: TensorLike, other: TensorLike, dim: int | None = None) -> Any:
 @composite("linalg.cross", public=False, aten="linalg_cross")
 def last_axis_cross(x: TensorLike, other: TensorLike, *, axis: int = -1) -> Any:
     """The cross product along `axis`, which has length 3 in both operands; the other axes broadcast."""
+    if axis < 0:  # the axes before it broadcast
+        ndim = max(x.ndim, other.ndim)
+        x, other = (reshape(v, ((1,) * (ndim - v.ndim) + tuple(v.shape))) for v in (x, other))
     return vector_product("cross", x, other, axis)
 
 

@@ -16,6 +16,7 @@ from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance
 from polyhal.hal.ops.indexing.along_axis import take_along_axis
+from polyhal.hal.ops.keywords import MISSING
 from polyhal.hal.ops.layout.axes import moveaxis
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import concat
@@ -83,11 +84,16 @@ def msort(x: TensorLike) -> Any:
 
 
 @composite()
-def median(x: TensorLike, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(
+    x: TensorLike, dim: int | None = None, keepdim: bool = False, *, axis: Any = MISSING, keepdims: bool = False
+) -> Any:
     """The median of all elements or, given `dim`, medians along it and their positions (int64).
 
-    Of an even number of elements it is the lower one of the middle two. NaN if any element is NaN.
+    Of an even number of elements it is the lower one of the middle two. NaN if any element is NaN. Given `axis`, a number or
+    None, the result is NumPy's: the mean of the middle two, without positions.
     """
+    if axis is not MISSING:
+        return quantile(x, 0.5, axis, keepdims)
     return _median(x, dim, keepdim, False)
 
 
