@@ -85,6 +85,20 @@ def test_arguments_that_the_graph_writes_are_written_once() -> None:
         assert torch.equal(x.cpu(), expected)
 
 
+def test_a_condition_that_is_written_after_its_branch() -> None:
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        is_negative = (x < 0).any()
+        y = x * 3 if is_negative else x * 2
+        is_negative.zero_()
+        return y
+
+    compiled = torch.compile(chosen, backend="polyhal")
+    for value in (1.0, -1.0) * 4:
+        x = torch.full((3,), value)
+        assert torch.equal(compiled(x.to("polyhal")).cpu(), chosen(x))
+    assert _graphs() <= 4  # the guess, the function up to its branch, and both branches
+
+
 def test_random_numbers_are_drawn_once() -> None:
     def noise(x: torch.Tensor) -> torch.Tensor:
         y = torch.rand_like(x)

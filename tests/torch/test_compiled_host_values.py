@@ -68,7 +68,27 @@ def test_numbers_that_depend_on_more_than_constants_are_read_in_each_call() -> N
     def drawn(x: torch.Tensor) -> torch.Tensor:
         return x * torch.rand(1, device=x.device).item()
 
+    calls = iter(range(1, 9))
+    library = torch.library.Library("polyhal_counted", "DEF")  # type: ignore[no-untyped-call]
+    library.define("next(Device device) -> Tensor")
+    library.impl("next", lambda device: torch.tensor([next(calls)], device=device), "CompositeExplicitAutograd")
+    torch.library.register_fake("polyhal_counted::next", lambda device: torch.empty(1, device=device), lib=library)
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.ops.polyhal_counted.next(x.device).item()
+
     x = torch.ones(2).to("polyhal")
     added, random = (torch.compile(f, backend="polyhal") for f in (written, drawn))
     assert [added(y).tolist() for y in (x, x * 2)] == [[2, 2], [8, 8]]
     assert random(x)[0].item() != random(x)[0].item()
+    numbered = torch.compile(counted, backend="polyhal")
+    assert [numbered(x).tolist() for _ in range(2)] == [[1, 1], [2, 2]]
+
+
+def test_numbers_of_constants_are_computed_in_the_modes_of_the_caller() -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        near = torch.full((1, 1), 1.001, device=x.device)  # 1 in bfloat16
+        return x * (near @ near).item()
+
+    with torch.autocast("polyhal", torch.bfloat16):
+        assert torch.compile(scaled, backend="polyhal")(torch.ones(2).to("polyhal")).tolist() == [1, 1]

@@ -5,8 +5,8 @@ tracing continues in the branch that they take, and the graph returns one number
 as guessed. The number is read before anything else of the call is visible. After a wrong guess the function runs from its
 beginning, compiled without that guess.
 
-A graph that writes to its arguments ends at its branches as before, because its work cannot be repeated. Random numbers can:
-their generators are set back.
+A graph that writes to its arguments or communicates with other processes ends at its branches as before, because its work
+cannot be repeated. Random numbers can: their generators are set back.
 """
 
 from __future__ import annotations

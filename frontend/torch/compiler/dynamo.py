@@ -11,8 +11,9 @@ import inspect
 import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from contextvars import copy_context
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -45,8 +46,8 @@ class Guess(NamedTuple):
     code: types.CodeType
     instruction: int
     value: bool
-    condition: Variable
-    """Dynamo's variable of the condition."""
+    outcome: Variable
+    """Dynamo's variable of the condition as a boolean, computed before the program can write to the condition."""
 
 
 Compiled = Callable[..., Any]
@@ -126,17 +127,26 @@ def _constant(value: Any) -> Any:
 
 def _guessed(tx: Translator, instruction: Instruction, condition: Variable, choose: Choose) -> bool | None:
     output = tx.output
-    root = output.root_tx
     node = condition.as_proxy().node
     fake = node.meta.get("example_value")
     if not isinstance(fake, torch.Tensor) or not _may_guess(tx) or _is_in_loop(tx):
         return None
     guesses: list[Guess] = output.__dict__.setdefault(_GUESSES, [])
-    branch = Branch(tx.f_code, instruction.offset, root.f_code, fake, len(guesses), lambda: _computed(output, node))
+    code, root = _Repeated.original(tx.f_code), _Repeated.original(output.root_tx.f_code)
+    branch = Branch(code, instruction.offset, root, fake, len(guesses), lambda: _computed(output, node))
     value = choose(branch)
     if value is not None:
-        guesses.append(Guess(branch.code, branch.instruction, value, condition))
+        outcome = _called(tx, torch.reshape, _called(tx, torch.ne, condition, 0), ())
+        guesses.append(Guess(code, branch.instruction, value, outcome))
     return value
+
+
+def _called(tx: Translator, function: Callable[..., Any], *args: Any) -> Variable:
+    """Add a call to the graph, with variables of tensors and with numbers."""
+    from torch._dynamo.variables.builder import wrap_fx_proxy
+
+    proxies = tuple(x.as_proxy() if hasattr(x, "as_proxy") else x for x in args)
+    return wrap_fx_proxy(tx, tx.output.create_proxy("call_function", function, proxies, {}))
 
 
 def fold_numbers(number: Callable[[torch.Tensor, Callable[[], torch.Tensor]], bool | float | None]) -> None:
@@ -153,7 +163,7 @@ def fold_numbers(number: Callable[[torch.Tensor, Callable[[], torch.Tensor]], bo
         if name == "item" and not args and not kwargs and tx.output.current_tracer.parent is None:
             node = self.as_proxy().node
             fake = node.meta.get("example_value")
-            if isinstance(fake, torch.Tensor) and _is_constant(node):
+            if isinstance(fake, torch.Tensor) and _is_constant(node) and not _enters_autocast(tx.output):
                 value = number(fake, lambda: _computed(tx.output, node))
                 if value is not None:
                     return _constant(value)
@@ -172,9 +182,21 @@ def _is_constant(node: torch.fx.Node) -> bool:
         if made not in found:
             if made.op not in ("call_function", "call_method") or "empty" in str(made.target):
                 return False
+            if _library(made) not in (None, "aten", "prims"):  # those of others may read more than their operands
+                return False
             found.add(made)
             rest.extend(made.all_input_nodes)
     return all(user in found for made in found for user in made.users)
+
+
+def _library(node: torch.fx.Node) -> str | None:
+    """Return the library of a registered op; None for other functions."""
+    is_registered = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+    return str(node.target).partition(".")[0] if is_registered else None
+
+
+def _enters_autocast(output: Output) -> bool:
+    return any(n.target is torch.amp.autocast_mode._enter_autocast for n in output.graph.nodes)
 
 
 def _may_guess(tx: Translator) -> bool:
@@ -199,15 +221,19 @@ def _is_in_loop(tx: Translator) -> bool:
 
 
 def _is_written(output: Output) -> bool:
-    """Return whether the graph has written to an argument so far."""
+    """Return whether the graph has written to an argument so far, or communicated with other processes."""
+    if any("c10d" in (_library(n) or "") for n in output.graph.nodes):
+        return True
     return bool(output.root_tracer.has_input_mutation().has_mutation)
 
 
 def _computed(output: Output, node: torch.fx.Node) -> torch.Tensor:
     """Compute a value from the arguments of the call that compiles, in a thread of its own.
 
-    Modes that the graph has entered so far, such as autocast, end with the thread.
+    Modes that the graph has entered so far, such as autocast, end with the thread. It begins with the caller's autocast.
     """
+    kinds = {"cpu", node.meta["example_value"].device.type}
+    autocasts = [(k, torch.get_autocast_dtype(k), torch.is_autocast_enabled(k)) for k in kinds]
     nodes = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
     nodes.graph_copy(output.graph, copies)
@@ -220,7 +246,9 @@ def _computed(output: Output, node: torch.fx.Node) -> torch.Tensor:
 
     def run() -> None:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), ExitStack() as stack:
+                for autocast in autocasts:
+                    stack.enter_context(torch.autocast(*autocast))
                 found.append(interpreter.run(*arguments))
         except Exception as error:
             errors.append(error)
@@ -251,7 +279,7 @@ def _finished(
     code = root.f_code
 
     def restart(reason: str) -> None:
-        give_up(code)
+        give_up(_Repeated.original(code))
         root.speculation_log.clear()
         raise exc.RestartAnalysis(restart_reason=reason)
 
@@ -268,7 +296,7 @@ def _finished(
 
     output.call_user_compiler = compiled
     try:
-        made = finish(output, tx, [*results, _first_difference(output, root, guesses)], modules)
+        made = finish(output, tx, [*results, _first_difference(root, guesses)], modules)
     finally:
         del output.call_user_compiler
     instructions, *rest = made if isinstance(made, tuple) else (made,)
@@ -300,24 +328,20 @@ def _finished(
     return (wrapped, *rest) if isinstance(made, tuple) else wrapped
 
 
-def _first_difference(output: Output, tx: Translator, guesses: Sequence[Guess]) -> Any:
+def _first_difference(tx: Translator, guesses: Sequence[Guess]) -> Any:
     """Return a node: 1 plus the index of the first condition that differs from its guess, 0 if all are equal."""
-    from torch._dynamo.variables.builder import wrap_fx_proxy
-
-    def call(function: Callable[..., Any], *args: Any) -> Any:
-        return wrap_fx_proxy(tx, output.create_proxy("call_function", function, args, {}))
-
-    first: Any = None
+    first: Any = 0
     for number, guess in reversed(list(enumerate(guesses, 1))):
-        is_true = call(torch.reshape, call(torch.ne, guess.condition.as_proxy(), 0).as_proxy(), ())
-        later = 0 if first is None else first.as_proxy()
-        outcomes = (later, number) if guess.value else (number, later)
-        first = call(torch.where, is_true.as_proxy(), *outcomes)
+        outcomes = (first, number) if guess.value else (number, first)
+        first = _called(tx, torch.where, guess.outcome, *outcomes)
     return first
 
 
 class _Repeated:
     """A function that Dynamo compiles separately: a copy of its code with all arguments by position."""
+
+    _originals: ClassVar[dict[int, tuple[types.CodeType, types.CodeType]]] = {}
+    """Copies with the code that they copy, by the identity of the copy: different copies are equal."""
 
     def __init__(self, code: types.CodeType, names: dict[str, Any]) -> None:
         from torch._dynamo.resume_execution import ContinueExecutionCache
@@ -328,9 +352,15 @@ class _Repeated:
         self._code = code.replace(
             co_argcount=count, co_posonlyargcount=count, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARIADIC
         )
+        self._originals[id(self._code)] = self._code, self.original(code)
         resumed = ContinueExecutionCache.generated_code_metadata
         if code in resumed:
             resumed[self._code] = resumed[code]
+
+    @classmethod
+    def original(cls, code: types.CodeType) -> types.CodeType:
+        """Return the code that was copied; code that is no copy itself."""
+        return cls._originals.get(id(code), (code, code))[1]
 
     def run(self, arguments: tuple[Any, ...], cells: tuple[types.CellType, ...]) -> Any:
         """Call the copy."""
