@@ -163,3 +163,14 @@ def test_python_runs_once_in_the_call_that_is_given_up() -> None:
     found += [step(x)[0].item() for _ in range(2)]
     assert found == expected
     assert next(calls) == 4
+
+
+def test_steps_follow_the_default_dtype() -> None:
+    step = polyhal.torch.jit(lambda x: torch.zeros(2, device=x.device) + 1)
+    x = torch.ones(2).to("polyhal")
+    for dtype in (torch.float32, torch.float16, torch.float32):
+        torch.set_default_dtype(dtype)
+        try:
+            assert [step(x).dtype for _ in range(3)] == [dtype] * 3
+        finally:
+            torch.set_default_dtype(torch.float32)

@@ -56,6 +56,7 @@ class RecordedFunction(ReplayedFunction[P, R, Call, RecordedStep]):
         modes = (
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
+            torch.get_default_dtype(),
             torch.get_autocast_dtype(NAME) if is_cast else None,
             settings.result_key,
         )
