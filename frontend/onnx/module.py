@@ -81,7 +81,7 @@ class OnnxModule(Module):
         device = next((p.device for p in self.parameters()), self._device)
         on_host = self._model.graph.on_host
         given = {i.name: _arrived(i, v, device, i.name in on_host) for i, v in self._bound(args, kwargs)}
-        results = self._results(given, device)
+        results = [_returned(r, device) for r in self._results(given, device)]
         return results[0] if len(results) == 1 else tuple(results)
 
     def _results(self, given: dict[str, Value], device: Device) -> list[Value]:
@@ -237,6 +237,13 @@ def _arrived(declared: GraphInput, value: Any, device: Device, on_host: bool) ->
     if isinstance(value, Tensor):
         return value if value.device is device else value.to(device)
     return Tensor(value, device=device) if device_dtype(value.dtype) is not None else value
+
+
+def _returned(result: Value, device: Device) -> Value:
+    """Return a result that was computed on the host as a tensor of its own, if there are tensors of its dtype."""
+    if isinstance(result, np.ndarray | np.generic) and device_dtype(result.dtype) is not None:
+        return Tensor(result, device=device)
+    return result
 
 
 def _wanted(declared: GraphInput) -> str:

@@ -155,3 +155,29 @@ def test_a_module_that_counts_its_calls_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="changes its state"):
         export(Counter(), ph.ones((2,)))
+
+
+def test_bitwise_ops_of_booleans_and_writes_to_views(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    x, y = np.array([True, True, False]), np.array([True, False, False])
+    export(FunctionModule(lambda x, y: (x & y, x | y, x ^ y, ~x)), (ph.tensor(x), ph.tensor(y)), path)
+    session = onnxruntime.InferenceSession(path)
+    given = dict(zip([i.name for i in session.get_inputs()], (x, y), strict=True))
+    for found, expected in zip(session.run(None, given), (x & y, x | y, x ^ y, ~x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+    def write(x: ph.Tensor) -> ph.Tensor:
+        doubled = x * 2.0
+        doubled[:, 0].add_(5.0)
+        return doubled
+
+    with pytest.raises(UnsupportedOpError, match="no form in ONNX"):
+        export(FunctionModule(write), (ph.ones((3, 4)),), path)
+
+
+def test_constant_results_are_tensors_of_the_call(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    export(FunctionModule(lambda x: (x * 2.0, ph.ones((2,)))), (ph.ones((3,)),), path)
+    model = load(path, device="numpy")
+    model(np.ones(3, np.float32))[1].fill_(7.0)
+    np.testing.assert_array_equal(model(np.ones(3, np.float32))[1].numpy(), [1.0, 1.0])

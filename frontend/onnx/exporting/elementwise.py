@@ -60,6 +60,7 @@ _BINARY = {
     "subtract": "Sub",
     "truncating_divide": "Div",
 }
+_OF_BOOLEANS = {"BitwiseAnd": "And", "BitwiseNot": "Not", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
 _COMPARISONS = {
     "equal": "Equal",
     "greater": "Greater",
@@ -79,7 +80,13 @@ def _register() -> None:
 
 
 def _unary(op: str, call: ExportedOp) -> Name:
-    return call.write(op, call.name(0, call.outputs[0].dtype))
+    dtype = call.outputs[0].dtype
+    return call.write(_of(op, dtype), call.name(0, dtype))
+
+
+def _of(op: str, dtype: DType) -> str:
+    """Return ONNX's name of an op for operands of a dtype: bitwise ops of booleans are logical ones."""
+    return _OF_BOOLEANS.get(op, op) if dtype is dtypes.bool_ else op
 
 
 def _comparison(op: str, call: ExportedOp) -> Name:
@@ -88,7 +95,7 @@ def _comparison(op: str, call: ExportedOp) -> Name:
 
 def _binary(op: str, call: ExportedOp) -> Name:
     dtype = call.outputs[0].dtype
-    return call.write(op, call.name(0, dtype), call.name(1, dtype))
+    return call.write(_of(op, dtype), call.name(0, dtype), call.name(1, dtype))
 
 
 def _common(call: ExportedOp) -> tuple[Name, Name]:

@@ -143,7 +143,7 @@ class GraphWriter:
 
     def _node(self, graph: Graph, node: Node, given: tuple[Any, ...]) -> Sequence[Name | Number | None]:
         """Write a node, or the ops that it consists of."""
-        specs = tuple(_spec(graph, x) for x in node.inputs)
+        specs = _specs(graph, node)
         outputs = graph.output_specs(node)
         exporter = EXPORTERS.get(node.op.name)
         if exporter is not None:
@@ -154,13 +154,22 @@ class GraphWriter:
             arrays = found if isinstance(found, tuple) else (found,)
             return [self.constant(np.asarray(a, s.dtype.numpy)) for a, s in zip(arrays, outputs, strict=True)]
         if node.op.decompose is None:
-            where = f" in {node.origin.module}" if node.origin is not None and node.origin.module else ""
-            if f"{node.op.name}{where}" not in self.refused:
-                self.refused.append(f"{node.op.name}{where}")
-            return ()
+            return self._refuse(node)
         stand_ins = node.origin.device.stand_ins if node.origin is not None else {}
         parts = trace(decomposition(node.op, outputs), specs, node.bound, stand_ins)
+        if any(part.op is node.op and _specs(parts, part) == specs for part in parts.nodes):
+            return self._refuse(node)  # it consists of itself, as a write to a view does
         return self.write(parts, given)
+
+    def _refuse(self, node: Node) -> Sequence[Name]:
+        where = f" in {node.origin.module}" if node.origin is not None and node.origin.module else ""
+        if f"{node.op.name}{where}" not in self.refused:
+            self.refused.append(f"{node.op.name}{where}")
+        return ()
+
+
+def _specs(graph: Graph, node: Node) -> tuple[Any, ...]:
+    return tuple(_spec(graph, x) for x in node.inputs)
 
 
 def _spec(graph: Graph, operand: Operand) -> Any:
