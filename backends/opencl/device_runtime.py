@@ -162,6 +162,9 @@ class DeviceRuntime(Runtime):
         """Switch back. Return (name, start, end) of the launches since `start_profiling`, in nanoseconds."""
         self.queues.record_timestamps(False)
         events, self.profile = self.profile or [], None
+        if events:  # other threads may have launched since the device was waited for
+            with self.waiting():
+                cl.wait_for_events([e.event for e in events])
         return [(e.name, int(e.event.profile.start), int(e.event.profile.end)) for e in events]
 
     def finish(self) -> None:

@@ -172,7 +172,8 @@ def _op_call(seen: _Call) -> CallRecord:
 
 def _link(call: CallRecord, launches: Sequence[LaunchRecord]) -> None:
     """Let the launches of a call refer to it."""
-    for k, launch in zip(call.launches, launches[call.launches.start :], strict=False):
+    made = launches[call.launches.start : call.launches.stop]
+    for k, launch in zip(call.launches, made, strict=False):
         launch.call, launch.op, launch.location = call, call.op, call.location
         if k == call.launches.start:
             launch.flops, launch.nbytes = call.flops, call.nbytes

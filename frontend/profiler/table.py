@@ -115,8 +115,8 @@ def _gap_lines(profile: Profile) -> Iterator[str]:
         yield "longest times without a launch on the device:"
     for nanoseconds, before, after in long:
         at = after.location
-        where = f", called at {Path(at.file).name}:{at.line}" if at.file else ""
-        yield f"  {nanoseconds / 1e6:.2f} ms between {before.kernel} and {after.kernel}{where}"
+        where = f" at {Path(at.file).name}:{at.line}" if at.file else ""
+        yield f"  {nanoseconds / 1e6:.2f} ms before {after.kernel}{where}, after {before.kernel}"
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], more: int) -> Iterator[str]:

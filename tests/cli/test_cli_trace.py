@@ -94,3 +94,21 @@ def test_a_program_that_is_not_there(polyhal: Command) -> None:
     done = polyhal("trace", "missing.py")
     assert done.code == 2
     assert "missing.py" in done.err
+
+
+@pytest.mark.parametrize(("last", "code"), [("raise ValueError('no')", 1), ("raise KeyboardInterrupt", 130)])
+def test_a_program_that_fails_is_profiled_until_then(polyhal: Command, tmp_path: Path, last: str, code: int) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text(f"import polyhal\npolyhal.ones((3,)).exp()\n{last}\n")
+    run = polyhal("profile", str(program), "--device", "numpy", "--html", str(tmp_path / "page.html"))
+    assert run.code == code
+    assert "\nexp " in run.err
+    assert (tmp_path / "page.html").is_file()
+
+
+def test_an_output_without_a_folder_is_found_before_the_program_runs(polyhal: Command, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('ran')\n")
+    run = polyhal("profile", str(program), "--trace", str(tmp_path / "absent" / "trace.json"))
+    assert (run.code, run.out) == (2, "")
+    assert "does not exist or cannot be written" in run.err

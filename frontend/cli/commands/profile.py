@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -30,13 +31,16 @@ def profile(
 
     The tables are printed to standard error, the program's own output to standard output. Captured steps run as they are.
     First steps compile kernels: `with polyhal.profile() as p:` around later steps leaves that out. The program's exit code
-    is kept.
+    is kept, and a program that fails or is interrupted is shown until then.
     """
     import polyhal
     from polyhal.cli.workers.program import exit_status, run_program
 
+    for output in (html, trace):
+        _check_folder(output)
     polyhal.set_default_device(device)
     status = 0
+    failure: BaseException | None = None
     found = polyhal.profile()
     try:
         with found:
@@ -44,6 +48,8 @@ def profile(
                 run_program(script, arguments or [])
             except SystemExit as exit_:
                 status = exit_status(exit_.code)
+            except (Exception, KeyboardInterrupt) as error:
+                failure = error
     finally:
         polyhal.set_default_device(None)
     print(found.table(limit), file=sys.stderr)
@@ -51,5 +57,13 @@ def profile(
         found.save_html(html)
     if trace is not None:
         found.save_chrome_trace(trace)
+    if failure is not None:
+        raise failure
     if status:
         raise typer.Exit(status)
+
+
+def _check_folder(output: Path | None) -> None:
+    """Raise if the folder of an output cannot be written, before the program runs."""
+    if output is not None and not os.access(output.absolute().parent, os.W_OK):
+        raise typer.BadParameter(f"the folder of {output} does not exist or cannot be written")
