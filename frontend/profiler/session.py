@@ -79,7 +79,10 @@ class ProfileSession:
     def _clock(self, device: Device) -> DeviceClock:
         clock = self._clocks.get(device)
         if clock is None:
+            begin = time.perf_counter_ns()
             clock = self._clocks[device] = DeviceClock(device)
+            if not (self._seen or self._records.copies):  # the first one compiles its kernels: not the program's time
+                self._records.begin += time.perf_counter_ns() - begin
         return clock
 
     def called(
@@ -133,7 +136,7 @@ class ProfileSession:
 
     def named(self, name: str, begin: int) -> None:
         """Note a range that ends now."""
-        self._records.ranges.append(NamedRange(name, begin, time.perf_counter_ns()))
+        self._records.ranges.append(NamedRange(name, max(begin, self._records.begin), time.perf_counter_ns()))
 
     def stop(self) -> Records:
         """Wait for the devices, and return the records."""

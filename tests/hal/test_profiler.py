@@ -124,3 +124,12 @@ def test_a_profile_within_a_profile_and_one_that_fails(device: Device) -> None:
         pass
     with pytest.raises(PolyhalError, match="the profile has not ended"), ph.profile(device) as running:
         _ = running.ops
+
+
+def test_a_range_that_began_before_the_profile_is_cut(device: Device) -> None:
+    found = ph.profile()
+    with record_function("before"):
+        found.__enter__()
+        ph.ones((3,), device=device)
+    found.__exit__(None, None, None)
+    assert [r.begin for r in found.records.ranges] == [found.records.begin]
