@@ -74,6 +74,8 @@ class Joined:
     norm: int | None
     """Index of the argument with the weights of an RMS norm."""
     eps: float = 0.0
+    norm_aligned: bool = False
+    """True if whole vectors of the norm's weights may be loaded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def lowering(build: ProductBuilder, build_quantized: QuantizedBuilder) -> Loweri
             bool(params["steps"]),
             None if scale is None else len(inputs) - 1,
             params["eps"] or 0.0,
+            scale is not None and scale.aligned,
         )
         epilogue = _gate(runtime, out, params) if params["steps"] else None
         if isinstance(epilogue, Declined):

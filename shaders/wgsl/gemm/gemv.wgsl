@@ -10,38 +10,43 @@
 {% set MATRICES = MATRICES | default(1) %}
 {% set PAIRS = PAIRS | default(false) %}
 {% set NORM = NORM | default(false) %}
+{% set B_LANES = B_LANES | default(1) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/group_reduce.wgsl" as groups with context %}
 {% import "lib/store_sums.wgsl" as sums with context %}
 {% import "gemm/operands.wgsl" as operands with context %}
 {#- Terms of a row that the invocations of a workgroup load at a time. -#}
-{% set STEP = 4 * groups.LANES %}
-{#- Loads four terms of each row and column, to variables with the number `u`. -#}
+{% set TERMS = 8 if B_LANES == 8 else 4 %}
+{% set STEP = TERMS * groups.LANES %}
+{#- Loads TERMS terms of each row and column, to variables with the number `u`. -#}
 {% macro load_terms(matrices, u, at) %}
 {% if NORM %}
-        let scales{{ u }} = scale_at4(p.o_scale + {{ at }});
+        let scales{{ u }} = scale_at{{ TERMS }}(p.o_scale + {{ at }});
 {% endif %}
 {% for r in range(ROWS) %}
-        let x{{ u }}_{{ r }} = a_at4(a_offset{{ r }} + {{ at }});
+        let x{{ u }}_{{ r }} = a_at{{ TERMS }}(a_offset{{ r }} + {{ at }});
 {% endfor %}
 {% for i in matrices %}
 {% for c in range(COLUMNS) %}
-        let y{{ u }}_{{ i }}_{{ c }} = b{{ i or "" }}_at4(b_offset{{ i }}_{{ c }} + {{ at }});
+        let y{{ u }}_{{ i }}_{{ c }} = b{{ i or "" }}_at{{ TERMS }}(b_offset{{ i }}_{{ c }} + {{ at }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}
+{#- Adds their products, four at a time. -#}
 {% macro add_terms(matrices, u) %}
+{% for part in (["[0]", "[1]"] if TERMS == 8 else [""]) %}
 {% for r in range(ROWS) %}
-{% set x = "x" ~ u ~ "_" ~ r %}
+{% set x = "x" ~ u ~ "_" ~ r ~ part %}
 {% if NORM %}
         squares{{ r }} += {{ x }} * {{ x }};
-        let s{{ x }} = {{ x }} * scales{{ u }};
-{% set x = "s" ~ x %}
+        let s{{ u }}_{{ r }}_{{ loop.index0 ~ part[1:2] }} = {{ x }} * scales{{ u }}{{ part }};
+{% set x = "s" ~ u ~ "_" ~ r ~ "_" ~ loop.index0 ~ part[1:2] %}
 {% endif %}
 {% for i in matrices %}
 {% set side = loop.index0 %}
 {% for c in range(COLUMNS) %}
-        sum{{ side }}_{{ r }}_{{ c }} += {{ x }} * y{{ u }}_{{ i }}_{{ c }};
+        sum{{ side }}_{{ r }}_{{ c }} += {{ x }} * y{{ u }}_{{ i }}_{{ c }}{{ part }};
+{% endfor %}
 {% endfor %}
 {% endfor %}
 {% endfor %}
@@ -53,7 +58,7 @@
     let b_offset{{ i }}_{{ c }} = {{ "p.o_b" ~ i if i else "b_batch" }} + (min(first + {{ c }}u, p.n - 1u){{ " - " ~ start if start }}) * p.stride_bn;
 {% endfor %}
 {% endfor %}
-    var i = lane_id * 4u;
+    var i = lane_id * {{ TERMS }}u;
 {% if UNROLL > 1 %}
     for (; i + {{ STEP * (UNROLL - 1) }}u < whole; i += {{ STEP * UNROLL }}u) {
 {% for u in range(UNROLL) %}
@@ -108,7 +113,7 @@
 {% endfor %}
 {% endfor %}
 {% endfor %}
-    let whole = p.k & ~3u;
+    let whole = p.k & ~{{ TERMS - 1 }}u;
     let remainder = whole + lane_id;
 {% if MATRICES == 1 or PAIRS %}
 {{ add_up(range(MATRICES), "") }}

@@ -4,6 +4,7 @@
 {#- 4 where contiguous elements of an operand are loaded as vectors. -#}
 {% set A_LANES = A_LANES | default(1) %}
 {% set B_LANES = B_LANES | default(1) %}
+{% set SCALE_LANES = SCALE_LANES | default(1) %}
 {% set MATRICES = MATRICES | default(1) %}
 {% set NORM = NORM | default(false) %}
 {% set PAIRS = PAIRS | default(false) %}
@@ -16,7 +17,7 @@
 {% for i in range(1, MATRICES) %}
 {{ storage.input(1 + i, "b" ~ i, DTYPE, B_LANES) }}
 {% endfor %}
-{{ storage.input(1 + MATRICES, "scale", DTYPE) if NORM }}
+{{ storage.input(1 + MATRICES, "scale", DTYPE, SCALE_LANES) if NORM }}
 {{ sums.declare(1 + MATRICES + (1 if NORM else 0), storage) }}
 {% set members %}
 o_a: u32, o_b: u32, {% for i in range(1, MATRICES) %}o_b{{ i }}: u32, {% endfor %}{{ "o_scale: u32, " if NORM }}{{ sums.offsets() }}

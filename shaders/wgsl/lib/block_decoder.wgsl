@@ -7,7 +7,7 @@
   - `declare_words(name)` declares variables for the words of a span, and `load_words(name, at, row, span, buffer)` loads those of row
     `row` of a tile, from the block that begins at word `at`. `unpack(name, row, of)` declares what the macros below read with the prefix
     `name`, from the words of `of`. `load(name, at, row, span, buffer)` is all three.
-  - `values(name, quad)` are four of its weights without scale and least value, `weights(name, quad)` with both, and `scale(name, part)`
+  - `codes(name, quad)` are four of its codes, `values(name, quad)` four of its weights without scale and least value (codes minus ZERO), `weights(name, quad)` with both, and `scale(name, part)`
     is the scale of one of its PARTS. -#}
 {% set DECODER = DECODER | default({
   "spans": 1, "block_bytes": 34, "words": [[2, "0u"], [2, "1u"], [2, "2u"], [2, "3u"], [2, "4u"], [2, "5u"], [2, "6u"], [2, "7u"]],
@@ -18,6 +18,7 @@
 {% set SPANS = DECODER.spans %}
 {% set PARTS = DECODER.scales | length %}
 {% set LEASTS = DECODER.leasts | length > 0 %}
+{% set ZERO = DECODER.zero %}
 {#- Words that a block of all rows of a tile fills. -#}
 {% set BLOCK_WORDS = 4 * DECODER.block_bytes %}
 
@@ -106,8 +107,10 @@ fn looked_up(indices: u32) -> u32 {
 {{ unpack(name, row, "loaded_" ~ name) }}
 {% endmacro %}
 
+{% macro codes(name, quad) %}floats_of({{ named(DECODER.codes[quad], name) }}){% endmacro %}
+
 {% macro values(name, quad) %}
-floats_of({{ named(DECODER.codes[quad], name) }}){% if DECODER.zero %} - {{ DECODER.zero }}.0f{% endif %}
+{{ codes(name, quad) }}{% if ZERO %} - {{ ZERO }}.0f{% endif %}
 {% endmacro %}
 
 {% macro scale(name, part) %}{{ name }}_scale{{ part }}{% endmacro %}

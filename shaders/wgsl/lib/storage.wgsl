@@ -4,7 +4,8 @@
 
   - `enable()` comes first in every kernel file.
   - `input(binding, name, dtype, lanes)` declares a read-only buffer and the functions `NAME_at(i)` for element i and `NAME_at4(i)` for
-    four elements, the first at i. With lanes = 4 the latter is one load, and i must be a multiple of 4.
+    four elements, the first at i. With lanes = 4 the latter is one load, and i must be a multiple of 4. With lanes = 8, for floats of
+    16 bits in words, `NAME_at8(i)` is one load of eight, where i is a multiple of 8.
   - `output(binding, name, dtype, lanes)` declares a write-only buffer, `NAME_set(i, value)` and `NAME_set4(i, values)`.
   - `inout(...)` declares both.
   - `scratch(binding, name, type, access)` declares workspace of plain WGSL elements.
@@ -32,7 +33,7 @@
 
 {% macro element(dtype, lanes, atomic) %}
 {%- if packed(dtype) -%}
-  {{ "atomic<u32>" if atomic else "vec2<u32>" if lanes == 4 and BITS[dtype] == 16 else "u32" }}
+  {{ "atomic<u32>" if atomic else "vec4<u32>" if lanes == 8 else "vec2<u32>" if lanes == 4 and BITS[dtype] == 16 else "u32" }}
 {%- else -%}
   {%- set scalar = "f16" if dtype == "float16" else REGISTERS[dtype] -%}
   {{ "vec4<" ~ scalar ~ ">" if lanes == 4 else scalar }}
@@ -62,6 +63,8 @@
 fn {{ name }}_word(i: u32) -> u32 {
 {% if atomic %}
     return atomicLoad(&{{ name }}[i]);
+{% elif lanes == 8 %}
+    return {{ name }}[i >> 2u][i & 3u];
 {% elif wide %}
     return {{ name }}[i >> 1u][i & 1u];
 {% else %}
@@ -83,6 +86,12 @@ fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> {
     return vec4<{{ T }}>({{ name }}_at(i), {{ name }}_at(i + 1u), {{ name }}_at(i + 2u), {{ name }}_at(i + 3u));
 {% endif %}
 }
+{% if lanes == 8 %}
+fn {{ name }}_at8(i: u32) -> mat2x4<f32> {
+    let w = {{ name }}[i / 8u];
+    return mat2x4<f32>({% for c in "xyzw" %}{{ ", " if not loop.first }}{{ decoded(dtype, "w." ~ c) }}, {{ decoded(dtype, "w." ~ c ~ " >> 16u") }}{% endfor %});
+}
+{% endif %}
 {% elif lanes == 4 %}
 fn {{ name }}_at(i: u32) -> {{ T }} { return {{ T }}({{ name }}[i >> 2u][i & 3u]); }
 fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> { return vec4<{{ T }}>({{ name }}[i >> 2u]); }

@@ -14,6 +14,7 @@
 {% set MATRICES = MATRICES | default(1) %}
 {% set PAIRS = PAIRS | default(false) %}
 {% set NORM = NORM | default(false) %}
+{% set SCALE_LANES = SCALE_LANES | default(1) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/block_decoder.wgsl" as decoder with context %}
 {% import "lib/store_sums.wgsl" as sums with context %}
@@ -26,7 +27,7 @@
 {{ storage.half_functions() }}
 {{ storage.input(0, "x", sums.DTYPE, X_LANES) }}
 {{ decoder.declare(1, storage, MATRICES) }}
-{{ storage.input(1 + MATRICES, "scale", sums.DTYPE) if NORM }}
+{{ storage.input(1 + MATRICES, "scale", sums.DTYPE, SCALE_LANES) if NORM }}
 {{ sums.declare(1 + MATRICES + (1 if NORM else 0), storage) }}
 {% set members %}
 o_x: u32, {% for i in range(MATRICES) %}o_blocks{{ i or "" }}: u32, {% endfor %}{{ "o_scale: u32, " if NORM }}{{ sums.offsets() }}
@@ -34,6 +35,11 @@ o_x: u32, {% for i in range(MATRICES) %}o_blocks{{ i or "" }}: u32, {% endfor %}
 {% endset %}
 {{ storage.parameters(members) }}
 var<workgroup> staged: array<vec4<f32>, {{ [ROWS * CHUNK, TOTALS * GROUP] | max // 4 }}>;
+{#- Codes are multiplied as they are; `zero` of a format then subtracts a multiple of the sum of x. -#}
+{% set SHIFTED = decoder.ZERO and not decoder.LEASTS %}
+{% if SHIFTED %}
+var<workgroup> sums_of_four: array<vec4<f32>, {{ ROWS * CHUNK // 16 }}>;
+{% endif %}
 {#- Loads the words of the UNROLL spans from `span` on, of a tile of each of `matrices`. -#}
 {% macro load_spans(matrices, tile, span) %}
 {% for u in range(UNROLL) %}
@@ -92,6 +98,9 @@ var<workgroup> staged: array<vec4<f32>, {{ [ROWS * CHUNK, TOTALS * GROUP] | max 
             if (term < p.k) { four *= scale_at4(p.o_scale + term); }
 {% endif %}
             staged[i] = four;
+{% if SHIFTED %}
+            sums_of_four[i >> 2u][i & 3u] = (four.x + four.y) + (four.z + four.w);
+{% endif %}
         }
         workgroupBarrier();
         for (var span = slice; span < spans; span += {{ SLICES * UNROLL }}u) {
@@ -115,13 +124,21 @@ var<workgroup> staged: array<vec4<f32>, {{ [ROWS * CHUNK, TOTALS * GROUP] | max 
                 var products{{ m }} = vec4<f32>();
 {% endfor %}
 {% for q in range(part * quads, (part + 1) * quads) %}
-                let w{{ q }} = {{ decoder.weights(a, q) if decoder.LEASTS else decoder.values(a, q) }};
+                let w{{ q }} = {{ decoder.weights(a, q) if decoder.LEASTS else decoder.codes(a, q) }};
 {% for m in range(ROWS) %}
                 products{{ m }} = fma(w{{ q }}, staged[at{{ u }} * 8u + {{ m * CHUNK // 4 + q }}u], products{{ m }});
 {% endfor %}
 {% endfor %}
 {% for m in range(ROWS) %}
-                let product{{ m }} = ((products{{ m }}.x + products{{ m }}.y) + (products{{ m }}.z + products{{ m }}.w)){% if not decoder.LEASTS %} * {{ decoder.scale(a, part) }}{% endif %};
+                var product{{ m }} = (products{{ m }}.x + products{{ m }}.y) + (products{{ m }}.z + products{{ m }}.w);
+{% if SHIFTED %}
+{% for half in range(2 // decoder.PARTS) %}
+                product{{ m }} -= dot(vec4<f32>({{ decoder.ZERO }}.0f), sums_of_four[at{{ u }} * 2u + {{ m * CHUNK // 16 + part + half }}u]);
+{% endfor %}
+{% endif %}
+{% if not decoder.LEASTS %}
+                product{{ m }} *= {{ decoder.scale(a, part) }};
+{% endif %}
                 sum{{ first_sum + m }} += {{ "select(0.0f, product" ~ m ~ ", span + " ~ u * SLICES ~ "u < spans)" if u else "product" ~ m }};
 {% endfor %}
             }

@@ -11,6 +11,7 @@ from polyhal.backends.wgpu.lowering.gemm import joined
 from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, arguments, definitions, layouts
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 MAX_VECTORS = 4
@@ -33,6 +34,11 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
     if p.m > MAX_VECTORS or p.right.row != 1 or p.left.column != 1 or p.k < _MIN_TERMS or joined.divided(p, columns):
         return None
     variables_of_joined, args = joined.joined(p, "b")
+    if _in_eights(runtime, p):
+        terms = 2 * LANES
+        variables_of_joined |= {"A_LANES": terms, "B_LANES": terms, "SCALE_LANES": terms}
+    else:
+        terms = LANES
     variables = {
         **definitions(p, split=False),
         **group_reduce.definitions(runtime, _GROUP, _GROUP),
@@ -40,8 +46,18 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         "OUT_LANES": 1,
         "ROWS": 1 if p.m == 1 else MAX_VECTORS,
         "COLUMNS": columns,
-        "UNROLL": max(1, min(_UNROLL, p.k // (_GROUP * LANES))) if p.m == 1 else 1,
+        "UNROLL": max(1, min(_UNROLL, p.k // (_GROUP * terms))) if p.m == 1 else 1,
         **variables_of_joined,
     }
     groups = ceil_div(p.n, columns) * p.count
     return runtime.launch("gemm/gemv", variables, {**arguments(p, p.k, split=False), **args}, groups)
+
+
+def _in_eights(runtime: Runtime, p: Product) -> bool:
+    """Return whether invocations load eight terms at a time: floats of 16 bits in words, of one row."""
+    in_words = p.dtype is dtypes.bfloat16 or (p.dtype is dtypes.float16 and not runtime.features.float16)
+    aligned = (
+        p.left.aligned and p.right.aligned and (p.joined is None or p.joined.norm is None or p.joined.norm_aligned)
+    )
+    strides = (p.right.column, *p.left.batch, *p.right.batch)
+    return in_words and p.m == 1 and aligned and all(s % (2 * LANES) == 0 for s in strides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor
 from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.wgpu.lowering.gemm.arguments import LANES
 
 MAX_MATRICES = 3
 
@@ -21,6 +22,7 @@ def joined(p: Product, name: str) -> tuple[dict[str, object], Arguments]:
         "MATRICES": 1 + len(p.joined.places),
         "PAIRS": p.joined.pairs,
         "NORM": p.joined.norm is not None,
+        "SCALE_LANES": LANES if p.joined.norm_aligned else 1,
     }
     return variables, args
 

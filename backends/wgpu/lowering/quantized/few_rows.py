@@ -33,7 +33,7 @@ def build(runtime: Runtime, p: Product, form: BlockFormat) -> Launch | Declined:
         return Declined(refused)
     features = runtime.features
     tiles, spans = p.n // TILE, p.k // SPAN
-    memory, rows = features.local_memory // _FLOAT, min(_ROWS, power_of_two_at_least(p.m))
+    memory, rows = features.local_memory // _FLOAT * 4 // 5, min(_ROWS, power_of_two_at_least(p.m))
     pairs, normed = p.joined is not None and p.joined.pairs, p.joined is not None and p.joined.norm is not None
     most = min(features.max_group_size // TILE, spans, memory // (rows * SPAN))
     slices = min(_SLICES, features.max_group_size // TILE)
