@@ -219,7 +219,11 @@ def _arrived(declared: GraphInput, value: Any, device: Device, on_host: bool) ->
     else:
         array = np.asarray(value)
         if dtype is not None and not isinstance(value, np.ndarray | np.generic):
-            array = array.astype(dtype)
+            try:
+                array = array.astype(dtype)
+            except (TypeError, ValueError) as cause:
+                problem = f"the input {declared.name!r} is {value!r:.80}"
+                raise UnsupportedDTypeError(message("onnx", problem, expected=_wanted(declared))) from cause
         value, found = array, array.dtype
         fits = dtype is None or found == dtype or (dtype.kind == "O" and found.kind in "USO")
     shape = tuple(value.shape)

@@ -67,7 +67,35 @@ def _parsed(data: bytes, named: str) -> ModelProto:
         raise CorruptFileError(
             message("onnx", f"{named} has no graph or no opset", expected="an ONNX model", fix="export it again")
         )
+    wrong = next((x for x in _names(proto) if not isinstance(x, str)), None)
+    if wrong is not None:
+        problem = f"{named} has a name that is not UTF-8 text: {wrong!r}"
+        raise CorruptFileError(message("onnx", problem, fix="download or export it again"))
     return proto
+
+
+def _names(proto: ModelProto) -> Iterator[object]:
+    """Yield the names in a model. protobuf returns bytes for one that is damaged."""
+    yield from (o.domain for o in proto.opset_import)
+    yield from _names_of_graph(proto.graph)
+    for function in proto.functions:
+        yield from (function.name, function.domain, *function.input, *function.output)
+        yield from _names_of_nodes(function.node)
+
+
+def _names_of_graph(graph: onnx.GraphProto) -> Iterator[object]:
+    yield from (x.name for x in (*graph.input, *graph.output, *graph.value_info, *graph.initializer))
+    yield from (x.values.name for x in graph.sparse_initializer)
+    yield from _names_of_nodes(graph.node)
+
+
+def _names_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+                yield from _names_of_graph(graph)
 
 
 def _opsets(proto: ModelProto) -> dict[str, int]:

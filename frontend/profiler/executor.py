@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.core import dispatch
+from polyhal.hal.core.execution.forwarding import ForwardingExecutor
 from polyhal.hal.system.checks.scoped import ScopedExecutor
 
 if TYPE_CHECKING:
@@ -28,11 +29,33 @@ _now = time.perf_counter_ns
 class ProfilingExecutor(ScopedExecutor):
     """Times ops, copies, fills, transfers and reads. Captured steps run as they are; `run` is their timer."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_is_removed", "_session", "_timer")
 
-    def __init__(self, base: dispatch.Executor, session: ProfileSession) -> None:
+    def __init__(
+        self, base: dispatch.Executor, session: ProfileSession, timer: dispatch.PartitionTimer | None = None
+    ) -> None:
+        """`timer` is the one that this executor replaces."""
         super().__init__(base)
         self._session = session
+        self._timer = timer
+        self._is_removed = False
+
+    def remove(self) -> None:
+        """Take this executor out of the thread's, outermost or not."""
+        self._is_removed = True
+        thread = dispatch.thread
+        if thread.executor is self:
+            thread.executor = self.base
+        else:
+            above: Any = thread.executor
+            while isinstance(above, ForwardingExecutor) and above.base is not self:
+                above = above.base
+            if isinstance(above, ForwardingExecutor):
+                above.base = self.base
+        timer: Any = thread.timer
+        while isinstance(timer, ProfilingExecutor) and timer._is_removed:
+            timer = timer._timer
+        thread.timer = timer
 
     def apply(self, op: OpDef, inputs: Inputs, params: ParamValues, device: Device | None = None) -> Any:
         session = self._session

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
@@ -34,7 +34,7 @@ class Profile:
         """Ops that ran in NumPy on the host, and the bytes that they moved, on all threads."""
         self._session: ProfileSession | None = None
         self._records: Records | None = None
-        self._previous: tuple[dispatch.Executor, Any] | None = None
+        self._executor: ProfilingExecutor | None = None
         self._host_work: dict[str, HostCalls] = {}
 
     def __enter__(self) -> Self:
@@ -45,23 +45,21 @@ class Profile:
         session = ProfileSession()
         session.start(self.devices)
         self._host_work = HOST_WORK.counts()
-        self._previous = thread.executor, thread.timer
-        executor = ProfilingExecutor(thread.executor, session)
-        self._session = session
+        executor = ProfilingExecutor(thread.executor, session, thread.timer)
+        self._session, self._executor = session, executor
         thread.executor, thread.timer = executor, executor
         _SESSIONS.append(session)
         UPLOADS.append(session.uploaded)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        session, previous = self._session, self._previous
-        if session is None or previous is None:
+        session, executor = self._session, self._executor
+        if session is None or executor is None:
             return
-        thread = dispatch.thread
-        thread.executor, thread.timer = previous
+        executor.remove()
         UPLOADS.remove(session.uploaded)
         _SESSIONS.remove(session)
-        self._session = None
+        self._session = self._executor = None
         self._records = session.stop()
         self.devices = session.devices
         self.host_work = HOST_WORK.since(self._host_work)

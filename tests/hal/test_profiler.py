@@ -11,6 +11,7 @@ import pytest
 
 import polyhal as ph
 from polyhal import nn, optim
+from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.launch_resources import SupportsLaunchResources
@@ -120,6 +121,14 @@ def test_a_profile_within_a_profile_and_one_that_fails(device: Device) -> None:
         x.sin()
     assert sorted(inner.ops) == ["log"]
     assert sorted(outer.ops) == ["exp", "log", "sin"]
+    first, second, before = ph.profile(device), ph.profile(device), dispatch.thread.executor
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    x.cos()
+    second.__exit__()
+    assert (sorted(first.ops), sorted(second.ops)) == ([], ["cos"])
+    assert (dispatch.thread.executor, dispatch.thread.timer) == (before, None)
     with pytest.raises(PolyhalError, match="this profile has run already"), outer:
         pass
     with pytest.raises(PolyhalError, match="the profile has not ended"), ph.profile(device) as running:

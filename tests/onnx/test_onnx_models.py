@@ -170,6 +170,7 @@ def _damaged() -> dict[str, tuple[Any, str]]:
         "cycle": (_model([relu, back], x, [_value("b", [2])]), "reads 'a', which no input or earlier node defines"),
         "missing": (_model([helper.make_node("Relu", ["z"], ["y"])], x, y), "reads 'z'"),
         "result": (_model([helper.make_node("Relu", ["x"], ["z"])], x, y), "result 'y' is not computed"),
+        "name": (_linear().SerializeToString().replace(b"MatMul", b"Mat\xfful"), "is not UTF-8 text"),
         "twice": (_model([helper.make_node("Relu", ["x"], ["y"])] * 2, x, y), "computed twice"),
     }
 
@@ -187,6 +188,7 @@ def test_damaged_models_are_refused(kind: str) -> None:
         ({}, "got 0 arguments; expected the inputs x: FLOAT"),
         ({"x": np.ones((1, 2, 4)), "z": 1}, "0 arguments, x, z"),
         ({"x": np.ones((1, 2, 4))}, "'x' is float64"),
+        ({"x": "a"}, "the input 'x' is 'a'; expected FLOAT"),
         ({"x": np.ones((1, 2, 5), np.float32)}, r"float32\[1, 2, 5\]; expected FLOAT\[n, 2, 4\]"),
     ],
 )
