@@ -92,3 +92,14 @@ def test_the_sign_of_a_zero_is_a_positive_zero(device: Device) -> None:
     signs = polyhal.sign(leaf([0.0, -0.0, -np.inf, 1e-30], device)).numpy()
     np.testing.assert_array_equal(signs, [0.0, 0.0, -1.0, 1.0])
     assert not np.signbit(signs[:2]).any()
+
+
+def test_none_is_no_operand_eagerly_and_in_captured_steps(device: Device) -> None:
+    """A fused kernel would read memory that nobody gave it."""
+    x = polyhal.ones((4,), device=device)
+    step = polyhal.jit(lambda a, b: a * 2 + b)
+    for _ in range(2):
+        step(x, x)
+    for call in (lambda: step(x, None), lambda: x + None, lambda: polyhal.maximum(x, None)):
+        with pytest.raises(TypeError, match=r"\[(add|maximum)\] y is None; expected a tensor or a number"):
+            call()

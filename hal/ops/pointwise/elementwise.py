@@ -13,6 +13,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.layout import ScalarSpec, Spec, View, broadcast_shapes, broadcast_strides
 from polyhal.hal.ops.declare import (
     OPS,
@@ -119,6 +120,11 @@ def _default_dtypes(promotion: Promotion) -> tuple[DType, ...]:
 
 def _infer_rule(op: str, result: DType | None) -> Callable[[Specs, dict[str, Any]], list[Output]]:
     def infer(specs: Specs, params: Params) -> list[Output]:
+        if None in specs:
+            schema = OPS[op].schema
+            for name, s in zip(schema.inputs, specs, strict=False):
+                if s is None and name not in schema.optional:
+                    raise UnsupportedDTypeError(message(op, f"{name} is None", expected="a tensor or a number"))
         shape = broadcast_shapes(*[s.shape for s in specs if s is not None])
         dtype = operand_dtype(OPS[op], specs)
         return [(result or dtype, shape)]
@@ -143,7 +149,7 @@ def _core_rule(op: str, arity: int) -> Callable[[ComputeBackend, Specs, tuple[Sp
             operand = _of_mixed(operand)
         inputs: list[CoreInput | None] = []
         for input_name, s in zip(OPS[op].schema.inputs, specs, strict=True):
-            if s is None:
+            if s is None:  # `infer` refuses it
                 raise TypeError(f"{input_name} is absent; expected a tensor or a number")
             condition = input_name == "cond"
             view = View(output.shape, broadcast_strides(s.shape, s.strides, output.shape))
