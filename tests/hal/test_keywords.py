@@ -44,5 +44,5 @@ def test_both_names_at_once_are_rejected(function: object, x: polyhal.Tensor) ->
 def test_every_public_function_with_an_axis_also_accepts_dim() -> None:
     for name, function in PUBLIC.items():
         parameters = inspect.signature(function).parameters
-        if "axis" in parameters:
+        if "axis" in parameters and name != "median":  # its `axis` is NumPy's, with another result
             assert parameters["dim"].default is MISSING, name

@@ -103,6 +103,9 @@ class FakeCuda:
         out[0] = ffi.cast("CUcontext", self._stack().pop() + 1)
         return 0
 
+    def cuCtxGetCurrent(self, out: Any) -> None:
+        out[0] = ffi.cast("CUcontext", self._stack()[-1] + 1 if self._stack() else 0)
+
     def cuMemGetAllocationGranularity(self, out: Any, properties: Any, kind: int) -> None:
         out[0] = GRANULARITY
 

@@ -135,6 +135,7 @@ SPELLINGS: dict[str, Spelling] = {
     "std": Spelling("`std(x, dim, correction=1)`: the default divides by n", _spread("std")),
     "var": Spelling("`var(x, dim, correction=1)`: the default divides by n", _spread("var")),
     "take": Spelling("`x.reshape(-1)[index]`; `take` is along an axis", lambda x, index: x.reshape(-1)[index]),
+    "repeat": Spelling("", lambda x, *sizes: x.repeat(*sizes)),  # `polyhal.repeat` is the Array API's
     "where": Spelling("", lambda x, condition, y: polyhal.where(condition, x, y)),
 }
 """By name, or by name and variant of PyTorch's database."""
