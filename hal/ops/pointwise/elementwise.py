@@ -145,12 +145,11 @@ def _core_rule(op: str, arity: int) -> Callable[[ComputeBackend, Specs, tuple[Sp
         if name not in known:
             return Declined(f"the backend has no {name}")
         operand, (output,) = operand_dtype(OPS[op], specs), outputs
-        if arity == 2 and any(isinstance(s, ScalarSpec) or s.dtype is not operand for s in specs if s is not None):
+        operands = [s for s in specs if s is not None]  # all of them: `infer` refuses absent ones
+        if arity == 2 and any(isinstance(s, ScalarSpec) or s.dtype is not operand for s in operands):
             operand = _of_mixed(operand)
         inputs: list[CoreInput | None] = []
-        for input_name, s in zip(OPS[op].schema.inputs, specs, strict=True):
-            if s is None:  # `infer` refuses it
-                raise TypeError(f"{input_name} is absent; expected a tensor or a number")
+        for input_name, s in zip(OPS[op].schema.inputs, operands, strict=True):
             condition = input_name == "cond"
             view = View(output.shape, broadcast_strides(s.shape, s.strides, output.shape))
             inputs.append(CoreInput(dtypes.bool_ if condition else operand, (output.size,), view, exact=condition))
