@@ -14,6 +14,11 @@ def flops_text(rate: float) -> str:
     return f"{rate / 1e12:.1f} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.0f} GFLOP/s"
 
 
+def size_text(nbytes: float) -> str:
+    """Return a size in KiB or MiB."""
+    return f"{nbytes / 2**20:,.0f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:,.0f} KiB"
+
+
 def _spread(low: float, median: float, high: float) -> str:
     return f"±{(high - low) / 2 / median:.1%}"
 
@@ -263,7 +268,7 @@ def collectives_table(result: dict[str, Any]) -> list[str]:
     head = ["collective", "devices", "dtype", "size", *everyone]
     lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---:|" + "---:|" * len(everyone)]
     for row in result["rows"]:
-        cells = [f"`{row['kind']}`", str(row["size"]), row["dtype"], f"{row['nbytes'] / 2**20:,.0f} MiB"]
+        cells = [f"`{row['kind']}`", str(row["size"]), row["dtype"], size_text(row["nbytes"])]
         for who in everyone:
             t = row["seconds"].get(who)
             cells.append(f"{row['bus_bytes'] / t[0] / 1e9:,.2f} GB/s, {_duration(t)}" if t else "-")
