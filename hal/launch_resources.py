@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class LaunchResources(NamedTuple):
-    """Resources of one launch. None stands for a number that the driver does not report."""
+    """Resources of one launch, or of a copy, which has no items. None stands for a number that the driver does not report."""
 
-    items: tuple[int, ...]
+    items: tuple[int, ...] = ()
     """Work-items in each direction."""
-    group: tuple[int, ...] | None
+    group: tuple[int, ...] | None = None
     """Work-items of a group in each direction; None if the driver chose them."""
     local_memory: int | None = None
     """Bytes of local memory of a group."""
@@ -21,6 +21,8 @@ class LaunchResources(NamedTuple):
     """Bytes of private memory of a work-item: arrays, and registers that were spilled."""
     occupancy: float | None = None
     """Work-items that a compute unit holds at the same time, as a fraction of its maximum."""
+    thread: int | None = None
+    """Thread that enqueued it, by `threading.get_ident`; None if the backend does not record it."""
 
 
 @runtime_checkable

@@ -109,6 +109,8 @@ ffi.cdef(
     CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
     CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function);
     CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value);
+    CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        int *blocks, CUfunction function, int threads, size_t dynamic_shared);
     CUresult cuLinkCreate_v2(unsigned int options, int *names, void **values, CUlinkState *state);
     CUresult cuLinkAddData_v2(
         CUlinkState state, int type, void *data, size_t size, const char *name, unsigned int options, int *names,

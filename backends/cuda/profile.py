@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _SHARED, _PRIVATE, _REGISTERS = 1, 3, 4
 """CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, _LOCAL_SIZE_BYTES and _NUM_REGS of the CUDA driver API."""
+_THREADS = 39
+"""CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR of the CUDA driver API."""
 
 
 class TimedCudaLaunch(NamedTuple):
@@ -23,26 +26,36 @@ class TimedCudaLaunch(NamedTuple):
     start: NativeEvent
     end: NativeEvent
     launch: PreparedLaunch | None
+    thread: int
+    """Thread that enqueued it, by `threading.get_ident`."""
 
 
 def launch_resources(launches: Sequence[TimedCudaLaunch], context: PrimaryContext) -> list[LaunchResources | None]:
-    """Return the facts of launches, None for copies. The driver is asked once per kernel."""
-    known: dict[str, tuple[int, int, int]] = {}
+    """Return the facts of launches and copies. The driver is queried once per function and size of its blocks."""
+    known: dict[tuple[object, int, int], LaunchResources] = {}
     facts: list[LaunchResources | None] = []
     with context:
-        for name, _, _, launch in launches:
+        for _, _, _, launch, thread in launches:
             if launch is None:
-                facts.append(None)
+                facts.append(LaunchResources(thread=thread))
                 continue
-            if name not in known:
-                shared, private, registers = (
-                    int(context.driver.value("cuFuncGetAttribute", "int *", attribute, launch.function))
-                    for attribute in (_SHARED, _PRIVATE, _REGISTERS)
-                )
-                known[name] = shared, private, registers
-            shared, private, registers = known[name]
             c = launch.config
             group = c.block_x, c.block_y, c.block_z
+            key = launch.function, math.prod(group), c.shared_bytes
+            if key not in known:
+                known[key] = _resources(context, *key)
             items = c.grid_x * c.block_x, c.grid_y * c.block_y, c.grid_z * c.block_z
-            facts.append(LaunchResources(items, group, shared + c.shared_bytes, registers, private))
+            facts.append(known[key]._replace(items=items, group=group, thread=thread))
     return facts
+
+
+def _resources(context: PrimaryContext, function: object, threads: int, dynamic: int) -> LaunchResources:
+    """Return memory, registers and occupancy of a function in blocks of a size, with `dynamic` bytes of shared memory."""
+    driver = context.driver
+    shared, private, registers = (
+        int(driver.value("cuFuncGetAttribute", "int *", attribute, function))
+        for attribute in (_SHARED, _PRIVATE, _REGISTERS)
+    )
+    blocks = driver.value("cuOccupancyMaxActiveBlocksPerMultiprocessor", "int *", function, threads, dynamic)
+    occupancy = blocks * threads / driver.attribute(_THREADS, context.device)
+    return LaunchResources(local_memory=shared + dynamic, registers=registers, spilled=private, occupancy=occupancy)

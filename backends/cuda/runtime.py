@@ -130,7 +130,9 @@ class CudaRuntime(Runtime):
             return
         start = recorded(self.context, stream.handle, _TIMED)
         yield
-        profile.append(TimedCudaLaunch(name, start, recorded(self.context, stream.handle, _TIMED), launch))
+        profile.append(
+            TimedCudaLaunch(name, start, recorded(self.context, stream.handle, _TIMED), launch, threading.get_ident())
+        )
 
     def start_profiling(self) -> None:
         """Record timestamps for every later launch, which costs some microseconds each."""

@@ -203,5 +203,5 @@ class OpenCLBackend(KernelMethods):
         return len(self.runtime.profile or ())
 
     def launch_resources(self) -> Sequence[LaunchResources | None]:
-        """Return sizes and memory of the launches since `start_profiling`, None for copies."""
+        """Return sizes, memory and thread of the launches since `start_profiling`."""
         return launch_resources(self.runtime.profile or [], self.runtime.device)

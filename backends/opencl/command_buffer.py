@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
@@ -111,7 +112,7 @@ class OpenCLCommandBuffer:
         queue = self._runtime.queue
         for b in self.bound:
             event = cl.enqueue_nd_range_kernel(queue, b.kernel, b.items, b.group)
-            profile.append(TimedEnqueue(b.name, event, b.kernel, b.items, b.group))
+            profile.append(TimedEnqueue(b.name, event, get_ident(), b.kernel, b.items, b.group))
 
     def _failed(self, status: int, kernel: Any) -> Exception:
         """Return the typed error of a failed enqueue."""

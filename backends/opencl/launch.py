@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
@@ -151,7 +152,7 @@ class KernelLaunch:
             action = f"launching {self.name} over {self._global} in groups of {self._local}"
             raise runtime.errors.translate(error, action) from error
         if runtime.profile is not None:
-            runtime.profile.append(TimedEnqueue(self.name, event, kernel.cl, self._global, self._local))
+            runtime.profile.append(TimedEnqueue(self.name, event, get_ident(), kernel.cl, self._global, self._local))
 
     def _wrapped(self, values: list[Any]) -> list[Any]:
         """Return the arguments with 64-bit integers wrapped to signed ones. Raises NumberRangeError for larger ones."""

@@ -185,7 +185,7 @@ class OpenCLMemory:
         except cl.Error as error:
             raise self._failed(error, f"copying {array.nbytes} bytes to the device") from error
         if self._runtime.profile is not None:
-            self._runtime.profile.append(TimedEnqueue(TRANSFER, event))
+            self._runtime.profile.append(TimedEnqueue(TRANSFER, event, threading.get_ident()))
         return OpenCLEvent(self._runtime, event, array)
 
     def read_async(self, src: cl.Buffer, offset: int, dst: memoryview) -> CompletionEvent:

@@ -14,19 +14,21 @@ class TimedEnqueue(NamedTuple):
 
     name: str
     event: cl.Event
+    thread: int
+    """Thread that enqueued it, by `threading.get_ident`."""
     kernel: cl.Kernel | None = None
     items: tuple[int, ...] = ()
     group: tuple[int, ...] | None = None
 
 
 def launch_resources(launches: list[TimedEnqueue], device: cl.Device) -> list[LaunchResources | None]:
-    """Return the facts of launches, None for copies. The driver is asked once per kernel."""
+    """Return the facts of launches and copies. The driver is asked once per kernel."""
     known: dict[int, tuple[int | None, int | None]] = {}
     facts: list[LaunchResources | None] = []
     for launch in launches:
         kernel = launch.kernel
         if kernel is None:
-            facts.append(None)
+            facts.append(LaunchResources(thread=launch.thread))
             continue
         if (key := kernel.int_ptr) not in known:
             known[key] = (
@@ -34,7 +36,7 @@ def launch_resources(launches: list[TimedEnqueue], device: cl.Device) -> list[La
                 _queried(kernel, device, cl.kernel_work_group_info.PRIVATE_MEM_SIZE),
             )
         local, private = known[key]
-        facts.append(LaunchResources(launch.items, launch.group, local_memory=local, spilled=private))
+        facts.append(LaunchResources(launch.items, launch.group, local, spilled=private, thread=launch.thread))
     return facts
 
 

@@ -133,5 +133,6 @@ class ProfilingWGPUBackend(WGPUBackend):
         return 0 if timestamps is None else timestamps.count
 
     def launch_resources(self) -> Sequence[LaunchResources | None]:
-        """Return None for each launch since `start_profiling`: the API reports neither registers nor memory."""
-        return [None] * self.profiled_launches()
+        """Return the thread of each launch since `start_profiling`: the API reports neither registers nor memory."""
+        timestamps = self.runtime.encoder.timestamps
+        return [] if timestamps is None else [LaunchResources(thread=thread) for thread in timestamps.threads]

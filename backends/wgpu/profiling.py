@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from threading import get_ident
 from typing import Any
 
 _CAPACITY = 2048
@@ -16,6 +17,8 @@ class Timestamps:
         self._device = device
         self._sets: list[Any] = []
         self._names: list[str] = []
+        self.threads: list[int] = []
+        """Threads that enqueued the passes, by `threading.get_ident`."""
 
     @property
     def count(self) -> int:
@@ -28,6 +31,7 @@ class Timestamps:
         if place == 0:
             self._sets.append(self._device.create_query_set(type="timestamp", count=2 * _CAPACITY))
         self._names.append(name)
+        self.threads.append(get_ident())
         return {
             "timestamp_writes": {
                 "query_set": self._sets[-1],

@@ -6,11 +6,10 @@ Source of the format: "Trace Event Format", Google, 2016. A flow leads from each
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from polyhal.hal.core.execution.location import SourceLocation
 from polyhal.profiler.records import CallRecord, LaunchRecord, Records
 
 _HOST = 1
@@ -38,16 +37,16 @@ def _events(records: Records) -> Iterator[dict[str, Any]]:
     numbers: dict[int, int] = {}
     for number, call in enumerate(records.calls, 1):
         numbers[id(call)] = number
-        yield _span(call.op, "op", _HOST, _OPS, call.begin - start, call.end - start, **_call_facts(call))
+        yield _span(call.op, "op", _HOST, _OPS, call.begin - start, call.end - start, _call_facts(call))
         if call.launches:
             yield _flow("s", number, _HOST, _OPS, call.begin - start)
     for copy in records.copies:
         facts = {"bytes": copy.nbytes, "device": copy.device, "waited us": copy.waited / 1e3}
-        yield _span(copy.direction, "copy", _HOST, _COPIES, copy.begin - start, copy.end - start, **facts)
+        yield _span(copy.direction, "copy", _HOST, _COPIES, copy.begin - start, copy.end - start, facts)
     for launch in records.launches:
         process = processes[launch.device]
         begin, end = launch.begin - start, launch.end - start
-        yield _span(launch.kernel, "kernel", process, 1, begin, end, **_launch_facts(launch))
+        yield _span(launch.kernel, "kernel", process, 1, begin, end, _launch_facts(launch))
         if launch.call is not None:
             yield _flow("f", numbers[id(launch.call)], process, 1, begin)
     for sample in records.memory:
@@ -64,7 +63,9 @@ def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _span(name: str, category: str, process: int, thread: int, begin: int, end: int, **facts: Any) -> dict[str, Any]:
+def _span(
+    name: str, category: str, process: int, thread: int, begin: int, end: int, facts: Mapping[str, Any] = {}
+) -> dict[str, Any]:
     return {
         "ph": "X",
         "name": name,
@@ -98,7 +99,8 @@ def _call_facts(call: CallRecord) -> dict[str, Any]:
         "flops": call.flops,
         "bytes": call.nbytes,
         "device": call.device,
-        **_place(call.location),
+        "line": call.location.text,
+        **call.location.facts,
     }
 
 
@@ -108,17 +110,9 @@ def _launch_facts(launch: LaunchRecord) -> dict[str, Any]:
         "op": launch.op,
         "flops": launch.flops,
         "bytes": launch.nbytes,
-        **_place(launch.location),
+        "line": launch.location.text,
+        **launch.location.facts,
         **({} if facts is None else facts._asdict()),
-    }
-
-
-def _place(location: SourceLocation) -> dict[str, str]:
-    return {
-        "module": location.module,
-        "line": location.text,
-        "gradient of": location.gradient_of,
-        "part of": location.part_of,
     }
 
 

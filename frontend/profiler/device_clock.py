@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from polyhal.creation import ones
 from polyhal.hal.core import dispatch
@@ -24,34 +23,40 @@ class DeviceClock:
 
     def __init__(self, device: Device) -> None:
         """Wait for the device, and compare the clocks."""
-        self._device = device
+        self.launches: list[LaunchRecord] = []
+        """Launches of the parts that have ended, in the order in which they were enqueued."""
         shared = _SHARED.get(device)
         if shared is None:
             shared = _SHARED[device] = _SharedClock(device)
         else:
             shared.collect()
         self._shared = shared
-        self._first = len(shared.collected)
-        shared.users += 1
+        self._count = shared.count
+        self._offset = 0
+        """Launches of earlier parts, minus the markers of the current one."""
+        shared.clocks.append(self)
         shared.begin()
 
     @property
     def launched(self) -> int | None:
         """The number of launches so far, without markers; None on devices that do not count them."""
-        shared = self._shared
-        count = shared.count
-        return None if count is None else count() + shared.before - self._first
+        count = self._count
+        return None if count is None else count() + self._offset
+
+    def begin(self, markers: int) -> None:
+        """Begin a part, which starts with a number of markers."""
+        self._offset = len(self.launches) - markers
 
     def stop(self) -> list[LaunchRecord]:
         """Return the launches in the order in which they were enqueued. Waits for the device."""
         shared = self._shared
         shared.collect()
-        shared.users -= 1
-        if shared.users:
+        shared.clocks.remove(self)
+        if shared.clocks:
             shared.begin()
         else:
-            del _SHARED[self._device]
-        return [replace(launch) for launch in shared.collected[self._first :]]
+            del _SHARED[shared.device]
+        return self.launches
 
 
 class _SharedClock:
@@ -63,15 +68,12 @@ class _SharedClock:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.users = 0
-        self.collected: list[LaunchRecord] = []
+        self.clocks: list[DeviceClock] = []
         backend = device.backend
         self._backend = backend if isinstance(backend, SupportsProfiling) else None
         self._counting = backend if self._backend is not None and isinstance(backend, SupportsLaunchResources) else None
         self.count = None if self._counting is None else self._counting.profiled_launches
         """Counts the launches of this part, with its markers; None on devices that do not count them."""
-        self.before = 0
-        """Launches of earlier parts, minus the markers of this one."""
         self._markers: list[tuple[int, int]] = []
 
     def begin(self) -> None:
@@ -93,10 +95,11 @@ class _SharedClock:
                 self._markers.append((begin, time.perf_counter_ns()))
         finally:
             thread.executor = previous
-        self.before = len(self.collected) - len(self._markers)
+        for clock in self.clocks:
+            clock.begin(len(self._markers))
 
     def collect(self) -> None:
-        """End the part, and add its launches."""
+        """End the part, and add its launches to each clock."""
         if self._backend is None:
             return
         self.device.synchronize()
@@ -105,10 +108,11 @@ class _SharedClock:
         facts += [None] * (len(times) - len(facts))
         offset, name = _offset(self._markers, times), self.device.name
         skipped, self._markers = len(self._markers), []
-        self.collected += [
-            LaunchRecord(kernel, name, start + offset, end + offset, facts=known)
-            for (kernel, start, end), known in zip(times[skipped:], facts[skipped:], strict=True)
-        ]
+        for clock in self.clocks:
+            clock.launches += [
+                LaunchRecord(kernel, name, start + offset, end + offset, facts=known)
+                for (kernel, start, end), known in zip(times[skipped:], facts[skipped:], strict=True)
+            ]
 
 
 def _offset(host: Sequence[tuple[int, int]], launches: Sequence[tuple[str, int, int]]) -> int:

@@ -30,8 +30,8 @@ class CallRecord:
     nbytes: int = 0
     """Bytes of operands and results: the least traffic of one launch."""
     location: SourceLocation = UNKNOWN
-    launches: range = range(0)
-    """Positions of its launches among the device's."""
+    launches: list[LaunchRecord] = field(default_factory=list, repr=False, compare=False)
+    """Its launches, in the order in which they were enqueued."""
 
     @property
     def host(self) -> int:
@@ -48,7 +48,7 @@ class LaunchRecord:
     begin: int
     end: int
     call: CallRecord | None = None
-    """The call that made it; None for launches of other threads."""
+    """The call that made it; None for launches of other threads on the same device."""
     op: str = ""
     """The op that it computes: of `call`, or of a node of a captured step."""
     location: SourceLocation = UNKNOWN

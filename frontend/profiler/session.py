@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,6 +58,7 @@ class ProfileSession:
         self._clocks: dict[Device, DeviceClock] = {}
         self._seen: list[_Call | _Replay] = []
         self._records = Records()
+        self._thread = threading.get_ident()
 
     def start(self, devices: Iterable[Device]) -> None:
         """Begin, with the timestamps of some devices."""
@@ -146,14 +148,21 @@ class ProfileSession:
         for seen in self._seen:
             if isinstance(seen, _Call):
                 call = _op_call(seen)
-                _link(call, launches[seen.device.name])
+                _link(call, self._made_by(seen, launches[call.device]))
             else:
                 call = _replay_call(seen)
-                _link_nodes(call, seen, launches[seen.partition.device.name])
+                _link_nodes(call, seen, self._made_by(seen, launches[call.device]))
             records.calls.append(call)
             records.memory.append(MemorySample(call.device, call.end, seen.used))
         records.launches = sorted((x for found in launches.values() for x in found), key=lambda x: x.begin)
         return records
+
+    def _made_by(self, seen: _Call | _Replay, launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
+        """Return the launches of a call, without launches of other threads in the same time."""
+        if seen.launches is None:
+            return []
+        found = launches[seen.launches.start : seen.launches.stop]
+        return [x for x in found if x.facts is None or x.facts.thread in (None, self._thread)]
 
 
 def _op_call(seen: _Call) -> CallRecord:
@@ -169,17 +178,16 @@ def _op_call(seen: _Call) -> CallRecord:
         flops=flops,
         nbytes=_bytes(seen.operands, seen.results),
         location=seen.location,
-        launches=seen.launches or range(0),
     )
 
 
-def _link(call: CallRecord, launches: Sequence[LaunchRecord]) -> None:
+def _link(call: CallRecord, launches: list[LaunchRecord]) -> None:
     """Let the launches of a call refer to it."""
-    made = launches[call.launches.start : call.launches.stop]
-    for k, launch in zip(call.launches, made, strict=False):
+    call.launches = launches
+    for launch in launches:
         launch.call, launch.op, launch.location = call, call.op, call.location
-        if k == call.launches.start:
-            launch.flops, launch.nbytes = call.flops, call.nbytes
+    if launches:
+        launches[0].flops, launches[0].nbytes = call.flops, call.nbytes
 
 
 def _replay_call(seen: _Replay) -> CallRecord:
@@ -195,14 +203,13 @@ def _replay_call(seen: _Replay) -> CallRecord:
         flops=sum(flops for flops, _ in costs),
         nbytes=sum(nbytes for _, nbytes in costs),
         location=seen.location,
-        launches=seen.launches or range(0),
     )
 
 
 def _link_nodes(call: CallRecord, seen: _Replay, launches: Sequence[LaunchRecord]) -> None:
     """Let the launches of a captured step refer to its nodes."""
     partition = seen.partition
-    found = [x for x in launches[call.launches.start : call.launches.stop] if x.kernel != TRANSFER]
+    call.launches = found = [x for x in launches if x.kernel != TRANSFER]
     calls = [0] * len(found) if partition.recorded is None else [x.call for x in partition.recorded.launches]
     counted: set[int] = set()
     for launch, position in zip(found, calls, strict=False):

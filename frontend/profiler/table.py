@@ -43,7 +43,7 @@ def _lines(profile: Profile, limit: int) -> Iterator[str]:
         kernels = sorted(profile.kernels.values(), key=lambda r: -r.total)
         yield ""
         yield from _columns(
-            ("kernel", "launches", "device ms", "%", "mean us", "max us", "group", "regs", "local"),
+            ("kernel", "launches", "device ms", "%", "mean us", "max us", "group", "regs", "local", "occ"),
             [
                 (
                     r.name,
@@ -151,14 +151,15 @@ def _rate(count: int, nanoseconds: int) -> str:
     return f"{count / nanoseconds:.3g}" if count and nanoseconds else ""
 
 
-def _facts(facts: LaunchResources | None) -> tuple[str, str, str]:
+def _facts(facts: LaunchResources | None) -> tuple[str, str, str, str]:
     if facts is None:
-        return "", "", ""
+        return "", "", "", ""
     group = "x".join(str(n) for n in facts.group) if facts.group else ""
     while group.endswith("x1"):
         group = group.removesuffix("x1")
     local = size_text(facts.local_memory) if facts.local_memory else ""
-    return group, "" if facts.registers is None else str(facts.registers), local
+    registers = "" if facts.registers is None else str(facts.registers)
+    return group, registers, local, "" if facts.occupancy is None else f"{100 * facts.occupancy:.0f}%"
 
 
 def short_line(line: str) -> str:

@@ -243,6 +243,19 @@ class ProgramFunctions:
             raise Refused(INVALID_VALUE, f"attribute {attribute} of {found.name} cannot be {value}")
         found.attributes[attribute] = value
 
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, blocks: Any, function: Any, threads: int, dynamic_shared: int
+    ) -> None:
+        """Limit blocks by threads and shared memory; emulated registers are never the limit."""
+        self._machine.current()
+        found: EmulatedFunction = self._machine.handles.get("CUfunction", function)
+        if not 0 < threads <= found.attributes[0]:
+            raise Refused(INVALID_VALUE, f"{found.name} cannot run in blocks of {threads} threads")
+        facts = found.module.context.device.facts
+        warps = -(-threads // facts[10])
+        shared = found.attributes[1] + dynamic_shared
+        blocks[0] = min(facts[39] // (warps * facts[10]), facts[81] // shared if shared else facts[39])
+
     # --- launches ---------------------------------------------------------------------------------------------------
 
     def cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, extra: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -146,6 +147,14 @@ def test_timestamps_while_profiling(emulation: Emulation) -> None:
     backend.fill(2.0, x)
     backend.copy_to_device_async(memoryview(source), x.handle, 0).wait()
     backend.fill(3.0, x)
+    first, copy, _ = backend.launch_resources()
+    assert first is not None
+    assert copy is not None
+    # Of 2,048 threads, a processor holds as many as whole blocks have: the kernel uses no shared memory.
+    threads = math.prod(first.group or ())
+    assert first.occupancy == 2048 // threads * threads / 2048 > 0
+    assert (copy.group, copy.occupancy) == (None, None)
+    assert {first.thread, copy.thread} == {threading.get_ident()}
     launches = backend.stop_profiling()
     assert len(launches) == 3
     assert [name for name, _, _ in launches].count(launches[1][0]) == 1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +145,34 @@ def test_a_range_that_began_before_the_profile_is_cut(device: Device) -> None:
         ph.ones((3,), device=device)
     found.__exit__(None, None, None)
     assert [r.begin for r in found.records.ranges] == [found.records.begin]
+
+
+def test_launches_of_other_threads_count_for_no_call(device: Device) -> None:
+    """A second thread computes sines while this one computes exponentials, with switches within most calls."""
+    x = ph.ones((3,), device=device)
+    x.sin().exp()
+    stop = threading.Event()
+
+    def compute() -> None:
+        while not stop.is_set():
+            x.sin()
+            time.sleep(0)
+
+    other = threading.Thread(target=compute)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ph.profile(device) as found:
+            other.start()
+            for _ in range(100):
+                x.exp()
+            stop.set()
+            other.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert {name: row.calls for name, row in found.ops.items()} == {"exp": 100}
+    if not isinstance(device.backend, SupportsLaunchResources):
+        return
+    assert [len(call.launches) for call in found.records.calls] == [1] * 100
+    assert len({launch.kernel for launch in found.launches if launch.call is not None}) == 1
+    assert any(launch.call is None for launch in found.launches)
