@@ -55,7 +55,7 @@ def _data(profile: Profile) -> dict[str, Any]:
                 (c.begin - start) / 1e3,
                 (c.end - c.begin) / 1e3,
                 texts(f"{', '.join(c.operands)} → {', '.join(c.results)}" if c.results else ", ".join(c.operands)),
-                texts(_place(c.location)),
+                texts(_location(c.location)),
             ]
             for c in records.calls[:_LIMIT]
         ],
@@ -71,7 +71,7 @@ def _data(profile: Profile) -> dict[str, Any]:
                 texts(x.device),
                 texts(x.op),
                 numbers.get(id(x.call), -1),
-                texts(_place(x.location)),
+                texts(_location(x.location)),
             ]
             for x in records.launches[:_LIMIT]
         ],
@@ -129,11 +129,8 @@ def _row(row: Row, name: str = "") -> list[Any]:
     ]
 
 
-def _place(location: SourceLocation) -> str:
-    parts = [location.text] if location.file else []
-    parts += [f"gradient of {location.gradient_of}"] if location.gradient_of else []
-    parts += [f"module {location.module}"] if location.module else []
-    return "; ".join(parts)
+def _location(location: SourceLocation) -> str:
+    return "; ".join([location.text] * bool(location.file) + location.notes)
 
 
 def _thinned(samples: Sequence[Any]) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
@@ -24,6 +24,15 @@ _SESSIONS: list[ProfileSession] = []
 """Sessions of profiles that are running, the innermost last."""
 
 
+class _RunningProfile(NamedTuple):
+    """The parts of a profile between the begin and the end of its block."""
+
+    session: ProfileSession
+    executor: ProfilingExecutor
+    host_work: dict[str, HostCalls]
+    """Counts of host work at the begin."""
+
+
 class Profile:
     """A context manager that records the work of this thread on its devices. Results are there after the block."""
 
@@ -32,44 +41,41 @@ class Profile:
         """The devices that were given, and after the block all that were used."""
         self.host_work: dict[str, HostCalls] = {}
         """Ops that ran in NumPy on the host, and the bytes that they moved, on all threads."""
-        self._session: ProfileSession | None = None
-        self._records: Records | None = None
-        self._executor: ProfilingExecutor | None = None
-        self._host_work: dict[str, HostCalls] = {}
+        self._state: _RunningProfile | Records | None = None
+        """None before the block; in the block, its parts; afterwards, the records."""
 
     def __enter__(self) -> Self:
-        if self._session is not None or self._records is not None:
+        if self._state is not None:
             raise PolyhalError(message("profile", "this profile has run already", fix="make a new one"))
         dispatch.require_execution("profile", "a step is being recorded", fix="profile the calls of the captured step")
         thread = dispatch.thread
         session = ProfileSession()
         session.start(self.devices)
-        self._host_work = HOST_WORK.counts()
         executor = ProfilingExecutor(thread.executor, session, thread.timer)
-        self._session, self._executor = session, executor
+        self._state = _RunningProfile(session, executor, HOST_WORK.counts())
         thread.executor, thread.timer = executor, executor
         _SESSIONS.append(session)
         UPLOADS.append(session.uploaded)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        session, executor = self._session, self._executor
-        if session is None or executor is None:
+        running = self._state
+        if not isinstance(running, _RunningProfile):
             return
-        executor.remove()
+        session = running.session
+        running.executor.remove()
         UPLOADS.remove(session.uploaded)
         _SESSIONS.remove(session)
-        self._session = self._executor = None
-        self._records = session.stop()
+        self._state = session.stop()
         self.devices = session.devices
-        self.host_work = HOST_WORK.since(self._host_work)
+        self.host_work = HOST_WORK.since(running.host_work)
 
     @property
     def records(self) -> Records:
         """Every call, launch, copy, range and sample of memory. Raises PolyhalError before the end of the block."""
-        if self._records is None:
+        if not isinstance(self._state, Records):
             raise PolyhalError(message("profile", "the profile has not ended", fix="look at it after the `with` block"))
-        return self._records
+        return self._state
 
     @property
     def elapsed(self) -> int:

@@ -39,7 +39,6 @@ def trace(
     each op before the next one begins, so that the sum of times is more than the program takes without a trace. A summary by
     op follows at the end. The program's exit code is kept.
     """
-    import polyhal
     from polyhal.cli.workers.program import exit_status, run_program
     from polyhal.hal.core import dispatch
     from polyhal.hal.system.checks.modes import observing
@@ -47,16 +46,14 @@ def trace(
     from polyhal.hal.system.checks.scoped import ScopedExecutor
     from polyhal.hal.system.diagnostics.op_trace import OpTrace
 
-    polyhal.set_default_device(device)
     printer = _Printer(only, limit)
     executor = (UncapturedExecutor if eager else ScopedExecutor)(dispatch.EAGER)
     try:
         with observing(OpTrace(printer)), dispatch.executing(executor):
-            run_program(script, arguments or [])
+            run_program(script, arguments or [], device)
     except SystemExit as exit_:
         raise typer.Exit(exit_status(exit_.code)) from None
     finally:
-        polyhal.set_default_device(None)
         printer.summary()
 
 
@@ -99,8 +96,5 @@ def _columns(ops: list[TracedOp]) -> str:
 
 def _where(location: SourceLocation) -> str:
     """Return file and line of a location, and the module and the gradient to which the op belongs."""
-    parts = [f"{Path(location.file).name}:{location.line}"] if location.file else []
-    parts += [f"gradient of {location.gradient_of}"] if location.gradient_of else []
-    parts += [f"part of {location.part_of}"] if location.part_of else []
-    parts += [f"module {location.module}"] if location.module else []
-    return ", ".join(parts)
+    line = [f"{Path(location.file).name}:{location.line}"] if location.file else []
+    return ", ".join(line + location.notes)

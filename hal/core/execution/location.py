@@ -45,6 +45,17 @@ class SourceLocation:
         """The line, as "file:line: source"; empty if it is not known."""
         return line_text(self.file, self.line) if self.file else ""
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """The known facts besides the line, by name: `gradient of`, `part of` and `module`."""
+        named = {"gradient of": self.gradient_of, "part of": self.part_of, "module": self.module}
+        return {name: fact for name, fact in named.items() if fact}
+
+    @property
+    def notes(self) -> list[str]:
+        """The facts as text, as in "gradient of softmax"."""
+        return [f"{name} {fact}" for name, fact in self.facts.items()]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SourceLocation)
 
