@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal import get_default_device
+from polyhal import get_default_device, set_default_device
 
 from .conftest import Command
 
@@ -34,12 +34,18 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_process_is_left_as_it_was(polyhal: Command, script: Path) -> None:
+@pytest.mark.parametrize("default", [None, "numpy:no_f64"])
+def test_the_process_is_left_as_it_was(
+    polyhal: Command, script: Path, default: str | None, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: set_default_device(None))
+    set_default_device(default)
+
     def state() -> tuple[object, ...]:
         return list(sys.argv), list(sys.path), os.environ.get("POLYHAL_DEVICE"), get_default_device().name
 
     before = state()
-    assert polyhal("trace", script, "--device", "numpy:no_f64", "--", "x").code == 4
+    assert polyhal("trace", script, "--device", "numpy", "--", "x").code == 4
     assert state() == before
 
 

@@ -38,20 +38,16 @@ def profile(
 
     for output in (html, trace):
         _check_folder(output)
-    polyhal.set_default_device(device)
     status = 0
     failure: BaseException | None = None
     found = polyhal.profile()
-    try:
-        with found:
-            try:
-                run_program(script, arguments or [])
-            except SystemExit as exit_:
-                status = exit_status(exit_.code)
-            except (Exception, KeyboardInterrupt) as error:
-                failure = error
-    finally:
-        polyhal.set_default_device(None)
+    with found:
+        try:
+            run_program(script, arguments or [], device)
+        except SystemExit as exit_:
+            status = exit_status(exit_.code)
+        except (Exception, KeyboardInterrupt) as error:
+            failure = error
     print(found.table(limit), file=sys.stderr)
     if html is not None:
         found.save_html(html)

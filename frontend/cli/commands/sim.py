@@ -125,20 +125,16 @@ def _run(script: Path, arguments: list[str], target: Device) -> tuple[Any, Any]:
 
     Raises BadParameter if the script fails.
     """
-    import polyhal
     from polyhal.cli.workers.program import run_program
 
     backend: Any = target.backend
-    polyhal.set_default_device(target)
     try:
         with backend.record_events() as log, backend.verify_results() as verification:
-            run_program(script, arguments)
+            run_program(script, arguments, target)
     except SystemExit as error:
         if error.code not in (None, 0):
             raise typer.BadParameter(f"the script ended with exit code {error.code}", param_hint="SCRIPT") from None
     except Exception as error:
         problem = f"the script failed with {type(error).__name__}: {sentence(error)}"
         raise typer.BadParameter(problem, param_hint="SCRIPT") from error
-    finally:
-        polyhal.set_default_device(None)
     return log, verification

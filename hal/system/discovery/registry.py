@@ -262,6 +262,11 @@ class Registry:
         self._chosen = "" if self._default is None else self._default.name
         self._inherited = ""
 
+    @property
+    def chosen_default(self) -> Device | None:
+        """The default device if the program set it."""
+        return self._default if self._chosen else None
+
     def inherit(self, parent: Registry) -> None:
         """Take the default device of a parent process for that of this one, rather than another that can be opened here."""
         self._chosen = parent._chosen
