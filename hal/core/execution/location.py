@@ -47,7 +47,7 @@ class SourceLocation:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The known facts besides the line, by name: `gradient of`, `part of` and `module`."""
+        """The other known facts by name: `gradient of`, `part of` and `module`."""
         named = {"gradient of": self.gradient_of, "part of": self.part_of, "module": self.module}
         return {name: fact for name, fact in named.items() if fact}
 
