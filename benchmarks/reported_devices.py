@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from polyhal.reports.comparison import SHARED
 from polyhal.reports.machine_report import MachineReport, ReportedDevice, SpeedFigure, read
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "benchmarks" / "results" / "reports"
+RESULTS = ROOT / "apps" / "reports" / SHARED
 PAGE = ROOT / "docs" / "devices-reported.md"
 
 _HEAD = """# Devices that were reported
@@ -37,8 +41,25 @@ _COLUMNS = (
 
 
 def pages() -> dict[Path, str]:
-    """Return the page by its place. Raises CorruptFileError or IncompatibleFileError for a file that is not a report."""
-    return {PAGE: page(read(path) for path in sorted(REPORTS.glob("*.json")))}
+    """Return the page, and the results for `polyhal bench`, by their places.
+
+    Raises CorruptFileError or IncompatibleFileError for a file that is not a report.
+    """
+    reports = [read(path) for path in sorted(REPORTS.glob("*.json"))]
+    return {PAGE: page(reports), RESULTS: results(reports)}
+
+
+def results(reports: Iterable[MachineReport]) -> str:
+    """Return the speeds of all devices, one per line, in the form of `BenchedDevice`."""
+    lines = []
+    for report in reports:
+        devices = [(d.name, d.facts.device, d.facts.driver, d.benchmark) for d in report.devices if d.facts is not None]
+        devices += [(b.name, b.device, "", b.benchmark) for b in report.baselines]
+        for name, title, driver, figures in devices:
+            measured = [list(asdict(f).values()) for f in figures if not f.problem]
+            row = {"name": name, "title": title, "driver": driver, "date": report.date, "figures": measured}
+            lines += [json.dumps(row) + "\n"] * bool(measured)
+    return "".join(lines)
 
 
 def page(reports: Iterable[MachineReport]) -> str:

@@ -17,9 +17,10 @@ from polyhal.hal.system.diagnostics.measurements import (
 from polyhal.hal.system.discovery.device_list import open_devices
 from polyhal.hal.system.discovery.processor import model as processor_model
 from polyhal.hal.system.discovery.registry import registry
+from polyhal.parallel.device_rates import DeviceRates, device_rates
 
 __all__ = [
-    "IDEAL", "DeviceProfile", "DriverTimes", "Link", "LinkTimes", "MeasuredCall", "MeasuredDevice", "MeasuredSample",
-    "Measurements", "describe_error", "distributions", "hardware_type", "is_card", "load_profile", "open_devices",
-    "processor_model", "profile_names", "registry", "standard_links",
+    "IDEAL", "DeviceProfile", "DeviceRates", "DriverTimes", "Link", "LinkTimes", "MeasuredCall", "MeasuredDevice",
+    "MeasuredSample", "Measurements", "describe_error", "device_rates", "distributions", "hardware_type", "is_card",
+    "load_profile", "open_devices", "processor_model", "profile_names", "registry", "standard_links",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from polyhal import Device
-from polyhal.devices import describe_error, registry
+from polyhal.devices import describe_error, device_rates, registry
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.testing import (
@@ -39,6 +39,8 @@ from polyhal.reports.machine_report import DeviceFacts
 MARK = "polyhal-report "
 ITEM_LIMIT = 60.0
 """Timeout in seconds of an item, after which the process is ended."""
+ROOFLINE = "roofline/float32"
+"""The item that measures the rates of a device."""
 _KINDS = ("forward", "contract", "gradient", "decomposition", "second_order", "errors")
 
 
@@ -138,8 +140,16 @@ def _shuffled(name: str) -> int:
 
 
 def _benchmark(request: dict[str, Any]) -> None:
-    """Run all workloads on a device of Polyhal."""
+    """Run all workloads on a device of Polyhal; first measure its roofline if the request has `roofline`."""
     device = Device(request["device"])
+    _emit("opened", facts=asdict(_facts(device.info, device)))
+    if request.get("roofline") and ROOFLINE not in request["skip"]:
+        _begin(ROOFLINE, request["limit"])
+        rates = device_rates(device)
+        limits = {
+            w.name: w.roofline(rates.flops, rates.bandwidth) for w in workloads.workloads(workloads.size_for(device))
+        }
+        _done("rates", ROOFLINE, flops=rates.flops, bandwidth=rates.bandwidth, roofline=limits)
     _measure(request, workloads.polyhal_framework(device), workloads.size_for(device))
 
 
@@ -150,6 +160,7 @@ def _baseline(request: dict[str, Any]) -> None:
     except ImportError:
         return
     _emit("baseline", name=name, device=device)
+    _emit("opened", name=name, facts={"device": device, "driver": ""})
     _measure(request, framework, workloads.SMALL if device == "cpu" else workloads.LARGE)
 
 

@@ -66,11 +66,24 @@ class ReportWorkload:
     work: float
     unit: str
     prepare: Callable[[Framework], Callable[[], object]]
+    nbytes: float = 0.0
+    """Bytes of operands and results of one call; 0 if a call is several ops."""
 
     @property
     def name(self) -> str:
         """Unique name."""
         return f"{self.what}/{self.dtype}"
+
+    def roofline(self, flops: float, bandwidth: float) -> float | None:
+        """Return the greatest speed in `unit` by the roofline model, for rates per second in float32; None if unknown.
+
+        Source: S. Williams, A. Waterman and D. Patterson, "Roofline: an insightful visual performance model", 2009.
+        """
+        if not self.nbytes or self.dtype != "float32":
+            return None
+        if self.unit == "GB/s":
+            return bandwidth / _SCALE[self.unit]
+        return min(flops, bandwidth * self.work / self.nbytes) / _SCALE[self.unit]
 
 
 def polyhal_framework(device: Device) -> Framework:
@@ -116,7 +129,8 @@ def workloads(size: ReportSize) -> Iterator[ReportWorkload]:
     """Yield all workloads, those in float32 first."""
     dtypes = ("float32", "float16")
     text = f"{size.elements * 4 / 2**20:g} MiB read, as much written"
-    yield ReportWorkload("memory", "float32", text, 8.0 * size.elements, "GB/s", lambda f: _scaled(f, size))
+    nbytes = 8.0 * size.elements
+    yield ReportWorkload("memory", "float32", text, nbytes, "GB/s", lambda f: _scaled(f, size), nbytes)
     products = [_product(size, d) for d in dtypes]
     attentions = [_attention(size, d) for d in dtypes]
     yield products[0]
@@ -143,7 +157,7 @@ def _product(size: ReportSize, dtype: str) -> ReportWorkload:
         a, b = _random(framework, dtype, n, n), _random(framework, dtype, n, n)
         return lambda: a @ b
 
-    return ReportWorkload("product", dtype, f"{n} x {n} x {n}", 2.0 * n**3, "GFLOP/s", prepare)
+    return ReportWorkload("product", dtype, f"{n} x {n} x {n}", 2.0 * n**3, "GFLOP/s", prepare, 12.0 * n**2)
 
 
 def _convolution(size: ReportSize) -> ReportWorkload:
@@ -156,7 +170,8 @@ def _convolution(size: ReportSize) -> ReportWorkload:
 
     text = f"{batch} images, {channels} x {side} x {side}, 3 x 3 filters"
     work = 2.0 * batch * channels**2 * 9 * side**2
-    return ReportWorkload("convolution", "float32", text, work, "GFLOP/s", prepare)
+    nbytes = 4.0 * (2 * batch * channels * side**2 + 9 * channels**2)
+    return ReportWorkload("convolution", "float32", text, work, "GFLOP/s", prepare, nbytes)
 
 
 def _attention(size: ReportSize, dtype: str) -> ReportWorkload:
@@ -167,7 +182,8 @@ def _attention(size: ReportSize, dtype: str) -> ReportWorkload:
         return lambda: framework.functional.scaled_dot_product_attention(q, k, v)
 
     text = f"batch {batch}, {heads} heads, length {length}, width {width}"
-    return ReportWorkload("attention", dtype, text, 4.0 * batch * heads * length**2 * width, "GFLOP/s", prepare)
+    work = 4.0 * batch * heads * length**2 * width
+    return ReportWorkload("attention", dtype, text, work, "GFLOP/s", prepare, 16.0 * batch * heads * length * width)
 
 
 def _training(size: ReportSize) -> ReportWorkload:

@@ -24,6 +24,7 @@ OWN_COMMANDS = (
     "launch",
     "devices",
     "doctor",
+    "bench",
     "verify",
     "explain",
     "prebuild",

@@ -1,7 +1,8 @@
 """Commands of other packages, the applications of this distribution among them, found by the entry-point group COMMANDS_GROUP.
 
 The name of an entry point is a command's, and its object a function for `typer` or a typer application. A name with a dot
-extends a command: `sim.calibrate` is a subcommand of the group `sim`, `doctor.report` carries out an option of `doctor`.
+extends a command: `sim.calibrate` is a subcommand of the group `sim`, `doctor.report` carries out an option of `doctor`,
+`bench.measure` the command `bench`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ def load(point: EntryPoint) -> Any:
 
 
 def extension(name: str) -> Callable[..., Any]:
-    """Return the function that carries out an option, such as `doctor.report`. Raises BadParameter if no package has it."""
+    """Return the function that carries out a command or an option, such as `doctor.report`.
+
+    Raises BadParameter if no package has it.
+    """
     point = offered().get(name)
     if point is None:
-        command, _, option = name.partition(".")
-        raise typer.BadParameter(f"no installed package offers --{option} of `polyhal {command}`")
+        raise typer.BadParameter(f"no installed package has the entry point {name} of the group {COMMANDS_GROUP}")
     function: Callable[..., Any] = load(point)
     return function
 

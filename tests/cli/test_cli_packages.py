@@ -28,7 +28,7 @@ def test_an_option_without_its_package_is_bad_input(polyhal: Command, monkeypatc
     monkeypatch.setattr(applications, "entry_points", lambda group: ())
     outcome = polyhal("doctor", "--report")
     assert outcome.code == 2
-    assert "no installed package offers --report of `polyhal doctor`" in outcome.err
+    assert "no installed package has the entry point doctor.report of the group polyhal.commands" in outcome.err
 
 
 def test_the_command_line_works_without_the_applications() -> None:
