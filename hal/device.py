@@ -90,8 +90,8 @@ class Device:
     def __new__(cls, name: str | Device | None = None, index: int | None = None) -> Device:
         """Open the device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
 
-        `index` is the number after the colon. docs/devices.md lists the names. Raises DeviceUnavailableError with the reason of
-        every candidate.
+        `index` is the number after the colon. The page "Naming devices" lists all names. Raises DeviceUnavailableError
+        with the reason of every candidate.
         """
         if index is not None:
             name = f"{name}:{index}"

@@ -49,7 +49,7 @@ def plan(
     """Predict how fast a model trains on many devices, and find the best way to divide it among them.
 
     A training step of the real model is captured on a simulated device, which predicts the memory and the time of each
-    kernel. The times of collectives follow from the speed of links. See docs/planning.md.
+    kernel. The times of collectives follow from the speed of links.
     """
     from rich.console import Console
 
@@ -89,7 +89,7 @@ def plan(
         try:
             draw(forecaster, points, plot)
         except ImportError:
-            typer.echo("the curve is not drawn: matplotlib is missing; run pip install 'polyhal[plot]'", err=True)
+            typer.echo('the curve is not drawn: matplotlib is missing; run pip install "polyhal[plot]"', err=True)
         else:
             say(Console(highlight=False, stderr=True), f"picture: {plot}")
 

@@ -185,7 +185,7 @@ def _draw_losses(console: Console, session: Session) -> None:
         with writing(session.folder.picture):
             draw_losses(rows, session.folder.picture, f"polyhal train: {session.corpus.name}")
     except ImportError:
-        say_wrapped(console, "the losses are not plotted: matplotlib is missing; run pip install 'polyhal[plot]'")
+        say_wrapped(console, 'the losses are not plotted: matplotlib is missing; run pip install "polyhal[plot]"')
 
 
 def _print_summary(console: Console, session: Session, devices: ChosenDevices, seconds: float) -> None:

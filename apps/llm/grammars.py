@@ -191,5 +191,5 @@ def _library() -> Any:
         import llguidance
     except ImportError as error:
         problem = "grammars need the package llguidance"
-        raise ImportError(message("grammar", problem, fix="pip install 'polyhal[llm]'")) from error
+        raise ImportError(message("grammar", problem, fix='pip install "polyhal[llm]"')) from error
     return llguidance

@@ -13,7 +13,7 @@ from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.core.plugins.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 
-_NO_PLATFORM = "no OpenCL driver was found (a CPU device comes with `pip install polyhal[cpu]`)"
+_NO_PLATFORM = "no OpenCL driver was found"
 _RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
 
 

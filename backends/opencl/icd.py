@@ -22,6 +22,7 @@ from pathlib import Path
 
 from polyhal.hal.core.settings import env, trust
 from polyhal.hal.core.settings.atomic import replacing
+from polyhal.hal.system.discovery.next_step import PROCESSOR_DRIVER
 
 _OURS = "vendors-"
 """Prefix of folder names that `prepare` writes."""
@@ -49,7 +50,9 @@ def prepare() -> DriverSetup:
     """Make packaged drivers visible. Call it before platforms are listed; repeated calls are harmless."""
     library = packaged_library()
     if library is None:
-        return DriverSetup(note="no packaged Intel runtime: install polyhal[cpu] for the fastest CPU device on x86-64")
+        return DriverSetup(
+            note=f"no packaged Intel runtime: `{PROCESSOR_DRIVER}` adds the fastest CPU device on x86-64"
+        )
     named = os.environ.get(_VARIABLE, "")
     if named and not Path(named).is_dir():
         return DriverSetup(note=f"{_VARIABLE} names the single driver {named}; left as it is")
@@ -106,7 +109,7 @@ def load_problem() -> tuple[str, str] | None:
         return None
     foreign = _foreign_library(library.parent)
     if not foreign:
-        return f"{library} cannot be loaded: {problem}", "reinstall it: pip install --force-reinstall 'polyhal[cpu]'"
+        return f"{library} cannot be loaded: {problem}", 'reinstall it: pip install --force-reinstall "polyhal[cpu]"'
     return (
         f"{library} cannot be loaded: {problem}; the process has already loaded another {foreign.name}, {foreign}",
         "open a device before the package that brings this library is imported, as by polyhal.Device.default()",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 
-_PACKAGED = "pip install 'polyhal[cpu]' for a CPU device (Intel's runtime, any x86-64 processor)"
+from polyhal.hal.system.discovery.next_step import PROCESSOR_DRIVER, runs_intels_runtime
+
+_PACKAGED = f"{PROCESSOR_DRIVER} for a CPU device (Intel's runtime, any x86-64 processor)"
 
 
 def driver() -> str:
@@ -14,17 +15,13 @@ def driver() -> str:
         return "macOS includes OpenCL: pip install --force-reinstall pyopencl to get the wheel that uses it"
     if sys.platform == "win32":
         vendor = "install the current graphics driver of NVIDIA, AMD or Intel, which contains OpenCL"
-        return f"{vendor}; or {_PACKAGED}" if _is_x86() else vendor
+        return f"without a GPU {_PACKAGED}; for a GPU {vendor}" if runs_intels_runtime() else vendor
     vendor = (
-        "install your GPU's driver (NVIDIA: the proprietary driver; AMD: rocm-opencl-runtime, or mesa-opencl-icd with "
+        "for a GPU its driver (NVIDIA: the proprietary driver; AMD: rocm-opencl-runtime, or mesa-opencl-icd with "
         "RUSTICL_ENABLE=radeonsi; Intel: intel-opencl-icd; Arm: mesa-opencl-icd with RUSTICL_ENABLE=panfrost)"
     )
-    cpu = (
-        f"{_PACKAGED}, or pip install pocl-binary-distribution (PoCL)"
-        if _is_x86()
-        else "the package pocl-opencl-icd for a CPU device"
-    )
-    return f"{vendor}; or {cpu}"
+    cpu = _PACKAGED if runs_intels_runtime() else "apt install pocl-opencl-icd for a CPU device"
+    return f"without a GPU {cpu}; {vendor}"
 
 
 def newer_compiler() -> str:
@@ -32,7 +29,7 @@ def newer_compiler() -> str:
     newer = "install a newer version of the driver"
     if sys.platform.startswith("linux"):
         newer += ", such as your distribution's (Debian, Ubuntu: apt install pocl-opencl-icd)"
-    return f"{newer}; or {_PACKAGED}" if _is_x86() else newer
+    return f"{_PACKAGED}; or {newer}" if runs_intels_runtime() else newer
 
 
 def offline_compiler(tool: str) -> str:
@@ -46,8 +43,4 @@ def offline_compiler(tool: str) -> str:
 
 def package() -> str:
     """Return the remedy if pyopencl cannot be imported."""
-    return f"reinstall pyopencl (pip install --force-reinstall pyopencl), and {driver()}"
-
-
-def _is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
+    return f'install pyopencl (pip install "polyhal[opencl]"), and {driver()}'

@@ -32,7 +32,7 @@ def replaced() -> str:
     """Return the remedy for clover, whose last OpenCL version is 1.1."""
     return (
         f"use rusticl, which replaces clover since Mesa 22.3, and set {_VARIABLE} to the name of the GPU's driver: "
-        f"{_NAMES}; or use the GPU through Vulkan: pip install 'polyhal[wgpu]'"
+        f'{_NAMES}; or use the GPU through Vulkan: pip install "polyhal[wgpu]"'
     )
 
 

@@ -17,7 +17,8 @@ from polyhal.hal.core.plugins.software_renderers import is_software_renderer
 from polyhal.hal.core.settings import env
 from polyhal.hal.errors import DeviceUnavailableError, message
 
-_MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"
+_MISSING = "the package wgpu is not installed"
+_EXTRA = 'pip install "polyhal[wgpu]" for GPUs through Vulkan, Metal and Direct3D 12'
 _NO_ADAPTER = (
     "wgpu finds no adapter. Install the driver of your GPU's vendor with Vulkan support; for a software device on "
     "Debian or Ubuntu, `apt install mesa-vulkan-drivers libvulkan1`"
@@ -80,7 +81,9 @@ def _listed() -> list[WGPUAdapter]:
     try:
         import wgpu
     except ImportError as error:
-        raise RuntimeError(_MISSING) from error
+        missing = RuntimeError(_MISSING)
+        missing.add_note(_EXTRA)
+        raise missing from error
     with _runtime_dir():
         if not env.opengl():
             native.limit_apis(_APIS)

@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 import polyhal
 from polyhal.cli.applications import load, offered
 from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail, report, unwritten
+from polyhal.hal.core.settings.pages import page
 
 OWN_COMMANDS = (
     "launch",
@@ -70,6 +71,7 @@ app = typer.Typer(
     name="polyhal",
     cls=_Group,
     help="Train and run neural networks on whatever compute device you have.",
+    epilog=f"Documentation: {page('tour')}",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

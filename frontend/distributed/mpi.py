@@ -155,7 +155,7 @@ def _library() -> ModuleType:
         import mpi4py
     except ImportError as error:
         raise ProcessGroupError(
-            message("init", "mpi4py is missing", fix="run pip install 'polyhal[distributed]'")
+            message("init", "mpi4py is missing", fix='run pip install "polyhal[distributed]"')
         ) from error
     # Finalizing waits for all ranks, so it must not happen when one is gone.
     mpi4py.rc.finalize = False

@@ -32,7 +32,7 @@ def find() -> Path:
             return folder / "mpiexec"
     found = shutil.which("mpiexec")
     if found is None:
-        fix = "run pip install 'polyhal[distributed]'"
+        fix = 'run pip install "polyhal[distributed]"'
         raise ProcessGroupError(
             message("launch", "mpiexec is neither in this Python environment nor on the path", fix=fix)
         )

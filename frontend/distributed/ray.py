@@ -166,4 +166,4 @@ def _library() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise ProcessGroupError(message("run", "ray is missing", fix="run pip install 'polyhal[ray]'")) from error
+        raise ProcessGroupError(message("run", "ray is missing", fix='run pip install "polyhal[ray]"')) from error

@@ -13,6 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+from polyhal.hal.core.settings.pages import page
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedOpError, message
 from polyhal.onnx import table as _table  # noqa: F401  fills the table of operators
 from polyhal.onnx.expansion import expanded
@@ -149,7 +150,7 @@ class _Reader:
                 message(
                     "onnx",
                     f"{len(self._refused)} nodes cannot run: {'; '.join(self._refused)}",
-                    expected="operators of docs/onnx.md",
+                    expected=f"operators of {page('onnx')}",
                     fix="export the model with other operators, or declare a function by polyhal.onnx.operator",
                 )
             )

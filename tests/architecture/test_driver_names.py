@@ -34,6 +34,7 @@ ALLOWED_TEXTS = {
     },
     "hal/core/plugins/software_renderers.py": "distinguishes software renderers from graphics cards, for every backend",
     "frontend/distributed/threads.py": "sets variables that drivers for processors read when they are loaded",
+    "hal/system/discovery/next_step.py": "tells people which driver to install",
     "hal/system/discovery/device_list.py": "gives examples of names of devices",
     "backends/opencl/peers/cuda_copy.py": "tells people how to look at their cards",
     "apps/reports/privacy.py": "knows the accounts that images of systems come with, one of which is called like a vendor",

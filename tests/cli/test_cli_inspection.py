@@ -160,7 +160,8 @@ def test_doctor_points_to_sections_that_exist(monkeypatch: pytest.MonkeyPatch) -
         "a device has no float64",
     }
     for place in pages.values():
-        path, _, anchor = place.partition("#")
+        address, _, anchor = place.partition("#")
+        path = f"docs/{address.rpartition('/')[2]}"
         titles = re.findall(r"^## (.*)$", (Path(__file__).parents[2] / path).read_text(encoding="utf-8"), re.MULTILINE)
         assert anchor in [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
 
@@ -302,10 +303,9 @@ def test_a_machine_without_drivers_trains_on_numpy_and_prints_what_to_install(
     report = json.loads(examined.rpartition("}")[0] + "}")
     assert report["default"] == "numpy"
     advice = " ".join(p["fix"] for p in report["problems"])
-    assert "polyhal[all]" in advice
     assert "driver" in advice
     if case == "no pyopencl":
-        assert "reinstall pyopencl" in advice
+        assert 'pip install "polyhal[opencl]"' in advice
 
 
 def test_prose_is_wrapped_at_words_only_on_a_terminal() -> None:

@@ -30,7 +30,7 @@ def create(selector: str) -> Any:
     try:
         backend = _module(key, "backend")
     except ImportError as error:
-        raise DeviceUnavailableError(message(None, str(error), fix="pip install polyhal[wgpu]")) from error
+        raise DeviceUnavailableError(message(None, str(error), fix='pip install "polyhal[wgpu]"')) from error
     return backend.create(described, option)
 
 

@@ -50,6 +50,8 @@ def devices(
     console = Console()
     console.print(_table(report.devices))
     say_wrapped(console, f"{'Default' if report.default else 'No default'} device: {report.default_reason}", "")
+    if report.next_step:
+        say_wrapped(console, f"Next step, for a faster device: {report.next_step}", "")
     for problem in report.problems:
         say_wrapped(console, f"{problem.source}: {problem.reason}; {problem.fix}", "dim")
 

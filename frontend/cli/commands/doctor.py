@@ -97,7 +97,9 @@ def _print(report: Report, console: Console) -> None:
         for problem in report.problems:
             _problem(console, "  ", f"{problem.source}: {problem.reason}", problem.fix)
     if report.pages:
-        _section(console, "See also", [(page, text) for text, page in report.pages])
+        console.print("\nSee also", style="bold")
+        for text, page in report.pages:
+            say_wrapped(console, f"  {text}: {page}")
 
 
 def _answer(console: Console, report: Report) -> None:
@@ -109,6 +111,8 @@ def _answer(console: Console, report: Report) -> None:
     failed = [d.name for d in report.devices if d.problem or not all(t.passed for t in d.tests)]
     if failed:
         console.print(f"Devices with failures: {', '.join(failed)}", style="bold red", markup=False)
+    if report.next_step:
+        say_wrapped(console, f"Next step, for a faster device: {report.next_step}", "bold")
     if report.problems:
         noun = count(len(report.problems), "thing")
         console.print(f"{noun} not available, at the end of this report with their fixes", style="yellow", markup=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 app = typer.Typer(
-    help="Simulated devices: GPUs that run anywhere, with virtual time. See docs/simulator.md.",
+    help="Simulated devices: GPUs that run anywhere, with virtual time.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

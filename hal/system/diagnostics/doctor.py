@@ -24,14 +24,15 @@ from polyhal.hal.core.kernels.certified_units import HasUnits
 from polyhal.hal.core.plugins.entry_points import Failure, describe, fix
 from polyhal.hal.core.plugins.probing import Candidate
 from polyhal.hal.core.settings import env
+from polyhal.hal.core.settings.pages import page
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.system.diagnostics.selftest import SelfTest, self_test
+from polyhal.hal.system.discovery.next_step import next_step, only_reference
 from polyhal.hal.system.discovery.registry import Registry, registry
 
-_PAGE = "docs/troubleshooting.md"
 _FOR_DEVELOPERS = re.compile(r"extra\s*==\s*['\"](dev|test)['\"]")
 _UNKNOWN_FIX = "see the reason; the other devices are not affected"
 
@@ -111,6 +112,8 @@ class Report:
     cache: Cache
     default: str
     default_reason: str
+    next_step: str = ""
+    """Command that adds a faster device; empty if none is known."""
 
     @property
     def healthy(self) -> bool:
@@ -134,14 +137,14 @@ class Report:
                 any(d.info["backend"] != "numpy" for d in opened),
             ),
         }
-        return tuple((text, f"{_PAGE}#{anchor}") for anchor, (text, holds) in noticed.items() if holds)
+        return tuple((text, page("troubleshooting", anchor)) for anchor, (text, holds) in noticed.items() if holds)
 
     @property
     def left_out(self) -> str:
         """Return a sentence about adapters that are only listed on request; empty if all are listed."""
         if env.opengl() or "wgpu" not in self.backends:
             return ""
-        return "adapters that only OpenGL supports are not listed; POLYHAL_OPENGL=1 lists them (docs/devices.md)"
+        return "adapters that only OpenGL supports are not listed; POLYHAL_OPENGL=1 lists them"
 
     def _has(self, backend: str) -> bool:
         return any(d.info["backend"] == backend for d in self.devices)
@@ -177,12 +180,13 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
         ops={name: str(ops.origins[name]) for name in ops.names()},
         driver_files=driver_files(),
         devices=devices,
-        problems=tuple(_problem(f) for f in failures) + _missing(known, candidates),
+        problems=tuple(_problem(f) for f in failures) + _missing(candidates),
         environment=relevant,
         unknown_variables=unknown,
         cache=_cache(env.cache_dir()),
         default=default,
         default_reason=reason,
+        next_step=next_step(candidates),
     )
 
 
@@ -321,16 +325,10 @@ def _problem(failure: Failure) -> Problem:
     return Problem(failure.source, failure.reason, failure.fix or disabled or _UNKNOWN_FIX)
 
 
-def _missing(known: Registry, candidates: Sequence[Candidate]) -> tuple[Problem, ...]:
-    """Return advice for a machine with only the reference device, whose backend has the lowest priority."""
-    visible = [s for s in known.backends.values() if not s.hidden]
-    reference = min(visible, key=lambda s: s.priority, default=None)
-    if any(c.backend is not reference and not c.backend.hidden for c in candidates):
+def _missing(candidates: Sequence[Candidate]) -> tuple[Problem, ...]:
+    """Return advice for a machine with only the reference device."""
+    if not only_reference(candidates):
         return ()
-    return (
-        Problem(
-            "devices",
-            "only the reference device was found, which is the slowest" if candidates else "no device was found",
-            "install your GPU's driver from its maker, and pip install 'polyhal[all]' for every backend and a CPU driver",
-        ),
-    )
+    fix = next_step(candidates) or "install the current driver of your GPU's maker"
+    found = "only the reference device was found, which is the slowest" if candidates else "no device was found"
+    return (Problem("devices", found, fix),)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError, message
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
 from polyhal.hal.protocol import ComputeBackend
-from polyhal.hal.system.discovery import ranking
+from polyhal.hal.system.discovery import next_step, ranking
 from polyhal.hal.system.discovery.benchmark_cache import BenchmarkCache, RunBenchmark
 from polyhal.hal.system.discovery.validation import validate_backend
 
@@ -62,6 +63,7 @@ class Registry:
         self._open: dict[str, Device] = {}
         self._default: Device | None = None
         self._warned: set[Failure] = set()
+        self._noticed = False
         self._chosen = ""
         """Name of the default device, if set by the program."""
         self._inherited = ""
@@ -223,6 +225,7 @@ class Registry:
                 self._default = self.open(requested) if requested else self._open_best(self._best_first(), "any device")
                 if not requested:
                     self._warn_of_failures(self._default)
+                    self._print_notice()
             return self._default
         default = self._requested_default() if name in _SYNONYMS else None
         if default is not None and probing.hardware_type(default.info) in _SYNONYMS[name]:
@@ -252,6 +255,13 @@ class Registry:
             warnings.warn(
                 message(None, text, fix="POLYHAL_DEVICE=NAME chooses a device without this warning"), stacklevel=4
             )
+
+    def _print_notice(self) -> None:
+        """Print the next step, once, if the reference was chosen because no other device was found."""
+        line = "" if self._noticed else next_step.notice(self.candidates())
+        self._noticed = True
+        if line:
+            print(f"polyhal: {line}", file=sys.stderr, flush=True)
 
     def set_default(self, device: Device | str | None) -> None:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""
