@@ -160,7 +160,7 @@ def test_identical_cards_are_not_measured() -> None:
     assert found.open("gpu").name == "a:0"
     assert clock.asked == []
     assert found.open(None).name == "a:0"
-    assert clock.asked == ["a:0", "numpy"]
+    assert clock.asked == ["a:0", "numpy"] * 2
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     reason = f"the first of 8 GPUs, by priority and memory, measured at 10.0x NumPy on {day}"
     assert found.explain_default() == f"a:0 (Card): {reason}"

@@ -35,7 +35,13 @@ from polyhal.hal.system.discovery.benchmark import VERSION, BenchmarkTimes, Benc
 _RETRY = timedelta(days=1)
 """Lifetime of a failed benchmark, whose cause may have been a busy machine."""
 MARGIN = 1.5
-"""Minimum ratio of speeds for which a faster device is preferred to an earlier one; it exceeds the noise of a busy machine."""
+"""Minimum ratio of speeds for which a faster device is preferred to an earlier one."""
+_DISTURBANCE = 4.0
+"""Factor by which other programs may slow one run down: a device within it of changing the choice runs again."""
+_ROUNDS = 4
+"""Maximum number of runs of a device."""
+_STEADY = 1.1
+"""Ratio of two runs of a device up to which they count as equal."""
 _POLL = 0.1
 """Seconds between two checks of another process's lock."""
 _SILENCE = 2.0
@@ -101,7 +107,8 @@ class BenchmarkCache:
     def ensure(self, candidates: Sequence[Candidate], *, refresh: bool = False) -> None:
         """Benchmark the candidates that have no result, or with `refresh` all of them. The preferred one comes first.
 
-        If the fastest would displace it, both are benchmarked again, so that a single disturbance does not change the choice.
+        Devices that may change the choice run again in turns, until a round makes none of them faster, and the fastest
+        run counts: other programs can only make a run slower, and a disturbance of one run does not change the choice.
         No-op if POLYHAL_MEASURE_TIMEOUT is 0, with the reason in `skipped`.
         """
         seconds = env.measure_timeout()
@@ -120,8 +127,11 @@ class BenchmarkCache:
                     print(f"polyhal: {notice}", file=sys.stderr, flush=True)
                 for candidate in missing:
                     self._benchmark(candidate, seconds, folder, lock)
-                for candidate in self._in_doubt(candidates) if missing else ():
-                    self._benchmark(candidate, seconds, folder, lock, again=True)
+                improved, rounds = bool(missing), 1
+                while improved and rounds < _ROUNDS:
+                    rivals, rounds = self._rivals(candidates), rounds + 1
+                    runs = [self._benchmark(c, seconds, folder, lock, again=True) for c in rivals]
+                    improved = any(runs)
         except (BenchmarkUnavailableError, OSError) as error:
             self.skipped = describe(error)
 
@@ -154,20 +164,22 @@ class BenchmarkCache:
     def _missing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         return [c for c in self._distinct(candidates) if self.lookup(c) is None]
 
-    def _in_doubt(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the first candidate and the fastest if the fastest would displace the first, or an empty list."""
+    def _rivals(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates among which a disturbed run may have decided; empty if there is a single one."""
         valid = [
             (r.seconds, c) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem
         ]
-        if not valid:
-            return []
-        first, fastest = valid[0], min(valid, key=lambda pair: pair[0])
-        return [first[1], fastest[1]] if first[0] > MARGIN * fastest[0] else []
+        most = _DISTURBANCE * MARGIN * min((seconds for seconds, _ in valid), default=0.0)
+        rivals = [c for seconds, c in valid if seconds <= most]
+        return rivals if len(rivals) > 1 else []
 
     def _benchmark(
         self, candidate: Candidate, seconds: float, folder: Path | None, lock: FileLock | None, *, again: bool = False
-    ) -> None:
-        """Benchmark a device and store the result; with `again`, keep the better of two results."""
+    ) -> bool:
+        """Benchmark a device and store the result; with `again`, keep the better of two results.
+
+        Returns whether the result is clearly better than the one before.
+        """
         if lock is not None:
             lock.touch()
         key = self.key(candidate)
@@ -184,11 +196,12 @@ class BenchmarkCache:
         name = _digest(key)
         before = self._results.get(name)
         if again and before is not None and (result.problem or before.seconds < result.seconds):
-            return
+            return False
         self._results[name] = result
         if folder is not None:
             with contextlib.suppress(OSError):  # a full disk costs another benchmark, later
                 json_store.write(folder / name, {"schema": _SCHEMA, "key": key, "speed": asdict(result)})
+        return before is not None and before.seconds > _STEADY * result.seconds
 
 
 def machine() -> str:
