@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 
 import pytest
 from device_fakes import CARDS, CPUS, Clock, with_backends
@@ -18,18 +17,18 @@ WGPU = 'pip install "polyhal[wgpu]"'
 @pytest.mark.parametrize(
     ("system", "machine", "devices", "installed", "command"),
     [
-        ("linux", "x86_64", ["numpy"], [], CPU_DRIVER),
-        ("linux", "x86_64", ["numpy", "pocl"], [], CPU_DRIVER),
-        ("linux", "x86_64", ["numpy", "wgpu"], ["wgpu"], CPU_DRIVER),  # a software renderer
-        ("linux", "x86_64", ["numpy"], ["intel-opencl-rt"], ""),
-        ("linux", "x86_64", ["numpy", "intel"], ["intel-opencl-rt"], ""),
-        ("linux", "x86_64", ["numpy", "integrated"], [], ""),
-        ("linux", "aarch64", ["numpy"], [], "apt install pocl-opencl-icd"),
-        ("linux", "aarch64", ["numpy", "pocl"], [], ""),
-        ("win32", "AMD64", ["numpy"], [], CPU_DRIVER),
-        ("win32", "ARM64", ["numpy"], ["wgpu"], ""),
-        ("darwin", "arm64", ["numpy"], [], WGPU),
-        ("darwin", "x86_64", ["numpy"], [], WGPU),
+        ("Linux", "x86_64", ["numpy"], [], CPU_DRIVER),
+        ("Linux", "x86_64", ["numpy", "pocl"], [], CPU_DRIVER),
+        ("Linux", "x86_64", ["numpy", "wgpu"], ["wgpu"], CPU_DRIVER),  # a software renderer
+        ("Linux", "x86_64", ["numpy"], ["intel-opencl-rt"], ""),
+        ("Linux", "x86_64", ["numpy", "intel"], ["intel-opencl-rt"], ""),
+        ("Linux", "x86_64", ["numpy", "integrated"], [], ""),
+        ("Linux", "aarch64", ["numpy"], [], "apt install pocl-opencl-icd"),
+        ("Linux", "aarch64", ["numpy", "pocl"], [], ""),
+        ("Windows", "AMD64", ["numpy"], [], CPU_DRIVER),
+        ("Windows", "ARM64", ["numpy"], ["wgpu"], ""),
+        ("Darwin", "arm64", ["numpy"], [], WGPU),
+        ("Darwin", "x86_64", ["numpy"], [], WGPU),
     ],
 )
 def test_the_next_step(
@@ -40,7 +39,7 @@ def test_the_next_step(
     command: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(next_step, "_is_installed", installed.__contains__)
     found = with_backends(*((CPUS | CARDS)[name] for name in devices)).candidates()
@@ -50,7 +49,7 @@ def test_the_next_step(
 def test_a_program_on_the_reference_prints_the_next_step_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(next_step, "_is_installed", lambda name: False)
     found = with_backends(CPUS["numpy"])

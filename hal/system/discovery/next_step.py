@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
@@ -24,7 +23,7 @@ def next_step(candidates: Sequence[Candidate]) -> str:
         return "" if _is_installed("intel-opencl-rt") else PROCESSOR_DRIVER
     if not only_reference(candidates):
         return ""
-    if sys.platform == "linux":
+    if platform.system() == "Linux":
         return "apt install pocl-opencl-icd"
     return "" if _is_installed("wgpu") else 'pip install "polyhal[wgpu]"'
 
@@ -47,7 +46,7 @@ def notice(candidates: Sequence[Candidate]) -> str:
 
 def runs_intels_runtime() -> bool:
     """Return whether Intel's OpenCL runtime for processors exists for this system."""
-    return platform.machine().lower() in ("x86_64", "amd64") and sys.platform in ("linux", "win32")
+    return platform.machine().lower() in ("x86_64", "amd64") and platform.system() in ("Linux", "Windows")
 
 
 def _is_installed(distribution: str) -> bool:
