@@ -1,7 +1,8 @@
 """Counts of the Array API: `python -m tests.array_api --device numpy --device opencl:pocl`.
 
 Each function is compared with array-api-strict. `--consumers` runs functions of scikit-learn and SciPy on tensors, and
-`--suite PATH` the standard's own tests, array-api-tests, from a folder.
+`--suite PATH` the standard's own tests, array-api-tests, from a folder. `--dlpack` only counts the exchanges with NumPy,
+PyTorch and JAX that share memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import warnings
 from pathlib import Path
 
 import polyhal
+from tests.array_api.exchanges import table
 from tests.array_api.oracle import cases, check
 
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)")
@@ -58,10 +60,15 @@ def main() -> None:
     parser.add_argument("--device", action="append", help="a device's name; may be given several times")
     parser.add_argument("--examples", type=int, default=30, help="calls of each function")
     parser.add_argument("--consumers", action="store_true", help="run scikit-learn and SciPy, too")
+    parser.add_argument("--dlpack", action="store_true", help="count exchanges by DLPack, and nothing else")
     parser.add_argument("--suite", type=Path, help="folder of array-api-tests")
     options, more = parser.parse_known_args()
     failed = 0
-    for device in options.device or [polyhal.Device.default().name]:
+    devices = options.device or [polyhal.Device.default().name]
+    if options.dlpack:
+        print(*table(devices), sep="\n")
+        return
+    for device in devices:
         failed += _oracle(device, options.examples)
         failed += _consumers(device) if options.consumers else 0
         failed += _suite(device, options.suite, options.examples, more) if options.suite else 0
