@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from polyhal.onnx.element_types import numpy_dtype
 from polyhal.onnx.registration import Operator
 from polyhal.onnx.stored import Initializer
@@ -69,6 +71,14 @@ class GraphInput:
         """True for integers with at most one axis, as lengths and positions are."""
         dtype = numpy_dtype(self.element_type) if self.element_type else None
         return self.shape is not None and len(self.shape) <= 1 and dtype is not None and dtype.kind in "iub"
+
+    def zeros(self) -> np.ndarray | None:
+        """Return an array of zeros for the input; None unless it is a tensor of numbers whose lengths are all known."""
+        lengths = [n for n in self.shape or () if isinstance(n, int)]
+        dtype = numpy_dtype(self.element_type) if self.element_type else None
+        if self.shape is None or len(lengths) < len(self.shape) or self.optional or dtype is None or dtype.kind == "O":
+            return None
+        return np.zeros(lengths, dtype)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from onnx import ModelProto
 from polyhal.default_device import get_default_device
 from polyhal.hal.core import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.errors import CaptureError, ShapeError, UnsupportedDTypeError, message
+from polyhal.hal.errors import CaptureError, PolyhalError, ShapeError, UnsupportedDTypeError, message
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
 from polyhal.onnx.element_types import device_dtype, name_of, numpy_dtype
@@ -24,6 +26,7 @@ from polyhal.onnx.registration import Value
 from polyhal.onnx.stored import Initializer
 from polyhal.steps.jit import Jitted
 from polyhal.steps.jit import jit as captured
+from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _SMALL = 4096
@@ -81,8 +84,30 @@ class OnnxModule(Module):
         device = next((p.device for p in self.parameters()), self._device)
         on_host = self._model.graph.on_host
         given = {i.name: _arrived(i, v, device, i.name in on_host) for i, v in self._bound(args, kwargs)}
-        results = [_returned(r, device) for r in self._results(given, device)]
+        with contextlib.nullcontext() if self._is_differentiable(given.values()) else no_grad():
+            results = [_returned(r, device) for r in self._results(given, device)]
         return results[0] if len(results) == 1 else tuple(results)
+
+    def capture_ahead(self) -> bool:
+        """Capture the step of a model whose inputs have fixed shapes, by a run on zeros. Returns whether it was captured.
+
+        Other models are captured by their first call: shapes of inputs, or integers from which shapes are computed, vary.
+        """
+        on_host = self._model.graph.on_host
+        if not self._capture or dispatch.thread.executor.recorder is not None:
+            return False
+        zeros = {i.name: i.zeros() for i in self.inputs if i.name not in on_host}
+        if len(zeros) < len(self.inputs) or any(z is None for z in zeros.values()):
+            return False
+        with contextlib.suppress(PolyhalError):  # the first call raises it
+            self(**zeros)
+        return bool(self._steps)
+
+    def _is_differentiable(self, given: Iterable[Value]) -> bool:
+        if not dispatch.thread.grad_enabled:
+            return False
+        tensors = itertools.chain(self.parameters(), (v for v in given if isinstance(v, Tensor)))
+        return any(t.requires_grad for t in tensors)
 
     def _results(self, given: dict[str, Value], device: Device) -> list[Value]:
         if not self._capture or self.eager_reason or dispatch.thread.executor.recorder is not None:
@@ -177,14 +202,17 @@ def load(
 ) -> OnnxModule:
     """Make a module of an ONNX model: a file, its bytes, or a message of the package onnx.
 
-    Calls with the same shapes replay a step that is captured by the first one, unless `capture` is false. With `trainable`
-    the parameters require gradients. External data is read tensor by tensor, from the folder of the file only.
+    Calls with the same shapes replay a step, unless `capture` is false: it is captured here if the model's inputs have fixed
+    shapes, else by the first call. With `trainable` the parameters require gradients. External data is read tensor by tensor,
+    from the folder of the file only.
 
     Raises UnsupportedOpError with all nodes that cannot run, CorruptFileError for damaged files, and IncompatibleFileError
     for opsets before 7 or after the newest one of the installed package.
     """
     target = get_default_device() if device is None else Device(device) if isinstance(device, str) else device
-    return OnnxModule(read_model(model), target, trainable=trainable, capture=capture)
+    module = OnnxModule(read_model(model), target, trainable=trainable, capture=capture)
+    module.capture_ahead()
+    return module
 
 
 def _place(root: Module, name: str) -> tuple[Module, str]:

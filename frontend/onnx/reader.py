@@ -16,6 +16,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from polyhal.hal.core.settings.pages import page
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedOpError, message
 from polyhal.onnx import table as _table  # noqa: F401  fills the table of operators
+from polyhal.onnx.attention_nodes import join_attention
 from polyhal.onnx.expansion import expanded
 from polyhal.onnx.graph import GraphInput, OnnxGraph, OnnxNode
 from polyhal.onnx.registration import find
@@ -141,7 +142,7 @@ class _Reader:
             if name not in known and name not in outer:
                 raise _invalid(f"the result {name!r} is not computed by any node")
         types = tuple(v.type.tensor_type.elem_type for v in proto.output)
-        return OnnxGraph(proto.name, inputs, outputs, types, stored, tuple(nodes))
+        return OnnxGraph(proto.name, inputs, outputs, types, stored, join_attention(nodes, stored, outputs))
 
     def refuse(self) -> None:
         """Raise UnsupportedOpError if there are nodes without a function, with all of them."""

@@ -2,6 +2,7 @@
 
 from polyhal.onnx.table import (  # noqa: F401
     activations,
+    attention,
     casts,
     comparisons,
     control_flow,
