@@ -131,6 +131,23 @@ def test_libraries_notice_that_a_step_is_captured() -> None:
     assert torch.cuda.is_current_stream_capturing is before
 
 
+class _MissingModule:
+    """A module that a library imports at the first read of an attribute, and that is not installed."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ImportError("this requires a module that is not installed")
+
+
+_missing = _MissingModule()
+
+
+def test_objects_that_a_step_names_without_reading_them_are_not_read() -> None:
+    def body(x: torch.Tensor, uses_it: bool) -> torch.Tensor:
+        return _missing.compute(x) if uses_it else x + 1
+
+    _agree(body, (False,))
+
+
 def test_answers_concern_the_recording_thread_and_end_with_it() -> None:
     before = vars(Distribution)["_validate_args"]
 

@@ -125,8 +125,7 @@ class Reach:
         if isinstance(value, SIMPLE):
             self.guards.expect_value(container, key, name)
             return
-        code = getattr(value, "__code__", None)
-        is_installed = isinstance(code, CodeType) and is_library(code)
+        is_installed = isinstance(value, FunctionType | MethodType) and is_library(value.__code__)
         if not is_installed and not isinstance(value, (ModuleType, type)):
             self.guards.expect_object(container, key, name)
         self._visit(value, name)
