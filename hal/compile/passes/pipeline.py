@@ -34,6 +34,7 @@ from polyhal.hal.compile.passes.simplify.common_subexpressions import merge_comm
 from polyhal.hal.compile.passes.simplify.constant_folding import fold_constants
 from polyhal.hal.compile.passes.simplify.dead_code import remove_dead_code
 from polyhal.hal.compile.passes.simplify.logit_casts import remove_logit_casts
+from polyhal.hal.compile.passes.simplify.saved_variances import restore_variances
 from polyhal.hal.compile.passes.simplify.views import simplify_views
 from polyhal.hal.core.settings.log import logger
 
@@ -45,6 +46,7 @@ PASSES = (
     canonicalize_views,
     recognize_masks,
     remove_logit_casts,
+    restore_variances,
     *_TIDYING,
     merge_host_calls,
     regather,

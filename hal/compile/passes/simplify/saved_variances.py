@@ -1,0 +1,52 @@
+"""Variances of batch norm that programs compute from the inverse standard deviation.
+
+PyTorch's autograd saves `rsqrt(var + eps)` for the backward pass, from which the variance is `1 / rsqrt(var + eps)**2 - eps`, up to
+rounding. With the variance itself, the gradient is the pattern of batch norm and its activation, and no launch computes either.
+"""
+
+from __future__ import annotations
+
+from polyhal.hal.compile.ir.graph import Graph, Node, Value
+from polyhal.hal.compile.ir.rewriter import GraphRewriter, can_fuse
+from polyhal.hal.ops.opdef import OPS
+
+_VARIANCE = 2
+"""Position of the variance, which is not negative, among the results of batch norm."""
+
+
+def restore_variances(graph: Graph) -> Graph:
+    """Replace variances that are computed from inverse standard deviations by the ones that these were computed from."""
+    found = {k: variance for k, node in enumerate(graph.nodes) if (variance := _source(graph, node)) is not None}
+    if not found:
+        return graph
+    rewriter = GraphRewriter(graph)
+    for k, node in enumerate(graph.nodes):
+        if k in found:
+            rewriter.replace_all_uses(node.outputs[0], rewriter.operand(found[k]))
+        else:
+            rewriter.keep(node)
+    return rewriter.finish()
+
+
+def _source(graph: Graph, node: Node) -> Value | None:
+    """Return the variance that a node computes from its inverse standard deviation; None for other nodes."""
+    if node.op is not OPS["subtract"] or node.replaces or not can_fuse(node):
+        return None
+    quotient, eps = node.inputs
+    divide = _producer(graph, quotient, "divide")
+    square = None if divide is None or divide.inputs[0] != 1 else _producer(graph, divide.inputs[1], "square")
+    rsqrt = None if square is None else _producer(graph, square.inputs[0], "rsqrt")
+    add = None if rsqrt is None else _producer(graph, rsqrt.inputs[0], "add")
+    if add is None or isinstance(eps, Value) or add.inputs[1] != eps:
+        return None
+    norm = _producer(graph, add.inputs[0], "batch_norm")
+    variance = add.inputs[0]
+    if norm is None or not isinstance(variance, Value) or norm.outputs[_VARIANCE] != variance.index:
+        return None
+    return variance if graph.specs[variance.index] == graph.specs[node.outputs[0]] else None
+
+
+def _producer(graph: Graph, x: object, op: str) -> Node | None:
+    """Return the node that computes `x` if it is of an op."""
+    node = graph.producer(x.index) if isinstance(x, Value) else None
+    return node if node is not None and node.op is OPS[op] else None
