@@ -1,7 +1,8 @@
 """Variances of batch norm that programs compute from the inverse standard deviation.
 
-PyTorch's autograd saves `rsqrt(var + eps)` for the backward pass, from which the variance is `1 / rsqrt(var + eps)**2 - eps`, up to
-rounding. With the variance itself, the gradient is the pattern of batch norm and its activation, and no launch computes either.
+PyTorch's autograd saves `rsqrt(var + eps)` for the backward pass, from which the variance is `1 / rsqrt(var + eps)**2 - eps`,
+up to rounding. With the variance itself, the gradient is the pattern of batch norm and its activation, and no launch computes
+either.
 """
 
 from __future__ import annotations
