@@ -17,6 +17,7 @@ MEANT = {
     "hal/compile/passes/simplify/known_values.py": "a known value may come from another device",
     "hal/compile/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
     "hal/compile/passes/simplify/canonical_views.py": "windows and copies are single ops, which it replaces by others",
+    "hal/compile/passes/simplify/saved_variances.py": "undoes one formula of PyTorch's backward pass, op by op",
     "hal/compile/passes/layout/channels_last.py": "of convolutions' operands only some are images",
     "hal/compile/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",
     "hal/compile/passes/layout/propagate_layouts.py": "undoes permutations and reshapes, each in its own way",
