@@ -80,17 +80,19 @@ def test_edges_layouts_batches_and_splits(
     assert (np.abs(device.download(out).astype(np.float64) - x @ y) <= bound + 1e-7).all()
 
 
-@pytest.mark.parametrize("k", [72, 1032])
-def test_row_sums_of_the_left_operand(device: Any, rng: Any, k: int) -> None:
-    """Also with terms that are split."""
-    x, y = draw(rng, dtypes.bfloat16, True, 200, k), draw(rng, dtypes.bfloat16, False, k, 136)
-    refs, outs = [upload(device, a) for a in (x, y)], [device.empty(dtypes.bfloat16, s) for s in ((200, 136), (200,))]
+@pytest.mark.parametrize(("n", "k"), [(136, 72), (136, 1032), (328, 72), (648, 72)])
+def test_row_sums_of_the_left_operand(device: Any, rng: Any, n: int, k: int) -> None:
+    """Also with terms that are split, and with one, two and four tiles of columns, whose groups add up parts of the rows."""
+    x, y = draw(rng, dtypes.bfloat16, True, 200, k), draw(rng, dtypes.bfloat16, False, k, n)
+    refs, outs = [upload(device, a) for a in (x, y)], [device.empty(dtypes.bfloat16, s) for s in ((200, n), (200,))]
     p = gemm.describe(refs[0].spec, refs[1].spec, outs[0].spec, (0, 1, None, 2, 4))
     assert isinstance(p, Product)
     p = replace(p, row_sums=3)
     tile = {ClusterTile(2, 192, 3, 1): 1.0}
     built, workspace = cluster_tiles.multiply(device.backend.runtime, p, p, geometry(p), p.workspace, tile)
     assert len(built) == (2 if k > 1000 else 1)
+    for out in outs:
+        device.backend.fill(77, out)
     LaunchSequence(built, workspace)(*refs, *outs, *[device.backend.allocate(nbytes) for nbytes in workspace])
     x, y = x.astype(np.float64), y.astype(np.float64)
     for out, wanted, magnitude in zip(outs, (x @ y, x.sum(1)), (np.abs(x) @ np.abs(y), np.abs(x).sum(1)), strict=True):

@@ -15,8 +15,8 @@
 // With SPLIT_K clusters divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which
 // gemm/split_k_reduce.cl reduces in a fixed order.
 //
-// With ROW_SUMS the groups of the first columns also add up the rows of a, which is MN-major, while tensor cores multiply; with
-// SPLIT_K to `out` behind the partial sums, as (splits, m).
+// With ROW_SUMS groups also add up the rows of a, which is MN-major, while tensor cores multiply; with SPLIT_K to `out` behind the
+// partial sums, as (splits, m). The groups of one tile of columns add up ROW_CHUNKS * 8 of each 64 rows, the next ones others.
 
 #ifndef DTYPE
 #define DTYPE float16
@@ -52,6 +52,10 @@
 // 1: also compute the row sums of a.
 #ifndef ROW_SUMS
 #define ROW_SUMS 0
+#endif
+// 8, 4 or 2: at least as many tiles of columns as 8 / ROW_CHUNKS.
+#ifndef ROW_CHUNKS
+#define ROW_CHUNKS 8
 #endif
 #define DEPTH 64
 #include "lib/dependent_launch.h"
@@ -110,8 +114,9 @@
 #define AWAIT_TURN()
 #define GIVE_TURN()
 #endif
-// A work-item of a warpgroup adds up 8 rows of a block in every 16th line of a k-tile; the parts are added up at the end of a
-// tile. Without tensor cores a work-item adds up a whole row.
+// A work-item of a warpgroup adds up a chunk, 8 rows of a block, in some lines of a k-tile; the parts are added up at the end of a
+// tile. Without tensor cores a work-item adds up a whole row. Chunk c of line l is at place c ^ l % 8, so that eight work-items
+// read 8 / ROW_CHUNKS lines with a distance of ROW_CHUNKS from different banks.
 #if ROW_SUMS
 #if SPLIT_K
 #define STORE_ROW_SUM(row, value) \
@@ -121,7 +126,11 @@
 #endif
 #endif
 #if ROW_SUMS && TENSOR_CORES
-#define ROW_PARTS 16
+#define ROW_PARTS (WARPGROUP / ROW_CHUNKS)
+#define ROW_SHARE (8 * ROW_CHUNKS)
+#define ADDS_ROWS (column / WIDE < 8 / ROW_CHUNKS)
+#define LINE_OF(part) \
+    ((part) % (8 / ROW_CHUNKS) * ROW_CHUNKS + (part) / (8 / ROW_CHUNKS) % ROW_CHUNKS + (part) / 8 * 8)
 static inline float2 two_of_word_float16(uint word) {
     float2 two;
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
@@ -138,10 +147,11 @@ static inline float2 two_of_word_bfloat16(uint word) {
         _Pragma("unroll") for (uint i = 0; i < 4; i++) row_sums_of[h][i] = 0; \
     }
 #define ADD_ROWS                                                                                             \
-    if (column == 0) {                                                                                       \
+    if (ADDS_ROWS) {                                                                                         \
         _Pragma("unroll") for (uint h = 0; h < BLOCKS; h++) {                                                \
             _Pragma("unroll") for (uint i = 0; i < DEPTH / ROW_PARTS; i++) {                                 \
-                const uint line = WARPGROUP_LANE / 8 + i * ROW_PARTS, chunk = WARPGROUP_LANE % 8 ^ line % 8; \
+                const uint line = LINE_OF(WARPGROUP_LANE / ROW_CHUNKS + i * ROW_PARTS);                      \
+                const uint chunk = (column / WIDE * ROW_CHUNKS + WARPGROUP_LANE % ROW_CHUNKS) ^ line % 8;    \
                 const uint4 words = *(__local const uint4 *)(LEFT(stage) +                                   \
                                                              (first_row + 64 * h + line) * LINE_WORDS + chunk * 4); \
                 row_sums_of[h][0] += CONCAT(two_of_word_, DTYPE)(words.s0);                                  \
@@ -153,18 +163,20 @@ static inline float2 two_of_word_bfloat16(uint word) {
     }
 #define WARPGROUP_BARRIER() asm volatile("bar.sync %0, 128;" ::"r"(4 + warpgroup) : "memory")
 #define STORE_ROW_SUMS                                                                                             \
-    if (column == 0) {                                                                                             \
-        __local float *const parts = row_parts + warpgroup * ROW_PARTS * 64 * BLOCKS;                              \
+    if (ADDS_ROWS) {                                                                                               \
+        __local float *const parts = row_parts + warpgroup * ROW_PARTS * ROW_SHARE * BLOCKS;                       \
         _Pragma("unroll") for (uint h = 0; h < BLOCKS; h++) {                                                      \
             _Pragma("unroll") for (uint i = 0; i < 4; i++)                                                         \
-                *(__local float2 *)(parts + (WARPGROUP_LANE / 8 * BLOCKS + h) * 64 + WARPGROUP_LANE % 8 * 8 + 2 * i) = \
-                    row_sums_of[h][i];                                                                             \
+                *(__local float2 *)(parts + (WARPGROUP_LANE / ROW_CHUNKS * BLOCKS + h) * ROW_SHARE +               \
+                                    WARPGROUP_LANE % ROW_CHUNKS * 8 + 2 * i) = row_sums_of[h][i];                  \
         }                                                                                                          \
         WARPGROUP_BARRIER();                                                                                       \
-        if (WARPGROUP_LANE < 64 * BLOCKS && row + first_row + WARPGROUP_LANE < m) {                                \
+        const uint place = WARPGROUP_LANE % ROW_SHARE + column / WIDE * ROW_SHARE;                                 \
+        const uint summed = row + first_row + WARPGROUP_LANE / ROW_SHARE * 64 + place;                             \
+        if (WARPGROUP_LANE < ROW_SHARE * BLOCKS && summed < m) {                                                   \
             float total = 0;                                                                                       \
-            for (uint p = 0; p < ROW_PARTS; p++) total += parts[p * BLOCKS * 64 + WARPGROUP_LANE];                 \
-            STORE_ROW_SUM(row + first_row + WARPGROUP_LANE, total)                                                 \
+            for (uint p = 0; p < ROW_PARTS; p++) total += parts[p * BLOCKS * ROW_SHARE + WARPGROUP_LANE];          \
+            STORE_ROW_SUM(summed, total)                                                                           \
         }                                                                                                          \
         WARPGROUP_BARRIER();                                                                                       \
     }
@@ -175,7 +187,8 @@ static inline float2 two_of_word_bfloat16(uint word) {
         row_sum += element_at(LEFT(stage) + (first_row + WARPGROUP_LANE / 64 * 64) * LINE_WORDS, A_K_MAJOR, \
                               WARPGROUP_LANE % 64, term);
 #define STORE_ROW_SUMS                                                                                       \
-    if (column == 0 && WARPGROUP_LANE < 64 * BLOCKS && row + first_row + WARPGROUP_LANE < m)                 \
+    if (column / WIDE == WARPGROUP_LANE % 64 / (8 * ROW_CHUNKS) && WARPGROUP_LANE < 64 * BLOCKS &&           \
+        row + first_row + WARPGROUP_LANE < m)                                                                \
         STORE_ROW_SUM(row + first_row + WARPGROUP_LANE, row_sum)
 #else
 #define DECLARE_ROW_SUMS
@@ -200,7 +213,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     MOMENTS_PARAMETERS __global ulong *maps, const uint split_terms, const uint work_tiles, const GemmGeometry geometry) {
     UNPACK_GEOMETRY
 #if ROW_SUMS && TENSOR_CORES
-    __local float row_parts[WARPGROUPS * ROW_PARTS * BLOCKS * 64] __attribute__((aligned(8)));
+    __local float row_parts[WARPGROUPS * ROW_PARTS * BLOCKS * ROW_SHARE] __attribute__((aligned(8)));
 #endif
     __local uint k_tiles[STAGES * WORDS] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES];

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.opencl_c.lowering.gemm import split_k, staging, tile_configs
@@ -20,6 +21,8 @@ _MAP_BYTES = 128
 """Bytes of a tensor map."""
 _MAPS = 2
 """Tensors of a product."""
+_SHARES = 4
+"""Most tiles of columns whose groups add up rows of the left operand: a share of 16 rows keeps a warpgroup busy."""
 _COPY_BYTES = 16
 """Bytes of which the strides of a tensor are multiples."""
 
@@ -34,6 +37,11 @@ def suits(runtime: Runtime, p: Product) -> bool:
 def splits(runtime: Runtime, p: Product) -> bool:
     """Return whether clusters would divide the terms of a product."""
     return tile_configs.choose(runtime, p, tile_configs.CLUSTERS, tile_configs.CLUSTER_TILES, turns=False)[1].splits > 1
+
+
+def _row_chunks(column_tiles: int) -> int:
+    """Return the chunks of 8 rows of a block that groups of one tile of columns add up."""
+    return 8 if column_tiles == 1 else 4 if column_tiles < _SHARES else 2
 
 
 def _is_tensor(matrix: Matrix, size: int) -> bool:
@@ -77,6 +85,7 @@ def multiply(
         SPLIT_K=partial_sums,
         MOMENTS=moments,
         ROW_SUMS=p.row_sums is not None,
+        ROW_CHUNKS=_row_chunks(ceil_div(p.n, tile.columns)),
         PAIRS=p.n % 2 == 0 and (partial_sums or p.out.aligned),
         SHORT_RESULTS=halves,
         WIDTH=8 if halves and not partial_sums and p.n % 8 == 0 and p.out.aligned else 2,
