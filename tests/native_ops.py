@@ -166,6 +166,21 @@ def check_cross_entropy(
     check(device, "cross_entropy_rows_grad", [g, x, target, lse], dtype, ulps=64, **params)
 
 
+def check_joined_cross_entropy(device: Any, rng: Any, shape: tuple[int, int], dtype: DType, columns: int = 0) -> None:
+    """Loss and gradient by one op have the bits of the two ops that it joins, with and without label smoothing."""
+    rows, classes = shape
+    x, target = rng.uniform(-9, 9, shape).astype(dtype.numpy), rng.integers(0, classes, rows)
+    target[::3] = np.resize([-100, classes, -1], len(target[::3]))
+    g = rng.uniform(-1, 1, rows).astype(np.float64 if dtype is dtypes.float64 else np.float32)
+    for smoothing in (0.0, 0.1):
+        params = {"ignore_index": -100, "label_smoothing": smoothing}
+        losses, lse = run(device, "cross_entropy_rows", [x, target], **params)
+        (slope,) = run(device, "cross_entropy_rows_grad", [g, x, target, lse], **params, columns=columns)
+        joined = run(device, "cross_entropy_rows_and_grad", [x, target, g], **params, columns=columns)
+        for got, wanted in zip(joined, (losses, slope), strict=True):
+            np.testing.assert_array_equal(got.astype(np.float64), wanted.astype(np.float64))
+
+
 def draw_attention(rng: Any, lead: tuple[int, ...], t: int, s: int, d: int, e: int) -> list[np.ndarray]:
     """Draw queries, keys and values: `t` queries and `s` keys of `d` features, values of `e` features."""
     return [rng.uniform(-2, 2, (*lead, t, d)), rng.uniform(-2, 2, (*lead, s, d)), rng.uniform(-1, 1, (*lead, s, e))]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_ops import check, check_cross_entropy, logsumexp
+from native_ops import check, check_cross_entropy, check_joined_cross_entropy, logsumexp
 
 from polyhal.hal import dtypes
 
@@ -41,3 +41,16 @@ def test_the_gradient_of_a_mean_is_broadcast(device: Any, rng: Any) -> None:
     lse = logsumexp(x.astype(np.float32)).astype(np.float32)
     for index in (np.int32, device.index_dtype):
         check(device, "cross_entropy_rows_grad", [g, x, np.arange(7, dtype=index) % 5, lse], ulps=16)
+
+
+@pytest.mark.kernels_of("cross_entropy_rows_and_grad")
+@pytest.mark.parametrize(
+    ("rows", "classes", "dtype"),
+    [(33, 65, dtypes.float32), (5, 3000, dtypes.bfloat16), (7, 19, dtypes.float64)],
+    ids=str,
+)
+def test_loss_and_gradient_in_one_pass(device: Any, rng: Any, rows: int, classes: int, dtype: dtypes.DType) -> None:
+    if not device.stores(dtype):
+        pytest.skip("the device does not store this dtype")
+    check_joined_cross_entropy(device, rng, (rows, classes), dtype)
+    check_joined_cross_entropy(device, rng, (rows, classes), dtype, columns=classes + 3)

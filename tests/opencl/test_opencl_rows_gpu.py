@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import as_gpu
-from native_ops import check, check_added_gradients, run
+from native_ops import check, check_added_gradients, check_joined_cross_entropy, run
 
 from polyhal.backends.opencl_c.lowering.reduction import scan_ahead
 from polyhal.hal import dtypes
@@ -51,6 +51,26 @@ def test_cross_entropy_in_rows_that_end_within_a_vector(gpu: Any, rng: Any, dtyp
     lse = np.stack([np.zeros(4), np.log(np.exp(wide).sum(1))], 1).astype(np.float32)
     g = rng.uniform(-1, 1, 4).astype(np.float32)
     check(gpu, "cross_entropy_rows_grad", [g, x, target, lse], dtype, ulps=64, columns=9024)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 18])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((4, 9001), dtypes.bfloat16),
+        ((3, 9024), dtypes.float32),
+        ((4, 8200), dtypes.float16),
+        ((5, 256), dtypes.float32),
+    ],
+    ids=str,
+)
+def test_loss_and_gradient_by_rows_in_local_memory(
+    gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], dtype: dtypes.DType, memory: int
+) -> None:
+    """Also without local memory for two rows, and with rows in registers; rows of the gradient are aligned."""
+    runtime = gpu.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, static_local_memory=memory))
+    check_joined_cross_entropy(gpu, rng, shape, dtype, columns=-(-shape[1] // 64) * 64)
 
 
 @pytest.mark.parametrize("rows", [20, 3001])

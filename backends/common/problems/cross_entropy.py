@@ -34,6 +34,16 @@ def backward(inputs: Inputs) -> tuple[Spec, Spec, Spec, Spec] | Declined:
     return g, logits, target, lse
 
 
+def forward_and_backward(inputs: Inputs) -> tuple[Spec, Spec, Spec] | Declined:
+    """Return the specs of logits, target and incoming gradient."""
+    logits, target, g = inputs
+    if not (isinstance(logits, Spec) and isinstance(target, Spec) and isinstance(g, Spec)):
+        return Declined("an operand is a number")
+    if not g.dtype.is_floating_point:
+        return Declined(f"the gradient is {g.dtype.name}")
+    return logits, target, g
+
+
 def mean(inputs: Inputs) -> tuple[Spec, Spec] | Declined:
     """Return the specs of the losses of rows and of the target, if one group of a device can add them."""
     specs = forward(inputs)

@@ -16,6 +16,7 @@ from polyhal.hal.compile.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.compile.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.compile.passes.fuse.join_products import join_products
 from polyhal.hal.compile.passes.fuse.lists import fuse_lists
+from polyhal.hal.compile.passes.fuse.loss_gradients import fuse_loss_gradients
 from polyhal.hal.compile.passes.fuse.norm_gradients import fuse_norm_gradients
 from polyhal.hal.compile.passes.fuse.patterns import match_patterns
 from polyhal.hal.compile.passes.fuse.recompute import recompute_cheap
@@ -66,6 +67,7 @@ PASSES = (
     propagate_layouts,
     simplify_views,
     pad_gemm,
+    fuse_loss_gradients,
     fuse_epilogues,
     simplify_views,
     join_products,

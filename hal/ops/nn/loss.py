@@ -1,9 +1,8 @@
-"""Cross entropy of rows of logits, fused with log-softmax, and the mean of row losses."""
+"""Cross entropy of rows of logits, fused with log-softmax, its gradient, and the mean of row losses."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def _cross_entropy_rows(logits: Array, target: Array, *, ignore_index: int = -10
     return np.where(used, loss, 0), lse
 
 
-def _checked(specs: Specs, logits_at: int = 0) -> Spec:
+def checked_logits(specs: Specs, logits_at: int = 0) -> Spec:
     """The logits, which the target follows. Raises ValueError or TypeError unless the two fit together."""
     logits, target = tensor_at(specs, logits_at), tensor_at(specs, logits_at + 1)
     if logits.ndim != 2 or target.shape != logits.shape[:1]:
@@ -83,7 +82,7 @@ def _checked(specs: Specs, logits_at: int = 0) -> Spec:
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    logits = _checked(specs)
+    logits = checked_logits(specs)
     wide = accumulator(logits.dtype)
     return [(wide, logits.shape[:1]), (wide, (*logits.shape[:1], 2))]
 
@@ -132,15 +131,20 @@ def _cross_entropy_rows_grad(
     return np.pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
 
 
-def _infer_grad(specs: Specs, params: Params) -> list[Output]:
-    logits = _checked(specs, 1)
+def padded_rows(logits: Spec, columns: int) -> Output:
+    """Return the gradient of logits (N, C), with rows of `columns` if that is not 0. Raises ValueError if they are shorter."""
     rows, classes = logits.shape
-    lse, columns = tensor_at(specs, 3), params["columns"]
-    if lse.shape != (rows, 2):
-        raise ValueError(f"lse has shape {lse.shape}; expected {(rows, 2)}")
     if columns and columns < classes:
         raise ValueError(f"{columns} columns do not hold {classes} classes")
-    return [(logits.dtype, (rows, columns or classes))]
+    return logits.dtype, (rows, columns or classes)
+
+
+def _infer_grad(specs: Specs, params: Params) -> list[Output]:
+    logits = checked_logits(specs, 1)
+    lse = tensor_at(specs, 3)
+    if lse.shape != (logits.shape[0], 2):
+        raise ValueError(f"lse has shape {lse.shape}; expected {(logits.shape[0], 2)}")
+    return [padded_rows(logits, params["columns"])]
 
 
 def _grad_decomposed(
@@ -157,7 +161,8 @@ def _grad_decomposed(
     return pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
 
 
-def _labels(specs: Specs, params: Params) -> IndexRange:
+def labels_of(specs: Specs, params: Params) -> IndexRange:
+    """Return the classes that a target, which follows the logits, may name."""
     return IndexRange(1, 0, tensor_at(specs, 0).shape[1], params["ignore_index"])
 
 
@@ -166,7 +171,8 @@ def _terms(specs: Specs, params: Params) -> int:
     return spec.shape[1]
 
 
-def _samples(rng: np.random.Generator) -> list[Sample]:
+def row_samples(rng: np.random.Generator) -> list[Sample]:
+    """Return samples of logits and target, with parameters."""
     out = []
     for n, c in [(1, 2), (5, 7), (33, 65), (3, 300)]:
         target = rng.integers(0, c, n)
@@ -187,7 +193,7 @@ def _grad_samples(rng: np.random.Generator) -> list[Sample]:
             s.params,
             differentiable=False,
         )
-        for s in _samples(rng)
+        for s in row_samples(rng)
     ]
     padded = out[-2]
     return [*out, Sample(padded.inputs, {**padded.params, "columns": 320}, differentiable=False)]
@@ -226,8 +232,8 @@ cross_entropy_rows = declare(
     outputs=("out", "lse"),
     lowering=Decompose(_decomposed),
     gradient=_rule,
-    index_range=_labels,
-    samples=_samples,
+    index_range=labels_of,
+    samples=row_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
@@ -287,76 +293,4 @@ mean_loss = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(4.0, terms=lambda specs, params: tensor_at(specs, 0).size),
     errors=[ErrorSample((np.zeros(2), np.zeros(3, int)), {}, ValueError, "expected \\(N,\\) and \\(N,\\)")],
-)
-
-
-def _mean_cross_entropy(logits: Array, target: Array, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
-    """Mean of cross_entropy_rows over the rows that count, and its gradient with respect to the logits (N, C).
-
-    For few logits, whose gradient costs less than a launch.
-    """
-    losses, lse = _cross_entropy_rows(logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
-    mean_, scale = _mean_loss(losses, target, ignore_index=ignore_index)
-    params: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-    return mean_, _cross_entropy_rows_grad(np.broadcast_to(scale, losses.shape), logits, target, lse, **params)
-
-
-def _mean_cross_entropy_samples(rng: np.random.Generator) -> list[Sample]:
-    def ignored(s: Sample) -> bool:
-        return bool((s.inputs[1] == s.params.get("ignore_index", -100)).all())
-
-    # The mean of no rows is NaN, which has no finite differences.
-    return [replace(s, special=True) if ignored(s) else s for s in _samples(rng)]
-
-
-def _infer_mean_cross_entropy(specs: Specs, params: Params) -> list[Output]:
-    logits = _checked(specs)
-    return [(accumulator(logits.dtype), ()), (logits.dtype, logits.shape)]
-
-
-def _mean_cross_entropy_decomposed(
-    logits: TensorLike, target: TensorLike, *, ignore_index: int, label_smoothing: float
-) -> Any:
-    losses, lse = cross_entropy_rows(logits, target, ignore_index, label_smoothing)
-    mean_, scale = mean_loss(losses, target, ignore_index)
-    each = broadcast_to(scale, losses.shape)
-    return mean_, cross_entropy_rows_grad(each, logits, target, lse, ignore_index, label_smoothing)
-
-
-def _mean_cross_entropy_rule(
-    g: TensorLike,
-    g_slope: TensorLike | None,
-    target: Any,
-    slope: TensorLike,
-    *,
-    ignore_index: int,
-    label_smoothing: float,
-) -> Any:
-    """Return the gradients. A second one needs the probabilities, which follow from the slope: the logits are not kept."""
-    if g_slope is None:
-        return g * slope, None
-    classes = slope.shape[1]
-    used = reshape(target.not_equal(ignore_index), (-1, 1))
-    count = sum_(used.cast(dtype=slope.dtype))
-    hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
-    p = slope * count + (hot.cast(dtype=slope.dtype) * (1.0 - label_smoothing) + label_smoothing / classes)
-    spread = p * (g_slope - sum_(p * g_slope, 1, True)) / count
-    return g * slope + where(used, spread, 0.0), None
-
-
-mean_cross_entropy = declare(
-    _mean_cross_entropy,
-    name="mean_cross_entropy",
-    family="loss",
-    public=False,
-    infer=_infer_mean_cross_entropy,
-    outputs=("out", "slope"),
-    lowering=Decompose(_mean_cross_entropy_decomposed),
-    gradient=_mean_cross_entropy_rule,
-    index_range=_labels,
-    samples=_mean_cross_entropy_samples,
-    dtypes=dtypes.FLOATS,
-    # As cross_entropy_rows_grad, whose probabilities carry the rounding of logits - lse.
-    tolerance=Tolerance(96.0, floor=1.0),
-    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
 )

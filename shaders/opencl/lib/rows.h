@@ -4,13 +4,14 @@
 // `name_step`.
 //
 // With ROW_VECTORS > 0 a row is read once: each work-item keeps its ROW_VECTORS vectors of it in registers; unless FULL, the
-// last of them may be past the end. With ROW_VECTORS 0 each pass reads the row again, on CPUs from the cache.
+// last of them may be past the end. With STAGED_VECTORS > 0 a row is copied to local memory, where it has as many whole vectors of
+// 16 bytes; each work-item reads only those that it copied. Otherwise each pass reads the row again, on CPUs from the cache.
 //
 // A kernel takes the numbers as one struct by value, `geometry`, with the members STRIDE_MEMBERS(x) of each operand, then
 // ROW_MEMBERS. Its body begins with DECLARE_ROWS and DECLARE_STRIDES(x), which make constants of them. Then:
 //
 //   ROW_OF(x, row)                  index of the first element of a row of operand x
-//   DECLARE_ROW(x)                  registers for a row of x, filled by LOAD_ROW(x, at); nothing without ROW_VECTORS
+//   DECLARE_ROW(x)                  registers or local memory for a row of x, filled by LOAD_ROW(x, at); else nothing
 //   FOR_VECTORS body                for each vector of the work-item; in the body, i is its index in the row, and k < ACCUMULATORS
 //                                   selects one of several independent sums
 //   FOR_TAIL body                   for each element i after the last whole vector
@@ -41,12 +42,18 @@
 #ifndef ROW_VECTORS
 #define ROW_VECTORS 0
 #endif
+#ifndef STAGED_VECTORS
+#define STAGED_VECTORS 0
+#endif
 #ifndef FULL
 #define FULL 0
 #endif
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/group_reduce.h"
+#if STAGED_VECTORS
+#include "lib/async_copy.h"
+#endif
 
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
@@ -110,16 +117,47 @@ typedef VEC(REAL) V;
 #define ROW_VALUE_AS(D, name, at) name##_vectors[slot]
 #define SET_ROW_VALUE(name, value) name##_vectors[slot] = value;
 #else
-#define REQUIRED_GROUP_SIZE
 // Several independent sums hide the latency of additions.
+#ifndef ACCUMULATORS
 #define ACCUMULATORS 4
+#endif
 #define FOR_VECTORS \
     for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) \
         _Pragma("unroll") for (uint k = 0, i = begin; k < ACCUMULATORS; k++, i += LANES) if (i < WHOLE)
+#define SET_ROW_VALUE(name, value)
+#if STAGED_VECTORS
+#define REQUIRED_GROUP_SIZE __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+#define DECLARE_ROW(name) __local uint4 name##_row[STAGED_VECTORS];
+#define LOAD_ROW_AS(D, name, at) \
+    for (uint i = LANE_ID; i < STAGED_VECTORS; i += LANES) \
+        COPY16((__local uint *)&name##_row[i], name + (at) + (long)i * WIDTH, true); \
+    COPIES_COMMIT(); \
+    COPIES_WAIT(0);
+#define ROW_VALUE_AS(D, name, at) CONCAT(REALS_OF_, D)(name##_row[i])
+#else
+#define REQUIRED_GROUP_SIZE
 #define DECLARE_ROW(name)
 #define LOAD_ROW_AS(D, name, at)
 #define ROW_VALUE_AS(D, name, at) READ_AS(D, name, at, i)
-#define SET_ROW_VALUE(name, value)
+#endif
+#endif
+#if STAGED_VECTORS
+// The elements of a vector of 16 bytes.
+#define REALS_OF_float32(w) as_float4(w)
+#define REALS_OF_float64(w) as_double2(w)
+#if WIDTH == 8
+#if PTX_BFLOAT16
+#define REALS_OF_bfloat16(w) floats_of_words(w)
+#else
+#define REALS_OF_bfloat16(w) as_float8(convert_uint8(as_ushort8(w)) << 16)
+#endif
+#if QUIRK_PTX_HALF_CONVERSION
+#define REALS_OF_float16(w) floats_of_halves(as_ushort8(w))
+#else
+static inline float8 reals_of_float16(ushort8 halves) { return vload_half8(0, (const half *)&halves); }
+#define REALS_OF_float16(w) reals_of_float16(as_ushort8(w))
+#endif
+#endif
 #endif
 #define LOAD_ROW(name, at) LOAD_ROW_AS(DTYPE, name, at)
 #define ROW_VALUE(name, at) ROW_VALUE_AS(DTYPE, name, at)

@@ -1,14 +1,9 @@
 // Cross entropy of rows of logits with integer classes, and the logsumexp of each row. The loss of a row is 0 if its
-// class is ignored, and NaN if its class is out of range. SMOOTHED, for label smoothing, also sums the logits.
+// class is ignored, and NaN if its class is out of range.
 
-#ifndef INDEX_DTYPE
-#define INDEX_DTYPE int64
-#endif
-#ifndef SMOOTHED
-#define SMOOTHED 0
-#endif
 #include "lib/rows.h"
 #include "rowwise/row_exponentials.h"
+#include "rowwise/cross_entropy_rows.h"
 
 typedef struct {
     long target_step, ignored;
@@ -29,26 +24,14 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global con
     FOR_ROWS {
         const long x_at = ROW_OF(x, row);
         LOAD_ROW(x, x_at)
-        REAL top, sum;
+        REAL top, sum, logits = 0;
         ROW_EXPONENTIALS(x, x_at, top, sum)
-#if SMOOTHED
-        DECLARE_ACCUMULATORS(logits, 0)
-        FOR_VECTORS logits[k] += ROW_VALUE(x, x_at) - top;
-        REAL logit = SUM_ACCUMULATORS(logits);
-        FOR_TAIL logit += LOAD(DTYPE, x, x_at + i) - top;
-        GROUP_SUM(logit)
-#endif
+        SUM_OF_LOGITS(x, x_at, top, logits)
         if (LANE_ID == 0) {
             // Relative to the largest logit: adding that could round the logarithm away.
             const REAL total = log(sum);
             const long picked = (long)target[(long)target_offset + (long)row * target_step];
-            REAL value = picked == ignored ? 0 : NAN;
-            if (picked != ignored && picked >= 0 && picked < (long)length) {
-                value = (1 - smoothing) * (total - (LOAD(DTYPE, x, x_at + picked * x_step) - top));
-#if SMOOTHED
-                value += smoothing * (total - logit / length);
-#endif
-            }
+            ROW_LOSS(value, x, x_at, picked, top, total, logits)
             loss[loss_offset + row] = value;
             lse[lse_offset + 2 * (ulong)row] = top;
             lse[lse_offset + 2 * (ulong)row + 1] = total;

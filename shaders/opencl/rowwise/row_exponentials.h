@@ -41,7 +41,7 @@
             V block[ACCUMULATORS]; \
             _Pragma("unroll") for (uint k = 0; k < ACCUMULATORS; k++) { \
                 const uint i = begin + k * LANES; \
-                block[k] = i < WHOLE ? READ(x, at, i) : (V)(-INFINITY); \
+                block[k] = i < WHOLE ? ROW_VALUE(x, at) : (V)(-INFINITY); \
             } \
             const REAL higher = fmax(seen, MAX_ACCUMULATORS(block)); \
             const REAL base = IS_INFINITE(REAL, higher) && higher < 0 ? 0 : higher; \

@@ -11,13 +11,22 @@ from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.opencl_c.lowering.pointwise.elementwise import division_options
 from polyhal.backends.opencl_c.lowering.rowwise.arguments import Args, Definitions, itemsize
 from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange
-from polyhal.backends.opencl_c.lowering.support.rows import real_type, row_kernel
+from polyhal.backends.opencl_c.lowering.support.rows import RowKernel, real_type, row_kernel
+from polyhal.backends.opencl_c.ptx import Target
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
+
+_VECTOR = 16
+"""Bytes of an aligned vector."""
+_STAGED_ROWS = 2
+"""Rows of logits in the local memory of a compute unit: one arrives while the gradient of the other is written."""
+_OTHER_MEMORY = 1024
+"""Bytes of local memory of a group besides the row: sums of warps, and the driver's own."""
+_RESIDENT = Target(groups=_STAGED_ROWS)
 
 
 def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
@@ -65,6 +74,55 @@ def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], param
         **kernel.args("x", "dx"),
     }
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group)
+
+
+def _forward_and_backward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    specs = cross_entropy.forward_and_backward(inputs)
+    if isinstance(specs, Declined):
+        return specs
+    logits, target, g = specs
+    slope = outputs[1]
+    # Columns of the gradient beyond the classes are padding.
+    kernel = row_kernel(runtime, (logits, slope._replace(shape=logits.shape)), 1, cached=1)
+    if isinstance(kernel, Declined):
+        return kernel
+    staged = _staged_vectors(runtime, kernel)
+    definitions = kernel.definitions | {
+        "INDEX_DTYPE": target.dtype.name,
+        "GRADIENT_DTYPE": g.dtype.name,
+        "SMOOTHED": params["label_smoothing"] != 0,
+        "PADDING": slope.shape[1] - logits.shape[1],
+        "STAGED_VECTORS": staged,
+        "TENSOR_CORES": runtime.features.tensor_cores,
+    }
+    args: Args = {
+        **_memory("x", "target", "g", "loss", "dx"),
+        "target_step": target.strides[0],
+        "g_step": g.strides[0],
+        "ignored": params["ignore_index"],
+        "smoothing": params["label_smoothing"],
+        **kernel.args("x", "dx"),
+    }
+    return runtime.launch(
+        "rowwise/cross_entropy_and_grad",
+        definitions,
+        args,
+        kernel.items,
+        kernel.group,
+        target=_RESIDENT if staged and runtime.features.compute_capability else None,
+    )
+
+
+def _staged_vectors(runtime: Runtime, kernel: RowKernel) -> int:
+    """Return the whole vectors of a row for local memory; 0 if registers hold the row or two rows do not fit."""
+    features, width = runtime.features, int(kernel.definitions["WIDTH"])
+    if features.cpu or not features.local_memory_is_real or not kernel.definitions["ALIGNED"]:
+        return 0
+    vectors = kernel.length // width
+    fits = _STAGED_ROWS * (_VECTOR * vectors + _OTHER_MEMORY) <= features.static_local_memory
+    return vectors if fits and not kernel.definitions["ROW_VECTORS"] else 0
 
 
 def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
@@ -125,6 +183,7 @@ def _single_group(runtime: Runtime, kernel: str, x: Spec, target: Spec, args: Ar
 LOWERINGS: dict[str, LoweringFunction] = {
     "cross_entropy_rows": _forward,
     "cross_entropy_rows_grad": _backward,
+    "cross_entropy_rows_and_grad": _forward_and_backward,
     "mean_loss": _mean,
     "mean_cross_entropy": _mean_with_gradient,
 }
