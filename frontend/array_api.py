@@ -70,7 +70,7 @@ class NamespaceInfo:
     def dtypes(
         self, *, device: Device | str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, DType]:
-        """Return the standard's dtypes that a device stores, by name; those of a kind, or of several, if one is given.
+        """Return the standard's dtypes that a device stores, by name. `kind` selects the dtypes of one kind or of several.
 
         Raises ValueError for a kind that the standard does not name.
         """

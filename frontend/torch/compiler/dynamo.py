@@ -182,7 +182,7 @@ def _is_constant(node: torch.fx.Node) -> bool:
         if made not in found:
             if made.op not in ("call_function", "call_method") or "empty" in str(made.target):
                 return False
-            if _library(made) not in (None, "aten", "prims"):  # those of others may read more than their operands
+            if _library(made) not in (None, "aten", "prims"):  # functions of other libraries may read more than their operands
                 return False
             found.add(made)
             rest.extend(made.all_input_nodes)
@@ -359,7 +359,7 @@ class _Repeated:
 
     @classmethod
     def original(cls, code: types.CodeType) -> types.CodeType:
-        """Return the code that was copied; code that is no copy itself."""
+        """Return the code that was copied, or the given code if it is not a copy."""
         return cls._originals.get(id(code), (code, code))[1]
 
     def run(self, arguments: tuple[Any, ...], cells: tuple[types.CellType, ...]) -> Any:

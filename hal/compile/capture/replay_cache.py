@@ -156,7 +156,7 @@ class RepeatedCall(Protocol):
     """A call that its step can replay again without its signature."""
 
     def may_apply(self) -> bool:
-        """Return whether the modes of the thread are those of the call; the next call needs its signature if not."""
+        """Return whether the thread's modes equal the call's modes. If they differ, the next call needs its signature."""
         ...
 
     def replay(self, args: tuple[Any, ...], /) -> Any:
