@@ -5,7 +5,7 @@
 
 The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance,
 reported devices and reliability, predictions of the simulator, the index of kernels, the table of losses beside PEFT's, the
-list of quirks and the catalogue of cards. A test compares each file with the output of this command.
+list of quirks, the catalogue of cards, and diagrams. A test compares each file with the output of this command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polyhal.hal.core.hardware import catalogue
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ops import FFT, LINALG, SPECIAL
-from tools import kernels_index, peft_table
+from tools import kernels_index, peft_table, pictures
 from tools.contract_text import breaking_changes, contract_text
 from tools.coverage import columns_folder, read_columns
 from tools.coverage_columns import Column, listed_ops, resolve_ops
@@ -66,7 +66,17 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         "frontend/fft/__init__.pyi": functions_stub(FFT, *_OF_FFT),
         "frontend/linalg/__init__.pyi": functions_stub(LINALG, *_OF_LINALG),
     }
-    for generator in (_contract, _names, _benchmarks, _reliability, _kernels_index, _losses, _quirks, _cards):
+    for generator in (
+        _contract,
+        _names,
+        _benchmarks,
+        _reliability,
+        _kernels_index,
+        _losses,
+        _quirks,
+        _cards,
+        _pictures,
+    ):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
 
@@ -109,6 +119,10 @@ def _kernels_index(root: Path) -> Files:
 def _losses(root: Path) -> Files:
     """Return the page about language models, with the table of losses and PEFT's."""
     return {peft_table.PAGE: peft_table.with_table(root)}
+
+
+def _pictures(root: Path) -> Files:
+    return pictures.pictures()
 
 
 def _quirks(root: Path) -> Files:
