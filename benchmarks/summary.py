@@ -61,7 +61,7 @@ _INTERFACES = {
 _AS_AMPERE = "as an Ampere GPU"
 _LEAST = 1.0
 """The least ratio, in two decimals, of a workload that is as fast as its fastest peer."""
-_LIBRARIES = ("PyTorch", "torch", "NumPy", "CUDA graph", "tinygrad", "netcl", "llama.cpp", "NCCL")
+NAMES_OF_PEERS = ("PyTorch", "torch", "NumPy", "CUDA graph", "tinygrad", "netcl", "llama.cpp", "NCCL")
 
 
 def comparisons(results: Iterable[Mapping[str, Any]]) -> list[Comparison]:
@@ -102,6 +102,28 @@ def summary(results: Iterable[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def speeds_table(results: Iterable[Mapping[str, Any]], devices: Sequence[MeasuredDevice]) -> list[str]:
+    """Return a table for readers in a hurry: by family and device, how many workloads are at least as fast as the fastest
+    peer, the median, and the slowest one by name."""
+    found = comparisons(results)
+    heads = (f"{hardware}, {interface} | median | slowest" for hardware, interface in devices)
+    lines = [f"| | {' | '.join(heads)} |", "|---|" + "---:|---:|---|" * len(devices)]
+    for family in sorted({c.family for c in found if c.device in devices}, key=_order):
+        cells = [family]
+        for device in devices:
+            own = [c for c in found if c.device == device and c.family == family]
+            cells += _speeds(own) if own else ["", "", ""]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _speeds(found: Sequence[Comparison]) -> list[str]:
+    slowest = min(found, key=lambda c: c.ratio)
+    reached = sum(_is_fast(c.ratio) for c in found)
+    median = statistics.median(c.ratio for c in found)
+    return [f"{reached} of {len(found)}", f"{median:.2f}", f"{slowest.ratio:.2f} {slowest.workload}"]
+
+
 def _row(family: str, found: Sequence[Comparison], interfaces: Sequence[str]) -> str:
     cells = [family]
     for interface in interfaces:
@@ -123,12 +145,16 @@ def _order(family: str) -> tuple[int, str]:
     return (names.index(family) if family in names else len(names), family)
 
 
+def interface_of(device: Mapping[str, str]) -> str:
+    """Return the name of the interface through which a result's device was used."""
+    return next(name for name, pattern in _INTERFACES.items() if re.match(pattern, device["driver"]))
+
+
 def _device(result: Mapping[str, Any], name: str) -> MeasuredDevice:
     device = result["devices"][name]
-    interface = next(name for name, pattern in _INTERFACES.items() if re.match(pattern, device["driver"]))
     if _AS_AMPERE in result["place"]:
         return MeasuredDevice(device["name"], _AS_AMPERE)
-    return MeasuredDevice("two processor cores" if device["type"] == "cpu" else device["name"], interface)
+    return MeasuredDevice("two processor cores" if device["type"] == "cpu" else device["name"], interface_of(device))
 
 
 Found = Iterator[tuple[str, str, str, float]]
@@ -142,7 +168,7 @@ def _nothing(result: Mapping[str, Any]) -> Found:
 def _ops(result: Mapping[str, Any]) -> Found:
     for row in result["rows"]:
         timings = {n: s[0] for n, s in row["seconds"].items()}
-        best = min((s for n, s in timings.items() if n.startswith(_LIBRARIES)), default=None)
+        best = min((s for n, s in timings.items() if n.startswith(NAMES_OF_PEERS)), default=None)
         for name in result["devices"]:
             ours = timings.get(name, timings.get(f"{name} captured"))
             if best and ours:

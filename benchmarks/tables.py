@@ -23,18 +23,20 @@ def _spread(low: float, median: float, high: float) -> str:
     return f"±{(high - low) / 2 / median:.1%}"
 
 
+def rate_text(row: Mapping[str, Any], median: float) -> str:
+    """Return the rate of a row, or the time of one that measures the host."""
+    if row["wall"]:
+        return f"{median * 1e6:.1f} µs"
+    return flops_text(row["flops"] / median) if row["flops"] else f"{row['nbytes'] / median / 1e9:,.0f} GB/s"
+
+
 def _rate(row: Mapping[str, Any], timing: tuple[float, float, float]) -> str:
     median, low, high = timing
-    if row["wall"]:
-        text = f"{median * 1e6:.1f} µs"
-    elif row["flops"]:
-        text = flops_text(row["flops"] / median)
-    else:
-        text = f"{row['nbytes'] / median / 1e9:,.0f} GB/s"
-    return f"{text} {_spread(low, median, high)}"
+    return f"{rate_text(row, median)} {_spread(low, median, high)}"
 
 
-def _share(row: Mapping[str, Any], median: float, peak: Peak) -> str:
+def share_text(row: Mapping[str, Any], median: float, peak: Peak) -> str:
+    """Return the fraction of the rate that limits a row; empty if none is known."""
     possible = peak.rate(row["limit"])
     return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible else ""
 
@@ -56,7 +58,7 @@ def kernels_table(result: dict[str, Any]) -> list[str]:
                 median = seconds[n][0]
                 cells += [
                     _rate(row, seconds[n]),
-                    _share(row, median, limits[n]),
+                    share_text(row, median, limits[n]),
                     f"{best / median:.2f}" if best else "",
                 ]
             else:
@@ -74,12 +76,16 @@ def layers_table(result: dict[str, Any]) -> list[str]:
     ours = [n for n in names if n not in peers]
     head = ["workload", "bytes", "operations", "limit", *(c for n in ours for c in (f"`{n}`", "speedup")), *peers]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-    bytes_per_s, flops_per_s = (max(v[kind] for v in limits.values()) for kind in ("bytes_per_s", "flops_per_s"))
     for row in result["rows"]:
         seconds = row["seconds"]
         best = min((seconds[n][0] for n in peers if n in seconds), default=None)
-        limit = max(row["nbytes"] / bytes_per_s, row["flops"] / flops_per_s if flops_per_s else 0.0)
-        cells = [row["name"], f"{row['nbytes'] / 1e6:,.0f} MB", f"{row['flops'] / 1e9:,.2f} G", _milliseconds(limit)]
+        limit = layer_limit(result, row)
+        cells = [
+            row["name"],
+            f"{row['nbytes'] / 1e6:,.0f} MB",
+            f"{row['flops'] / 1e9:,.2f} G",
+            milliseconds_text(limit),
+        ]
         for n in ours:
             cells += (
                 [_duration(seconds[n]), f"{best / seconds[n][0]:.2f}" if best else ""] if n in seconds else ["-", ""]
@@ -89,13 +95,21 @@ def layers_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _milliseconds(seconds: float) -> str:
+def layer_limit(result: Mapping[str, Any], row: Mapping[str, Any]) -> float:
+    """Return the seconds that a row's bytes and operations need at the rates of the fastest device."""
+    limits = result["limits"].values()
+    bytes_per_s, flops_per_s = (max(limit[kind] for limit in limits) for kind in ("bytes_per_s", "flops_per_s"))
+    return max(row["nbytes"] / bytes_per_s, row["flops"] / flops_per_s if flops_per_s else 0.0)
+
+
+def milliseconds_text(seconds: float) -> str:
+    """Return a time in milliseconds."""
     return f"{seconds * 1e3:,.2f} ms"
 
 
 def _duration(timing: Sequence[float]) -> str:
     median, low, high = timing
-    return f"{_milliseconds(median)} {_spread(low, median, high)}"
+    return f"{milliseconds_text(median)} {_spread(low, median, high)}"
 
 
 def _step(row: Mapping[str, Any], who: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.measured_tables import with_tables
 from benchmarks.report import results
 from benchmarks.summary import comparisons, summary
 
@@ -50,3 +51,25 @@ def test_the_summary_names_slower_workloads() -> None:
 
 def test_every_workload_belongs_to_a_family() -> None:
     assert [c for c in comparisons(_RESULTS) if c.family == "other"] == []
+
+
+_PAGE = "before\n<!-- Measured in somewhere: {} -->\nold\n<!-- End of the measured table -->\nafter\n"
+
+
+def _measured() -> dict[str, Any]:
+    result = _result("2026-01-01", 2e-3, 1e-3)
+    result["limits"] = {"opencl:0": {"bytes_per_s": 4e12, "flops_per_s": 4e12, "matrix_flops_per_s": {}}}
+    result["rows"][0] |= {"flops": 4e9, "nbytes": 0, "wall": False, "limit": "flops_per_s"}
+    return result
+
+
+def test_a_table_in_a_page_has_figure_share_and_ratio() -> None:
+    page = with_tables(_PAGE.format("matmul 1024"), lambda name: _measured())
+    assert "| matmul 1024 | OpenCL | 2.0 TFLOP/s | 50% | 0.50 |" in page.splitlines()
+    assert (page.splitlines()[0], page.splitlines()[-1], "old" in page) == ("before", "after", False)
+    assert with_tables(page, lambda name: _measured()) == page
+
+
+def test_a_row_that_a_page_names_exists() -> None:
+    with pytest.raises(ValueError, match=r"somewhere.json has no row 'matmul 7'; correct the comment"):
+        with_tables(_PAGE.format("matmul 7"), lambda name: _measured())
