@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,21 +141,6 @@ def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
         rf"step on a processor is {NUMBER} launches": lambda: _launches()[:1],
         rf"recorded as {NUMBER} nodes": lambda: _launches()[1:2],
         rf"submits the launches: {NUMBER} instead of {NUMBER}": lambda: (_launches()[2], _launches()[0]),
-        r"(\d+) of (\d+) memory-bound workloads": _memory_bound,
-        r"and a sum,\s+at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
-        r"Depthwise convolution is ([\d.]+) to ([\d.]+) times": _depthwise,
-        r"attention in half precision ([\d.]+) to\s+([\d.]+)\.": _half_attention,
-        r"on 10,000 elements, called eagerly, at ([\d.]+) of": lambda: (f"{_ratios(lambda r: r['wall'])[0]:.2f}",),
-        r"perceptron at ([\d.]+), a small GPT at ([\d.]+), GPT-2 in bfloat16 at ([\d.]+), a small\s+classifier at ([\d.]+), "
-        r"a GPT of 10 million parameters in bfloat16 at ([\d.]+), ResNet-50 in\s+bfloat16 at (\d\.\d+)": _steps,
-        r"of 256 units are ([\d.]+) to ([\d.]+) times": lambda: _layers(r"(LSTM|GRU) .* 256 wide", 1),
-        r"of 1024 units ([\d.]+) to ([\d.]+) times": lambda: _layers(r"LSTM .* 1024 wide", 2),
-        r"half precision reach ([\d.]+) to ([\d.]+) of PyTorch's speed": _products,
-        r"convolutions in float32 ([\d.]+) to ([\d.]+)[,.] ": _convolutions,
-        r"is ([\d.]+) times as fast as PyTorch's eager one in float32": lambda: _gpt2("high"),
-        r"and ([\d.]+) times in bfloat16": lambda: _gpt2("bfloat16"),
-        r"decoding is ([\d.]+) times as fast": _decoding,
-        r"a captured step of a small GPT is ([\d.]+) times as fast": _small_gpt,
     }
 
 
@@ -210,91 +194,3 @@ def _launches() -> tuple[int, int, int]:
         function()
         counts.append(len(backend.stop_profiling()))
     return counts[0], len(captured.graphs[0].nodes), counts[1]
-
-
-def _result(name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text("utf-8"))["rows"]
-    return rows
-
-
-_NVIDIA = "cuda:0"
-"""The default device on NVIDIA's cards."""
-
-
-def _ratios(chosen: Callable[[dict[str, Any]], object]) -> list[float]:
-    """Return the speedups over PyTorch of the selected workloads on the H200."""
-    ratios = []
-    for row in _result("h200-kernels"):
-        seconds = {n.partition(" ")[0]: s[0] for n, s in row["seconds"].items()}
-        if chosen(row) and {"PyTorch", _NVIDIA} <= seconds.keys():
-            ratios.append(seconds["PyTorch"] / seconds[_NVIDIA])
-    return ratios
-
-
-_NEARLY = 0.95
-
-
-def _memory_bound() -> tuple[int, int]:
-    ratios = _ratios(lambda r: not r["flops"] and not r["wall"])
-    return sum(x >= _NEARLY for x in ratios), len(ratios)
-
-
-def _slow_memory_bound() -> tuple[str, str]:
-    ratios = [x for x in _ratios(lambda r: not r["flops"] and not r["wall"]) if x < _NEARLY]
-    assert len(ratios) == 6, "three products, the decoding of 16, the sort and a sum"
-    return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
-
-
-def _half_attention() -> tuple[str, str]:
-    ratios = _ratios(lambda r: re.match(r"attention b?float16", r["name"]))
-    return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
-
-
-def _depthwise() -> tuple[str, str]:
-    """Return the figures of the kernels and of the layers."""
-    ratios = [*_ratios(lambda r: "depthwise" in r["name"]), *map(float, _layers("depthwise", 3))]
-    return f"{min(ratios):.1f}", f"{max(ratios):.1f}"
-
-
-def _steps() -> tuple[str, ...]:
-    """How many times as fast as PyTorch's fastest way captured steps are."""
-    found = {r["model"]: r["who"] for r in _result("h200-steps") if r["device"] == _NVIDIA}
-    models = ("mlp", "gpt", "gpt-2", "cnn", "gpt-10m", "resnet-50")
-    best = (min(w["ms"] for n, w in found[m].items() if n.startswith("PyTorch")) for m in models)
-    return tuple(f"{ms / found[m]['captured']['ms']:.2f}" for m, ms in zip(models, best, strict=True))
-
-
-def _products() -> tuple[str, str]:
-    ratios = _ratios(lambda r: re.fullmatch(r"matmul (4096|8192) (highest|float16|bfloat16)", r["name"]))
-    return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
-
-
-def _convolutions() -> tuple[str, str]:
-    ratios = _ratios(lambda r: re.fullmatch(r"conv .* highest( and gradients)?", r["name"]))
-    return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
-
-
-def _layers(pattern: str, digits: int) -> tuple[str, str]:
-    """How many times as fast as PyTorch's fastest way captured layers of the H200 are."""
-    ratios = []
-    for row in _result("h200-layers"):
-        if re.match(pattern, row["name"]):
-            others = [s[0] for n, s in row["seconds"].items() if not n.startswith("opencl")]
-            ratios.append(min(others) / row["seconds"]["opencl:0 captured"][0])
-    return f"{min(ratios):.{digits}f}", f"{max(ratios):.{digits}f}"
-
-
-def _gpt2(precision: str) -> tuple[str]:
-    (row,) = (r for r in _result("h200-training-step") if r["model"] == "gpt-2" and r["precision"] == precision)
-    return (f"{row['who']['PyTorch']['ms'] / row['who']['captured']['ms']:.1f}",)
-
-
-def _decoding() -> tuple[str]:
-    (row,) = _result("h200-decode")
-    return (f"{row['torch']['seconds'][0] / row['polyhal']['seconds'][0]:.1f}",)
-
-
-def _small_gpt() -> tuple[str]:
-    rows = [r["who"] for r in _result("cpu-training-step") if r["model"] == "gpt"]
-    (ratio,) = {f"{r['PyTorch']['ms'] / r['captured']['ms']:.1f}" for r in rows}
-    return (ratio,)
