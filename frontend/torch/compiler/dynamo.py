@@ -182,7 +182,8 @@ def _is_constant(node: torch.fx.Node) -> bool:
         if made not in found:
             if made.op not in ("call_function", "call_method") or "empty" in str(made.target):
                 return False
-            if _library(made) not in (None, "aten", "prims"):  # functions of other libraries may read more than their operands
+            # Functions of other libraries may read more than their operands.
+            if _library(made) not in (None, "aten", "prims"):
                 return False
             found.add(made)
             rest.extend(made.all_input_nodes)
