@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import subprocess
 import sys
@@ -38,6 +39,20 @@ def test_every_file_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"polyhal", "polyhal.hal.ops.nn", "polyhal.shaders.wgsl.lib", "polyhal_autoload"} <= set(
         declared["packages"]
     )
+
+
+def test_links_of_the_description_are_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", declared.update)
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Source"]
+    targets = re.findall(r"\]\(([^)\s]+)\)", declared["long_description"])
+    assert [t for t in targets if not t.startswith(("https://", "#"))] == []
+    files = [t.removeprefix(f"{source}/").split("/main/")[1].partition("#")[0] for t in targets if t.startswith(source)]
+    assert len(files) > 20
+    assert [f for f in files if not (ROOT / f).exists()] == []
+    assert f"({source}/raw/main/docs/pictures/simulator.png)" in declared["long_description"]
 
 
 def test_the_library_imports_no_folder_of_the_checkout() -> None:
