@@ -9,6 +9,7 @@ import time
 
 from polyhal.hal.compile.ir.graph import Graph
 from polyhal.hal.compile.passes.decompose import decompose
+from polyhal.hal.compile.passes.fuse.activations import recognize_activations
 from polyhal.hal.compile.passes.fuse.batch_products import batch_products
 from polyhal.hal.compile.passes.fuse.batch_statistics import join_batch_norm
 from polyhal.hal.compile.passes.fuse.cast_results import cast_results
@@ -49,6 +50,8 @@ PASSES = (
     remove_logit_casts,
     restore_variances,
     *_TIDYING,
+    recognize_activations,
+    remove_dead_code,
     merge_host_calls,
     regather,
     match_patterns,
