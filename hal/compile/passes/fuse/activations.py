@@ -7,7 +7,8 @@ computed at sample points in float64, and compared with the references of the ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,8 @@ _ROOTS = frozenset(OPS[name] for name in ("erf", "tanh"))
 """Ops in every formula, from which the search starts."""
 _ACTIVATIONS = tuple((OPS["gelu"], OPS["gelu_grad"], (kind,)) for kind in ("none", "tanh"))
 """Activations, their gradients, and the parameters of both."""
+_LARGEST = 64
+"""Maximum values of a formula and its gradient, which have about 30."""
 _POINTS = np.linspace(-3.9, 4.1, 23)
 _GRADIENTS = np.cos(7 * _POINTS) + 0.25
 _CLOSE = 1e-6
@@ -50,7 +53,7 @@ def recognize_activations(graph: Graph) -> Graph:
     """Replace formulas of activations, and the gradients that autograd derives from them, by the ops."""
     search = _Search(graph)
     for node in graph.nodes:
-        if node.op in _ROOTS and not node.replaces and can_fuse(node):
+        if node.op in _ROOTS and can_fuse(node):
             search.from_root(node)
     return search.rewritten() if search.found else graph
 
@@ -79,15 +82,14 @@ class _Search:
 
     def from_root(self, root: Node) -> None:
         """Look for an activation whose formula contains a node, and for its gradient: without one it is a pattern."""
-        x = self._input(root)
-        if x is None:
-            return
-        known = self._functions_of(x, root)
-        for op, gradient, params in _ACTIVATIONS:
-            results = self._matches(known, x, op, params, with_gradient=False)
-            slopes = self._matches(known, x, gradient, params, with_gradient=True)
-            if results and slopes:
-                self.found |= results | slopes
+        for x in self._inputs(root):
+            known = self._functions_of(x, root)
+            for op, gradient, params in _ACTIVATIONS:
+                results = self._matches(known, x, op, params, with_gradient=False)
+                slopes = self._matches(known, x, gradient, params, with_gradient=True)
+                if results and slopes:
+                    self.found |= results | slopes
+                    return
 
     def _matches(
         self, known: Mapping[int, _Sampled], x: int, op: OpDef, params: tuple[Any, ...], *, with_gradient: bool
@@ -120,29 +122,23 @@ class _Search:
             inputs.append(x if same else rewriter.add(OPS["reshape"], [x], (shape,), node.origin)[0])
         return inputs
 
-    def _input(self, root: Node) -> int | None:
-        """Return the nearest tensor of which a root's operand is a function, if the function uses it more than once."""
+    def _inputs(self, root: Node) -> Iterator[int]:
+        """The tensors of which a root's operand is a function by analytic ops, the nearest first."""
         graph = self._graph
         frontier = {self._source(root.value(0))}
-        branched = False
-        while len(frontier) > 1 or not branched:
-            if not frontier:
-                return None
+        while frontier:
+            if len(frontier) == 1:
+                yield from frontier
             latest = max(frontier, key=graph.producer_index)
             node = graph.producer(latest)
-            if node is None or node.op not in _ANALYTIC or node.replaces:
-                return None
-            reads = {self._source(v) for v in node.reads if graph.is_tensor(v)}
-            if any(graph.tensor(v).size != graph.tensor(latest).size for v in reads):
-                return None
-            frontier = frontier - {latest} | reads
-            branched |= len(frontier) > 1
-        return next(iter(frontier))
+            if node is None or node.op not in _ANALYTIC or not self._is_elementwise(node):
+                return
+            frontier = frontier - {latest} | {self._source(v) for v in node.reads}
 
     def _source(self, value: int) -> int:
         """Return the tensor of which a value is a wider or reshaped copy, which may be the value itself."""
         graph = self._graph
-        while (node := graph.producer(value)) is not None and node.op in _COPIES and not node.replaces:
+        while (node := graph.producer(value)) is not None and node.op in _COPIES:
             before, after = graph.tensor(node.value(0)), graph.tensor(value)
             widens = before.dtype is after.dtype or accumulator(before.dtype) is after.dtype
             if not (widens and before.is_contiguous and after.is_contiguous):
@@ -151,11 +147,14 @@ class _Search:
         return value
 
     def _functions_of(self, x: int, root: Node) -> dict[int, _Sampled]:
-        """Return all values that analytic ops compute from `x`, or from `x` and one other tensor, at the sample points."""
+        """Return the values that analytic ops compute from `x`, or from `x` and one other tensor, at the sample points."""
         graph = self._graph
         known = {x: _Sampled(_POINTS, None)}
-        for node in graph.nodes[graph.producer_index(x) + 1 :]:
-            if known.keys().isdisjoint(node.reads) or not self._is_elementwise(node) or not node.merges_with(root):
+        pending = list(graph.user_indices(x))
+        heapify(pending)
+        while pending and len(known) < _LARGEST:
+            node = graph.nodes[heappop(pending)]
+            if node.outputs[0] in known or not self._is_elementwise(node) or not node.merges_with(root):
                 continue
             gradients = {known[v].gradient if v in known else self._source(v) for v in node.reads} - {None}
             if len(gradients) > 1:
@@ -164,12 +163,14 @@ class _Search:
             with np.errstate(all="ignore"):
                 values = operands[0] if node.op in _COPIES else node.op.reference(*operands, **node.bound)
             known[node.outputs[0]] = _Sampled(np.asarray(values), next(iter(gradients), None))
+            for k in graph.user_indices(node.outputs[0]):
+                heappush(pending, k)
         return known
 
     def _is_elementwise(self, node: Node) -> bool:
         """Return whether a node computes each element of a float tensor from the same elements of its operands, and numbers."""
         graph = self._graph
-        if node.replaces or not (node.op in _ANALYTIC or node.op in _COPIES):
+        if node.op not in _ANALYTIC and node.op not in _COPIES:
             return False
         if not all(graph.is_tensor(v) for v in node.reads):
             return False
