@@ -123,7 +123,7 @@ class _Search:
         return inputs
 
     def _inputs(self, root: Node) -> Iterator[int]:
-        """The tensors of which a root's operand is a function by analytic ops, the nearest first."""
+        """Yield the tensors that determine a root's operand by analytic ops, the nearest first."""
         graph = self._graph
         frontier = {self._source(root.value(0))}
         while frontier:
@@ -136,7 +136,7 @@ class _Search:
             frontier = frontier - {latest} | {self._source(v) for v in node.reads}
 
     def _source(self, value: int) -> int:
-        """Return the tensor of which a value is a wider or reshaped copy, which may be the value itself."""
+        """Return the tensor that a value copies, in another shape or a wider dtype: the value itself if it is a result."""
         graph = self._graph
         while (node := graph.producer(value)) is not None and node.op in _COPIES:
             before, after = graph.tensor(node.value(0)), graph.tensor(value)
