@@ -34,6 +34,9 @@ class Writer(Protocol):
     def narrow(self, register: str, dtype: DType) -> str:
         """Return an expression that wraps a 32-bit register to the range of a small integer dtype."""
 
+    def rounded(self, register: str, dtype: DType) -> str:
+        """Return an expression that rounds a float register to a 16-bit float dtype."""
+
     def declare(self, name: str, dtype: DType, expression: str) -> None:
         """Append a statement that declares the register `name` with the value of an expression."""
 
@@ -47,17 +50,42 @@ def cast(writer: Writer, value: RegisterValue, target: DType) -> str:
     return writer.convert(register, value.dtype, target)
 
 
+def only_stored(steps: Sequence[ExpressionStep], results: Collection[int]) -> set[int]:
+    """Return the results of a group that none of its steps reads."""
+    return set(results) - {argument for step in steps for argument in step.arguments}
+
+
 def evaluate(
-    writer: Writer, steps: Sequence[ExpressionStep], inputs: Sequence[RegisterValue], within: Collection[int] = ()
+    writer: Writer,
+    steps: Sequence[ExpressionStep],
+    inputs: Sequence[RegisterValue],
+    within: Collection[int] = (),
+    stored: Collection[int] = (),
 ) -> list[RegisterValue]:
     """Write the statements of all steps. Return the inputs and the results of steps, by value number.
 
-    Values in `within` are inlined into the only step that uses them, so that compilers may fuse both.
+    Values in `within` are inlined into the only step that uses them, so that compilers may fuse both. Casts to 16-bit floats
+    round; for values in `stored`, which nothing reads but stores in their dtype, the stores do so.
     """
     values = list(inputs)
     for step in steps:
-        values.append(_evaluate(writer, step, values, within))
+        value = _evaluate(writer, step, values, within)
+        if step.op == "cast" and len(values) not in stored and _rounds(values[step.arguments[0]].dtype, step.dtype):
+            name = f"h{len(values)}"
+            writer.declare(name, step.dtype, writer.rounded(value.register, step.dtype))
+            value = RegisterValue(name, step.dtype)
+        values.append(value)
     return values
+
+
+def _rounds(source: DType, target: DType) -> bool:
+    """Return whether `target` is a 16-bit float that cannot hold all values of `source`; integers of 8 bits are exact."""
+    short = target.kind == "float" and target.itemsize == _SHORT
+    return short and source is not target and (source.kind == "float" or source.itemsize > 1)
+
+
+_SHORT = 2
+"""Bytes of 16-bit floats, whose registers have 32 bits."""
 
 
 def _evaluate(

@@ -173,6 +173,22 @@ static inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
 }
 #endif
 
+// A value of a chain that is cast to 16 bits and read again.
+#define rounded_to_bfloat16(v) AS(float, CONVERT(uint, bfloat16s_of_floats(v)) << 16)
+static inline VEC(float) rounded_to_float16(VEC(float) value) {
+#if QUIRK_PTX_HALF_CONVERSION && ALIGNED && WIDTH > 1 && WIDTH <= 8
+    return floats_of_halves(halves_of_floats(value));
+#elif WIDTH == 1
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    return vload_half(0, (const half *)&bits);
+#else
+    VEC(ushort) bits;
+    CONCAT(CONCAT(vstore_half, WIDTH), _rte)(value, 0, (half *)&bits);
+    return CONCAT(vload_half, WIDTH)(0, (const half *)&bits);
+#endif
+}
+
 // Some CPU drivers reduce the arguments of a whole vector by the method that the largest lane needs, which loses accuracy
 // in the others: a huge or infinite lane makes sin of its neighbours wrong. Lanes beyond `limit` are therefore computed
 // separately.

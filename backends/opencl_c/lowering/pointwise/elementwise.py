@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, ExpressionStep, lowerings, merge_axes
-from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate, only_stored
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import ScalarType
 from polyhal.backends.opencl_c.lowering.pointwise.kernel_text import KernelText
@@ -88,7 +88,7 @@ def group(
     choice = runtime.tuning.choose(STREAMING, magnitude(math.prod(outputs[0].shape)), default)
     space = _iteration_space(choice.vector, runtime, inputs, outputs)
     text = KernelText()
-    values = evaluate(text, steps, _emit_operands(text, space, inputs))
+    values = evaluate(text, steps, _emit_operands(text, space, inputs), stored=only_stored(steps, results))
     _emit_results(text, space, [values[i] for i in results], outputs)
     index: ScalarType = "ulong" if space.wide else "uint"
     each = max(_MIN_CHUNKS, ceil_div(space.items, _ITEMS_PER_UNIT * runtime.features.compute_units)) if cpu else 1

@@ -13,7 +13,7 @@ from polyhal.backends.common.codegen.elementwise import (
     scalars_in_precision,
     translate,
 )
-from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate, only_stored
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
 from polyhal.backends.common.problems.multi_tensor import SlotSteps, TensorSlot, sums_of_chunks
@@ -133,10 +133,11 @@ def _text(group: SlotSteps, steps: Sequence[ExpressionStep], renumbered: Sequenc
     written = [renumbered[value] for _, value in group.writes]
     kept = [*written, *(renumbered[value] for value in group.sums)]
     within = products_in_sums(steps, len(specs), kept) if group.relaxed else set()
-    values = evaluate(text, steps[:first], values, within)
+    stored = only_stored(steps, written) - {renumbered[value] for value in group.sums}
+    values = evaluate(text, steps[:first], values, within, stored)
     text.locate += text.compute
     text.compute = []
-    values = evaluate(text, steps[first:], values, within)
+    values = evaluate(text, steps[first:], values, within, stored)
     for (index, _), value in zip(group.writes, written, strict=True):
         operand = group.operands[index]
         target = ElementwiseOperand(group.position(index), operand.dtype, (1,), "contiguous", False)

@@ -60,7 +60,8 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
         else:
             text.declare(name, p.sum_dtype, text.parameter(f"{name}_value", operand, p.sum_dtype))
             values.append(RegisterValue(name, p.sum_dtype))
-    result = cast(text, evaluate(text, merged.steps, values)[-1], p.sum_dtype)
+    last = {len(values) + len(merged.steps) - 1}
+    result = cast(text, evaluate(text, merged.steps, values, stored=last)[-1], p.sum_dtype)
     text.compute.append(f"sum = {result};")
     definitions: dict[str, str | int | bool] = {
         "EPILOGUE": 1,

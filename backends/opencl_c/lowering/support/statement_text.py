@@ -46,6 +46,9 @@ class StatementText:
     def narrow(self, register: str, dtype: DType) -> str:
         return narrow(register, dtype)
 
+    def rounded(self, register: str, dtype: DType) -> str:
+        return f"rounded_to_{dtype.name}({register})"
+
     def declare(self, name: str, dtype: DType, expression: str) -> None:
         self.compute.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
 

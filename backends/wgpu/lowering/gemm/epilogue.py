@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate, only_stored
 from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor
 from polyhal.backends.common.problems.gemm import Addend, PairedSum, Product
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody
@@ -60,7 +60,8 @@ def epilogue(p: Product, out_lanes: int) -> tuple[dict[str, object], Arguments]:
         args |= {} if placed else {f"{name}_row": m.row, f"{name}_column": m.column}
         values.append(RegisterValue(f"r_{name}", operand.dtype))
     steps, numbers = with_opaque_operands(p.epilogue.steps, len(values))
-    result = cast(body, evaluate(body, steps, values)[numbers[-1]], p.sum_dtype)
+    last = numbers[-1]
+    result = cast(body, evaluate(body, steps, values, stored=only_stored(steps, [last]))[last], p.sum_dtype)
     variables = {
         "tensors": tensors,
         "pair": pair,

@@ -20,7 +20,7 @@ from polyhal.backends.common.codegen.elementwise import (
     merge_axes,
 )
 from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
-from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate, only_stored
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Scalar, Tensor
 from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
@@ -59,6 +59,10 @@ class ElementBody:
     def narrow(self, register: str, dtype: DType) -> str:
         return narrow(register, dtype)
 
+    def rounded(self, register: str, dtype: DType) -> str:
+        bits = f"{dtype.name}_bits({register})"
+        return f"bitcast<f32>({bits} << 16u)" if dtype is dtypes.bfloat16 else f"unpack2x16float({bits}).x"
+
     def declare(self, name: str, dtype: DType, expression: str) -> None:
         self.compute.append(f"let {name} = {expression};")
 
@@ -88,7 +92,8 @@ def group(
     width, lanes = _width(axes, operands, len(inputs))
     body = ElementBody()
     written, numbers = with_opaque_operands(steps, len(inputs))
-    values = evaluate(body, written, [load_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
+    loaded = [load_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)]
+    values = evaluate(body, written, loaded, stored=only_stored(written, [numbers[i] for i in results]))
     targets = [o for o in operands if o.position >= len(inputs)]
     stored = [cast(body, values[numbers[i]], o.dtype) for i, o in zip(results, targets, strict=True)]
     size = runtime.features.group_size

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.elementwise import translate
-from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate, only_stored
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Scalar, Table, Tensor, Workspace
 from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
 from polyhal.backends.common.problems.multi_tensor import (
@@ -62,10 +62,11 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     written = [renumbered[value] for _, value in group.writes]
     kept = [*written, *(renumbered[value] for value in group.sums)]
     within = products_in_sums(steps, len(values), kept) if group.relaxed else set()
+    stored = only_stored(steps, written) - {renumbered[value] for value in group.sums}
     first = leading(steps, range(group.reads))
-    values = evaluate(body, steps[:first], values, within)
+    values = evaluate(body, steps[:first], values, within, stored)
     prologue, body.compute = [*body.prepare, *body.compute], []
-    values = evaluate(body, steps[first:], values, within)
+    values = evaluate(body, steps[first:], values, within, stored)
     arguments: dict[str, Argument] = {
         (f"x{i}" if isinstance(x, Scalar) else f"a{i}"): x for i, x in enumerate(group.shared, group.reads)
     }
