@@ -18,6 +18,7 @@ import onnxruntime
 import polyhal as ph
 from polyhal import nn
 from polyhal.hal.errors import CaptureError, UnsupportedOpError
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.nn import functional as F
 from polyhal.onnx import export, load
 
@@ -68,6 +69,19 @@ def _activations() -> nn.Module:
     return nn.Sequential(*(kind() for kind in (*kinds, nn.SiLU, nn.GELU, nn.Tanh, nn.LogSoftmax)))
 
 
+def _assigned(x: ph.Tensor, value: ph.Tensor) -> tuple[ph.Tensor, ...]:
+    """Return copies in which slices, columns, rows by number and elements of another dtype are written."""
+    a, b, c, d = (x * 1 for _ in range(4))
+    a[1:, ::2] = 0.5
+    b[:, 1:3] = value
+    b[1:3] += 2.0
+    c[::-1, 0] = value[:, 1]
+    d[ph.tensor([0, 2, -1], device=x.device)] = value[0, 1]
+    counts = x.argmax(1)
+    counts[1] = 7
+    return a, b, c, d, counts
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "image": (_image_model, ((2, 3, 16, 16),)),
     "activations": (_activations, ((3, 4),)),
@@ -90,6 +104,11 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "integers": (
         lambda: FunctionModule(lambda i: (i % 3, i // 2, i != 2, i.sum(), i.float() / 3)),
         (np.array([[1, 2, -5], [7, 0, 4]]),),
+    ),
+    "assignments": (lambda: FunctionModule(_assigned), ((4, 6), (4, 2))),
+    "windows": (
+        lambda: FunctionModule(lambda x: FUNCTIONS["window"](x, (3, 2, 2), (1, 5, 1), 2) * 2),
+        ((4, 5),),
     ),
     "orders": (
         lambda: FunctionModule(
