@@ -217,6 +217,22 @@ def replay_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def onnx_models_table(result: dict[str, Any]) -> list[str]:
+    """Return milliseconds per call of ONNX models, and speeds relative to onnxruntime."""
+    lines = [
+        "| model | onnxruntime, ms | device | ms | speed, onnxruntime = 1 | largest difference |",
+        "|---|---:|---|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        peer = row["who"]["onnxruntime"]
+        for device, times in row["who"].items():
+            if device != "onnxruntime":
+                both = [_median([1e3 * t for t in ts], ".2f") for ts in (peer, times)]
+                ratio = f"{peer[0] / times[0]:.2f} | {row['difference']:.0e}"
+                lines.append(f"| {row['model']} | {both[0]} | `{device}` | {both[1]} | {ratio} |")
+    return lines
+
+
 def overlap_table(result: dict[str, Any]) -> list[str]:
     """Return copies, kernels, both at once, and loops that load their data ahead or on demand."""
     lines = [
