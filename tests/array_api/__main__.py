@@ -37,8 +37,8 @@ def _oracle(device: str, examples: int) -> int:
     return failed
 
 
-def _consumers(device: str) -> int:
-    command = [sys.executable, "-m", "tests.array_api.consumers", device]
+def _consumers(device: str, is_timed: bool) -> int:
+    command = [sys.executable, "-m", "tests.array_api.consumers", device, *["--timed"] * is_timed]
     return subprocess.run(command, env=os.environ | {"SCIPY_ARRAY_API": "1"}, check=False).returncode
 
 
@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--device", action="append", help="a device's name; may be given several times")
     parser.add_argument("--examples", type=int, default=30, help="calls of each function")
     parser.add_argument("--consumers", action="store_true", help="run scikit-learn and SciPy, too")
+    parser.add_argument("--timed", action="store_true", help="with --consumers: times relative to NumPy's arrays")
     parser.add_argument("--dlpack", action="store_true", help="count exchanges by DLPack, and nothing else")
     parser.add_argument("--suite", type=Path, help="folder of array-api-tests")
     options, more = parser.parse_known_args()
@@ -70,7 +71,7 @@ def main() -> None:
         return
     for device in devices:
         failed += _oracle(device, options.examples)
-        failed += _consumers(device) if options.consumers else 0
+        failed += _consumers(device, options.timed) if options.consumers else 0
         failed += _suite(device, options.suite, options.examples, more) if options.suite else 0
     sys.exit(bool(failed))
 

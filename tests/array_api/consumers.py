@@ -1,13 +1,17 @@
 """Functions of scikit-learn and SciPy that run on arrays of any namespace, on tensors, compared with NumPy.
 
-Run with SCIPY_ARRAY_API=1: `python -m tests.array_api.consumers numpy`.
+Run with SCIPY_ARRAY_API=1: `python -m tests.array_api.consumers numpy`. With `--timed` it prints the time of functions, divided
+by their time with arrays of NumPy.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -199,37 +203,75 @@ def _on_host(value: Any) -> list[np.ndarray]:
     return [] if found.dtype == object else [found]
 
 
-def failures(device: str) -> tuple[int, dict[str, str]]:
-    """Return how many functions ran on a device, and the error of each that failed.
+def _seconds(run: Callable[[], object]) -> float:
+    """Return the least time of the processor for a call, of five."""
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        run()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+@dataclass
+class Comparison:
+    """Functions that ran on a device, compared with NumPy."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    """Errors by function."""
+    slowdowns: dict[str, float] = field(default_factory=dict)
+    """Processor time on the device, divided by the time with arrays of NumPy, for functions that agree."""
+    count: int = 0
+
+    def medians(self) -> Iterator[tuple[str, int, float, float, float]]:
+        """Yield quartiles of the slowdowns by package: name, number of functions, lower quartile, median, upper quartile."""
+        packages: dict[str, list[float]] = {}
+        for name, ratio in self.slowdowns.items():
+            packages.setdefault(name.partition(".")[0], []).append(ratio)
+        for package, ratios in sorted(packages.items()):
+            yield package, len(ratios), *np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
+
+
+def compare(device: str, is_timed: bool = False) -> Comparison:
+    """Run all functions on a device and with NumPy.
 
     Iterations stop at tolerances of float32, hence the bound of 1 %.
     """
     import sklearn
 
-    failed: dict[str, str] = {}
-    count = 0
-    with polyhal.Device(device), sklearn.config_context(array_api_dispatch=True), warnings.catch_warnings():
+    result = Comparison()
+    with polyhal.Device(device) as opened, sklearn.config_context(array_api_dispatch=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, run in (*_estimators(), *_metrics(), *_scipy()):
-            count += 1
+            result.count += 1
             expected = _on_host(run(lambda a: a))
             try:
                 found = _on_host(run(polyhal.tensor))
                 assert len(found) == len(expected)
                 for one, other in zip(found, expected, strict=True):
                     np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
+                if is_timed:
+                    arrays = _seconds(partial(run, lambda a: a))
+                    tensors = _seconds(lambda run=run: (run(polyhal.tensor), opened.synchronize()))  # type: ignore[misc]
+                    result.slowdowns[name] = tensors / arrays
             except Exception as error:  # every kind of failure is reported
-                failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return count, failed
+                result.failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return result
 
 
 def main() -> None:
-    device = sys.argv[1]
-    count, failed = failures(device)
-    for name, problem in failed.items():
+    device, *options = sys.argv[1:]
+    result = compare(device, "--timed" in options)
+    for name, problem in result.failed.items():
         print(f"  {name}: {problem}")
-    print(f"{device}: {count - len(failed)} of {count} functions of scikit-learn and SciPy agree with NumPy")
-    sys.exit(bool(failed))
+    agree = result.count - len(result.failed)
+    print(f"{device}: {agree} of {result.count} functions of scikit-learn and SciPy agree with NumPy")
+    if result.slowdowns:
+        print("| package | functions | lower quartile | median | upper quartile |")
+        print("|---|---:|---:|---:|---:|")
+    for package, count, *quartiles in result.medians():
+        print(f"| {package} | {count} | {' | '.join(f'{q:.2g}' for q in quartiles)} |")
+    sys.exit(bool(result.failed))
 
 
 if __name__ == "__main__":
