@@ -129,7 +129,7 @@ from polyhal.nn.functional.convolution import conv_transpose1d as conv_transpose
 from polyhal.nn.functional.convolution import conv_transpose2d as conv_transpose2d
 from polyhal.nn.functional.convolution import conv_transpose3d as conv_transpose3d
 from polyhal.graphs.drawing import draw_graph as draw_graph
-from polyhal.hal.system.diagnostics.explain_op import explain as explain
+from polyhal.explanation import explain as explain
 from polyhal.nn.functional.dropout import feature_dropout as feature_dropout
 from polyhal.steps.fit import fit as fit
 from polyhal.dtype_queries import from_dlpack as from_dlpack

@@ -34,7 +34,7 @@ LAZY_NAMES: dict[str, str] = {
     "ctc_loss": "nn.functional.ctc",
     "draw_graph": "graphs.drawing",
     "dropout": "nn.functional.dropout",
-    "explain": "hal.system.diagnostics.explain_op",
+    "explain": "explanation",
     "feature_alpha_dropout": "nn.functional.dropout",
     "feature_dropout": "nn.functional.dropout",
     "fit": "steps.fit",

@@ -23,6 +23,7 @@ from polyhal.cli.app import COMMANDS, app
 _KIT = {
     "README.md": "assert loss.item() < 0.01",
     "docs/capture.md": "",
+    "docs/command-line.md": "",
     "docs/debugging.md": "",
     "docs/streams.md": "assert abs(c[0, 0].item() - 66.71828) < 1e-3",
     "docs/model-parallel.md": "assert len(plan.stages) == 4 and len(step.graphs) == 1",

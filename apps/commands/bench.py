@@ -29,7 +29,7 @@ def measure(device: str | None, seconds: float, json: bool) -> None:
     with status_line(Console(highlight=False, stderr=True), name) as progress:
         found = compare(name, seconds, progress)
     if json:
-        print_json(found.to_json())
+        print_json("bench", found.to_json())
     else:
         _show(Console(highlight=False), found)
     if not found.device.speeds:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import say, status_line
+from polyhal.cli.display import Json, print_json, say, status_line
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def calibrate(
     device: Annotated[str, typer.Argument(help="A device of [bold]polyhal devices[/], such as [bold]opencl:0[/].")],
     output: Annotated[Path | None, typer.Option(help="The file. Default: the device's name with .toml.")] = None,
+    json: Json = False,
 ) -> None:
     """Measure a device for about half a minute, and write a card of it for the simulator.
 
@@ -42,7 +43,7 @@ def calibrate(
         raise typer.BadParameter(f"{path} does not end in .toml, which device names require", param_hint="--output")
     with path.open("a", encoding="utf-8"):  # fails before the measurement if the file cannot be written
         pass
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=json)
     try:
         with status_line(console, f"{target.name}: warming up") as show:
             measured = measure(target, lambda what: show(f"{target.name}: {what}"))
@@ -51,17 +52,32 @@ def calibrate(
         if not path.stat().st_size:
             path.unlink()
         raise
+    if json:
+        facts = {
+            "device": target.name,
+            "card": path,
+            "measurements": len(measured.samples),
+            "seconds": measured.seconds,
+        }
+        print_json("sim calibrate", facts | {"figures": _figures(path)})
+        return
     say(console, f"{target.name}, {target.info.name}: {len(measured.samples)} measurements in {measured.seconds:.0f} s")
     _print_figures(console, path)
     say(console, f"card: {path}; to use it: Device({f'sim:{path}'!r})")
 
 
-def _print_figures(console: Console, path: Path) -> None:
-    """Print the main figures of a card."""
+def _figures(path: Path) -> dict[str, Any]:
+    """Return the figures of a card."""
     from polyhal import Device
 
     backend: Any = Device(f"sim:{path},compute=off").backend
-    figures = backend.describe()
+    figures: dict[str, Any] = backend.describe()
+    return figures
+
+
+def _print_figures(console: Console, path: Path) -> None:
+    """Print the main figures of a card."""
+    figures = _figures(path)
     rates = ", ".join(f"{rate / 1e12:.3g} TFLOP/s in {name}" for name, rate in figures["peak_flops_per_s"].items())
     say(console, f"  arithmetic  {rates}")
     memory = f"{figures['bandwidth'] / 1e9:.3g} GB/s"

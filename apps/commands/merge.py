@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.display import Json
 from polyhal.cli.reporting import reported
 from polyhal.commands.language_options import ModelPath, WeightDType
 
@@ -26,6 +27,7 @@ def merge(
     ],
     target: Annotated[Path, typer.Argument(help="The folder to write, new or empty.", show_default=False)],
     dtype: WeightDType = None,
+    json: Json = False,
 ) -> None:
     """Write a model with low-rank adapters added to its weights, as a folder of Hugging Face's form.
 
@@ -33,12 +35,14 @@ def merge(
     """
     from rich.console import Console
 
-    write_merged(Console(highlight=False), model, adapter, target, dtype)
+    write_merged(Console(highlight=False, stderr=json), model, adapter, target, dtype, json=json)
 
 
-def write_merged(console: Console, model: Path, adapter: Path, target: Path, dtype: str | None) -> None:
+def write_merged(
+    console: Console, model: Path, adapter: Path, target: Path, dtype: str | None, *, json: bool = False
+) -> None:
     """Write the folder, with its progress, and print its size and how to quantise it."""
-    from polyhal.cli.display import memory, say, say_wrapped, status_line
+    from polyhal.cli.display import memory, print_json, say, say_wrapped, status_line
     from polyhal.llm import merge_adapter, open_model
 
     with status_line(console, f"reading {model}") as show:
@@ -46,6 +50,9 @@ def write_merged(console: Console, model: Path, adapter: Path, target: Path, dty
             model, adapter, target, dtype, progress=lambda done, count, name: show(f"{done} of {count} tensors  {name}")
         )
     written = open_model(target)
+    if json:
+        print_json("merge", {"folder": target, "parameters": written.parameters, "bytes": written.nbytes})
+        return
     say_wrapped(console, f"{target}: {written.parameters:,} weights with the adapter, {memory(written.nbytes)}")
     if not (model / "config.json").is_file():
         command = ["polyhal", "quantize", str(target), f"{target}.gguf", "--type", "q4_k_m"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import memory, plain_table, print_json, say_wrapped
+from polyhal.cli.display import Json, memory, plain_table, print_json, say_wrapped
 from polyhal.cli.reporting import reported, sentence
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def models(
     folder: Annotated[Path, typer.Argument(help="The folder to look in, with its subfolders.")] = Path(),
     context: Annotated[int, typer.Option(help="Tokens of context for the column `fits here`.")] = 4096,
     device: Annotated[str | None, typer.Option(help="The device for the column `fits here`.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
     """List language models: folders of Hugging Face's form, and GGUF files. Nothing but their headers is read."""
     from rich.console import Console
@@ -35,7 +35,7 @@ def models(
     target = Device(device)
     rows = [_described(path, folder, target, context) for path in _candidates(folder, _DEEPEST)]
     if json:
-        print_json(rows)
+        print_json("models", {"models": rows})
         return
     console = Console()
     if not rows:

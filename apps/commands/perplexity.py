@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.display import Json
 from polyhal.cli.reporting import reported
 from polyhal.commands.language_options import AdapterFolder, DeviceName, ModelPath, WeightDType
 
@@ -34,7 +35,7 @@ def perplexity(
         int | None, typer.Option(help="Tokens from a window to the next. Default: half of a window.")
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Windows that are computed at a time.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
     dtype: WeightDType = None,
     adapter: AdapterFolder = None,
     device: DeviceName = None,
@@ -76,6 +77,7 @@ def perplexity(
     speed = len(ids) / max(seconds, 1e-9)
     if json:
         print_json(
+            "perplexity",
             {
                 "model": str(model),
                 "text": str(text),
@@ -88,7 +90,7 @@ def perplexity(
                 "context": context,
                 "stride": step,
                 "tokens_per_s": round(speed, 1),
-            }
+            },
         )
         return
     console.print(f"perplexity {_digits(found.value)} \u00b1 {_digits(found.error)}", style="bold")

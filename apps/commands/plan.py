@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from polyhal.cli.display import print_json, say, status_line
+from polyhal.cli.display import Json, print_json, say, status_line
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def plan(
     top: Annotated[int, typer.Option(min=1, help="Strategies to show.")] = 8,
     curve: Annotated[bool, typer.Option("--curve/--no-curve", help="Plan for fewer devices, too.")] = True,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve as a PNG file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json: Json = False,
 ) -> None:
     """Predict how fast a model trains on many devices, and find the best way to divide it among them.
 
@@ -82,7 +82,7 @@ def plan(
         best = found.best
         points = predict_curve(forecaster, samples, required) if curve or plot else []
     if json:
-        print_json(to_json(forecaster, found, points))
+        print_json("plan", to_json(forecaster, found, points))
     else:
         plan_report.show(console, forecaster, found, best, points, top)
     if plot is not None:
@@ -114,7 +114,7 @@ def _plan_unequal(
     with status_line(console, f"{recipe.name} on {total} devices"):
         found = _read("--strategy", lambda: forecaster.plan(samples.of(total), required))
     if json:
-        print_json(unequal_to_json(forecaster, found))
+        print_json("plan", unequal_to_json(forecaster, found))
     else:
         plan_report.show_unequal(console, forecaster, found)
 

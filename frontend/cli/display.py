@@ -3,21 +3,53 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 
-def print_json(data: Any) -> None:
-    """Print `data` as indented JSON. Types that JSON lacks are converted to strings."""
-    json.dump(data, sys.stdout, indent=2, default=str)
+JSON_SCHEMA = 1
+"""Number of the form that all commands' JSON has; see docs/command-line.md."""
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""Option of commands that print facts."""
+
+
+def print_json(command: str, facts: Mapping[str, Any]) -> None:
+    """Print the facts of a command as one object of indented JSON. Types that JSON lacks are converted to strings.
+
+    Numbers that are not finite become null.
+    """
+    json.dump({"schema": JSON_SCHEMA, "command": command, **_finite(facts)}, sys.stdout, indent=2, default=str)
     sys.stdout.write("\n")
+
+
+@contextmanager
+def printing_json() -> Iterator[None]:
+    """Send the output of the program in the block to standard error: standard output is for the JSON of the command."""
+    output, sys.stdout = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = output
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
 
 
 def say(console: Console, line: str, style: str = "") -> None:
@@ -99,6 +131,7 @@ def kernel_time(seconds: float) -> str:
 
 
 __all__ = [
+    "Json",
     "count",
     "duration",
     "is_live",
@@ -106,6 +139,7 @@ __all__ = [
     "memory",
     "plain_table",
     "print_json",
+    "printing_json",
     "say",
     "say_wrapped",
     "status_line",

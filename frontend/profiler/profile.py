@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
@@ -122,6 +122,20 @@ class Profile:
         from polyhal.profiler.table import table
 
         return table(self, limit)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all sums as plain data, with times in nanoseconds on host and device."""
+        return {
+            "devices": [device.name for device in self.devices],
+            "elapsed_ns": self.elapsed,
+            "busy_ns": self.busy,
+            "ops": [row.to_json() for row in self.ops.values()],
+            "kernels": [row.to_json() for row in self.kernels.values()],
+            "modules": [row.to_json() for row in self.modules.values()],
+            "lines": [{"file": file, "line": line, **row.to_json()} for (file, line), row in self.lines.items()],
+            "copies": [row.to_json() for row in self.copies.values()],
+            "host_work": [{"op": op, "calls": c.calls, "bytes": c.nbytes} for op, c in self.host_work.items()],
+        }
 
     def save_chrome_trace(self, path: str | Path) -> None:
         """Write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, with arrows from ops to their launches."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from polyhal.hal.launch_resources import LaunchResources
 from polyhal.hal.protocol import TRANSFER
@@ -44,6 +45,22 @@ class Row:
         """Count the time of one launch."""
         self.launches += 1
         self.device += launch.end - launch.begin
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, with times in nanoseconds."""
+        facts = None if self.facts is None else self.facts._asdict()
+        return {
+            "name": self.name,
+            "calls": self.calls,
+            "host_ns": self.total,
+            "slowest_ns": self.slowest,
+            "waited_ns": self.waited,
+            "device_ns": self.device,
+            "launches": self.launches,
+            "flops": self.flops,
+            "bytes": self.nbytes,
+            "resources": facts,
+        }
 
     @property
     def seconds(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,9 @@ def test_the_op_and_the_line_of_a_wrong_kernel(polyhal: Command, script: Path) -
 
 def test_two_equal_runs(polyhal: Command, script: Path) -> None:
     script.write_text("import polyhal as ph\nph.randn((2, 3)).exp()\n")
+    done = polyhal("bisect", script, "--devices", "numpy", "--twice", "--json")
+    found = json.loads(done.out)
+    assert (found["agree"], found["devices"], found["difference"]) == (True, ["numpy", "numpy"], [])
     done = polyhal("bisect", script, "--devices", "numpy", "--twice")
     assert done.code == 0, done.err
     assert "ops ran twice on numpy, with the same bits" in done.out

@@ -89,8 +89,9 @@ def test_an_adapter_is_merged_after_training_and_changes_the_perplexity(polyhal:
     assert "merged: 2,696 weights" in done.out
     again = polyhal("finetune", "--resume", "--save-dir", "run", "--merge", "merged", "--device", "numpy")
     assert (again.code, "a new or an empty folder" in again.err) == (2, True)
-    by_hand = polyhal("merge", "m.gguf", "run/last/adapter", "other", "--dtype", "float32")
+    by_hand = polyhal("merge", "m.gguf", "run/last/adapter", "other", "--dtype", "float32", "--json")
     assert by_hand.code == 0, by_hand.err
+    assert json.loads(by_hand.out)["parameters"] == 2696
     found = []
     for arguments in (["m.gguf"], ["m.gguf", "--adapter", "run/last/adapter"], ["merged"], ["other"]):
         scored = polyhal(

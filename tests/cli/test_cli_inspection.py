@@ -68,19 +68,19 @@ def test_help_loads_no_driver_and_no_plotting() -> None:
 
 
 def test_devices_are_listed_with_the_default_marked(polyhal: Command) -> None:
-    found = json.loads(polyhal("devices", "--json").out)
+    found = json.loads(polyhal("devices", "--json").out)["devices"]
     assert [d["device"] for d in found if d["default"]] == [Device.default().name]
     assert "numpy" in [d["device"] for d in found]
     assert all({"name", "type", "memory", "driver", "capabilities"} <= set(d) for d in found)
     assert not any(d["backend"] == "null" for d in found)
-    assert any(d["backend"] == "null" for d in json.loads(polyhal("devices", "--all", "--json").out))
+    assert any(d["backend"] == "null" for d in json.loads(polyhal("devices", "--all", "--json").out)["devices"])
     out = polyhal("devices").out
     assert "→" in out
     assert "NumPy" in out
 
 
 def test_cards_are_listed(polyhal: Command) -> None:
-    found = {card["name"]: card for card in json.loads(polyhal("devices", "--cards", "--json").out)}
+    found = {card["name"]: card for card in json.loads(polyhal("devices", "--cards", "--json").out)["cards"]}
     assert found["rx6800"]["apis"] == ["opencl", "vulkan"]
     assert found["a770"]["aliases"] == ["arc_a770"]
     assert [name for name, card in found.items() if card["is_simulated"]] == profile_names()
@@ -110,7 +110,7 @@ def test_the_doctor_lists_the_workarounds_in_force(polyhal: Command, monkeypatch
     quirks = {"scalar_fmod": "fmod of a vector is wrong"}
     monkeypatch.setattr(backend, "capabilities", replace(backend.capabilities, quirks=quirks))
     assert "    workaround scalar_fmod: fmod of a vector is wrong" in polyhal("doctor").out
-    (listed,) = [d for d in json.loads(polyhal("devices", "--json").out) if d["device"] == "numpy"]
+    (listed,) = [d for d in json.loads(polyhal("devices", "--json").out)["devices"] if d["device"] == "numpy"]
     assert listed["capabilities"]["quirks"] == quirks
 
 
@@ -216,11 +216,11 @@ def test_speeds_are_shown_and_measured_again_on_request(
     found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], run_benchmark=measure)
     monkeypatch.setattr("polyhal.hal.system.discovery.registry.registry", lambda: found)
     monkeypatch.setattr(doctor, "registry", lambda: found)
-    (row,) = json.loads(polyhal("devices", "--json").out)
+    (row,) = json.loads(polyhal("devices", "--json").out)["devices"]
     assert row["speed"] is None
     assert asked == []
     measured = polyhal("devices", "--measure", "--json")
-    (row,) = json.loads(measured.out)
+    (row,) = json.loads(measured.out)["devices"]
     assert row["speed"]["ratio"] == 2.0
     assert measured.err.startswith("polyhal: measuring numpy once")
     assert "2.0x" in (listed := polyhal("devices").out)

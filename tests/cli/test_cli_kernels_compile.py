@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -26,6 +27,8 @@ def test_kernels_compile_for_a_described_device(polyhal: Command, monkeypatch: p
     assert re.search(r"^pointwise_elementwise +2 +30 +4", worst, re.MULTILINE)
     variants = polyhal("kernels", "compile", "softmax", "--for", "described:rx6800").out
     assert len(re.findall(r"^rowwise_softmax +(?:10 +8|30 +4) ", variants, re.MULTILINE)) == 2
+    found = json.loads(polyhal("kernels", "compile", "softmax", "--for", "rx6800", "--json").out)
+    assert [row["registers"] for row in found["kernels"]] == [10, 30]
 
 
 def test_kernels_compile_reports_wrong_arguments(polyhal: Command) -> None:

@@ -20,7 +20,7 @@ def test_models_are_listed_with_what_fits_and_what_is_damaged(polyhal: Command, 
     model = with_bytes(tmp_path / "model.gguf")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "cut.gguf").write_bytes(model.read_bytes()[:500])
-    found = json.loads(polyhal("models", ".", "--json", "--device", "numpy").out)
+    found = json.loads(polyhal("models", ".", "--json", "--device", "numpy").out)["models"]
     assert [row["path"] for row in found] == ["model.gguf", "sub/cut.gguf"]
     assert found[0] | {"memory": 0} == {
         "path": "model.gguf",
@@ -41,7 +41,8 @@ def test_models_are_listed_with_what_fits_and_what_is_damaged(polyhal: Command, 
 
 def test_models_are_quantised_and_continue_a_text(polyhal: Command, tmp_path: Path) -> None:
     with_bytes(tmp_path / "model.gguf")
-    assert polyhal("quantize", "model.gguf", "half.gguf", "--type", "f16").code == 0
+    quantized = json.loads(polyhal("quantize", "model.gguf", "half.gguf", "--type", "f16", "--json").out)
+    assert (quantized["type"], quantized["bytes"]) == ("f16", Path("half.gguf").stat().st_size)
     options = ["--prompt", "ab", "--max-tokens", 5, "--seed", 1, "--device", "numpy"]
     written = [polyhal("generate", name, *options) for name in ("model.gguf", "half.gguf")]
     assert [w.code for w in written] == [0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,19 @@ def test_inputs_of_all_kinds(polyhal: Command, model: Path, tmp_path: Path) -> N
         assert done.code == 0, done.err
         assert "y: [[2.0, 4.0], [6.0, 8.0]]" in done.out
         np.testing.assert_array_equal(np.load("results/y.npy"), 2 * x)
+    found = json.loads(polyhal("run", model, "--input", "x=x.npy", "--device", "numpy", "--repeat", "2", "--json").out)
+    assert found["seconds"] > 0
+    assert found["results"] == [
+        {
+            "name": "y",
+            "dtype": "float32",
+            "shape": [2, 2],
+            "least": 2,
+            "mean": 5,
+            "greatest": 8,
+            "values": [[2, 4], [6, 8]],
+        }
+    ]
     done = polyhal("run", model, "-i", "x=random:3x2", "--device", "numpy", "--repeat", 2)
     assert done.code == 0
     assert "3x2" in done.out

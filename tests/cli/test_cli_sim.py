@@ -91,7 +91,7 @@ def test_a_wrong_result_ends_with_code_1(polyhal: Command) -> None:
 
 
 def test_profiles_are_listed(polyhal: Command) -> None:
-    profiles = json.loads(polyhal("sim", "devices", "--json").out)
+    profiles = json.loads(polyhal("sim", "devices", "--json").out)["devices"]
     assert {"teaching", "h200", "cpu_2core"} <= {p["profile"] for p in profiles}
     assert "sim:h200" in polyhal("sim", "devices").out
 

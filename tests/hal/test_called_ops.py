@@ -1,31 +1,85 @@
-"""`explain` of a function composed of ops lists the ops."""
+"""`explain` of every public name: of an op, and of functions, modules and optimizers by the ops in their code."""
 
 from __future__ import annotations
+
+import importlib
+import inspect
 
 import pytest
 
 import polyhal as ph
+from polyhal.explanation import NAMESPACES, explanation, kind_of, ops_of, public_object
+from polyhal.hal.errors import ShapeError
 from polyhal.hal.ops import OPS
-from polyhal.hal.system.diagnostics.called_ops import called_ops, function_named
 
 
 @pytest.mark.parametrize(
     ("name", "op"),
-    [("sort", "sort_pairs"), ("eigh", "symmetric_spectrum"), ("fft", "fourier"), ("kthvalue", "sort_pairs")],
+    [
+        ("sort", "sort_pairs"),
+        ("eigh", "symmetric_spectrum"),
+        ("fft", "fourier"),
+        ("kthvalue", "sort_pairs"),
+        ("einsum", "matmul"),
+        ("polyhal.linalg.svd", "singular_factors"),
+        ("nn.functional.cross_entropy", "mean_cross_entropy"),
+        ("nn.LSTM", "lstm"),
+        ("nn.Conv2d", "conv2d"),
+        ("nn.Linear", "linear"),
+        ("nn.TransformerEncoderLayer", "attention"),
+        ("nn.TransformerEncoderLayer", "layer_norm"),
+        ("optim.AdamW", "adam_step"),
+        ("optim.SGD", "sgd_step"),
+        ("optim.LBFGS", "sum"),
+        ("distributions.Normal", "erfinv"),
+    ],
 )
 def test_the_ops_of_a_function_are_named(name: str, op: str) -> None:
-    function = function_named(name)
-    assert function is not None
-    ops = called_ops(function)
+    ops = ops_of(public_object(name))
     assert op in ops
     assert set(ops) <= set(OPS.names())
-    with pytest.raises(
-        KeyError, match=rf"'{name}' is a function composed of ops; explain the ops that it calls: .*{op}"
-    ):
-        ph.explain(name, "numpy")
-    assert ph.explain(op, "numpy")
+    text = ph.explain(name, "numpy")
+    assert text.startswith(f"{name}: ")
+    assert op in text.splitlines()[1]
+
+
+def test_functions_of_one_op_are_explained_as_the_op() -> None:
+    assert ph.explain("special.erf", "numpy") == ph.explain("erf", "numpy")
+
+
+def test_every_public_name_has_an_explanation() -> None:
+    """By its kind and the ops in its code, which are resolved in tests of ops."""
+    missing, kinds = [], set()
+    for namespace in NAMESPACES:
+        module = importlib.import_module(f"polyhal.{namespace}".rstrip("."))
+        for name in getattr(module, "__all__", [n for n in dir(module) if not n.startswith("_")]):
+            dotted = f"{namespace}.{name}".lstrip(".")
+            public = public_object(dotted)
+            if public is None and getattr(module, name, None) is not None and not name.startswith("_"):
+                missing.append(dotted)
+            if public is not None:
+                kinds.add(kind_of(public))
+                assert set(ops_of(public)) <= set(OPS.names()), dotted
+    assert missing == []
+    assert kinds == {"function", "module", "optimizer", "class", "namespace", "constant"}
+
+
+def test_layers_with_a_forward_pass_name_their_ops() -> None:
+    """Containers and identities call none."""
+    layers = {n: c for n, c in vars(ph.nn).items() if inspect.isclass(c) and issubclass(c, ph.nn.Module)}
+    silent = {n for n, c in layers.items() if not ops_of(c)}
+    assert silent <= {"Identity", "Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"}
+
+
+def test_names_that_are_not_ops_take_no_shapes() -> None:
+    with pytest.raises(ShapeError, match=r"shapes or parameters of eigh, which is not an op.*symmetric_spectrum"):
+        ph.explain("eigh", "numpy", (3, 3))
+    assert explanation("Device", "numpy").to_json()["ops"] == []
+    assert explanation("float32", "numpy").kind == "constant"
 
 
 def test_unknown_names_have_close_matches() -> None:
     with pytest.raises(KeyError, match="did you mean topk"):
         ph.explain("topkk", "numpy")
+    with pytest.raises(KeyError, match=r"unknown op 'nn\.LSTMM'"):
+        ph.explain("nn.LSTMM", "numpy")

@@ -235,7 +235,7 @@ def test_the_command_refuses_a_wrong_unit() -> None:
     assert "matmul of float16: wrong result, 4096 of 4096 elements are off" in done.stdout
     backend = emulated_units.EmulatedBackend("dot232", 1)
     assert backend.features.matrix_units == ()
-    (kept,) = json.loads(command("verify", "--units", "--show", "--json", name).stdout)
+    (kept,) = json.loads(command("verify", "--units", "--show", "--json", name).stdout)["units"]
     assert kept == backend.units.certificates["dot2"].to_json()
     assert "matrix unit dot2" in command("doctor", "--all", "--no-test").stdout
     assert "has no matrix unit that needs a certificate" in command("verify", "--units", "numpy").stdout

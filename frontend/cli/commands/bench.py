@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from polyhal.cli.applications import extension
+from polyhal.cli.display import Json
 from polyhal.cli.reporting import reported
 
 
@@ -14,7 +15,7 @@ from polyhal.cli.reporting import reported
 def bench(
     device: Annotated[str | None, typer.Option(help="The device. Default: the default device.")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Time for all measurements, without starting them.")] = 24,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure a device in less than a minute, and compare it with NumPy, PyTorch and the results of other machines.
 

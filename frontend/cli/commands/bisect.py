@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import count, say, status_line
+from polyhal.cli.display import Json, count, print_json, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def bisect(
     twice: Annotated[
         bool, typer.Option("--twice", help="Run it twice on one device instead, and require the same bits.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a script on two devices, and report the first op whose results diverge, with module and line.
 
@@ -42,8 +43,14 @@ def bisect(
     from rich.console import Console
 
     names = _devices(devices, twice)
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=as_json)
     lines, compared = _compare(console, names, script, arguments or [], twice)
+    if as_json:
+        facts = {"devices": names, "agree": not lines, "ops": compared.count, "largest_difference": compared.largest}
+        print_json("bisect", facts | {"difference": lines})
+        if lines:
+            raise typer.Exit(1)
+        return
     if lines:
         fail(lines[0])
         for line in lines[1:]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import memory, plain_table, print_json, say_wrapped
+from polyhal.cli.display import Json, memory, plain_table, print_json, say_wrapped
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LISTED_GAPS = 4
 
 @reported
 def devices(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
     everything: Annotated[bool, typer.Option("--all", help="Include the backends for tests and teaching.")] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Measure the speed of every device again.")] = False,
     cards: Annotated[bool, typer.Option("--cards", help="List the cards that can be described or simulated.")] = False,
@@ -43,7 +43,7 @@ def devices(
             typer.echo(f"not measured: {skipped}", err=True)
     report = examine(tests=False, hidden=everything)
     if json:
-        print_json([_as_json(d) for d in report.devices])
+        print_json("devices", {"devices": [_as_json(d) for d in report.devices]})
         return
     from rich.console import Console
 
@@ -65,7 +65,7 @@ def _list_cards(json: bool) -> None:
     found = [catalogue.find(name) for name in catalogue.names()]
     if json:
         facts = ("name", "title", "vendor", "type", "family", "aliases", "apis", "is_simulated")
-        print_json([{fact: getattr(card, fact) for fact in facts} for card in found])
+        print_json("devices", {"cards": [{fact: getattr(card, fact) for fact in facts} for card in found]})
         return
     table = plain_table("card", "title", "type", "vendor", "described through", "simulated", "aliases")
     for card in found:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyhal.cli.applications import extension
-from polyhal.cli.display import count, memory, print_json, say_wrapped
+from polyhal.cli.display import Json, count, memory, print_json, say_wrapped
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _LIBRARIES = "install the missing library, or reinstall the driver with its depe
 
 @reported
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    json: Json = False,
     everything: Annotated[bool, typer.Option("--all", help="Include the backends for tests and teaching.")] = False,
     test: Annotated[
         bool,
@@ -57,7 +57,7 @@ def doctor(
     forget_failures()  # drivers may have been repaired without a change of the package
     found = examine(tests=test, hidden=everything)
     if json:
-        print_json(found.to_json())
+        print_json("doctor", found.to_json())
     else:
         from rich.console import Console
 

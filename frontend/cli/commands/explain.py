@@ -1,4 +1,4 @@
-"""`polyhal explain`: the kernels that an op runs as on a device, and reasons for declined ones."""
+"""`polyhal explain`: how a public name runs on a device: its ops, their kernels, and reasons for declined ones."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ from typing import Annotated
 
 import typer
 
+from polyhal.cli.display import Json, print_json
 from polyhal.cli.reporting import reported
 
 
 @reported
 def explain(
-    op: Annotated[str, typer.Argument(help="The op, for example [bold]layer_norm[/].")],
+    name: Annotated[
+        str, typer.Argument(help="A name, for example [bold]layer_norm[/], [bold]eigh[/] or [bold]nn.LSTM[/].")
+    ],
     device: Annotated[str | None, typer.Option(help="The device. Default: the default device.")] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(help="The shape of one input, as in [bold]--shape 3,4[/]. Repeat it for each input."),
     ] = None,
     dtype: Annotated[str, typer.Option(help="The dtype of the inputs.")] = "float32",
+    json: Json = False,
 ) -> None:
-    """Show the kernels that an op runs as on a device, and the reasons for declined ones."""
+    """Show how a public name runs on a device: the kernels of an op, and the reasons for declined ones.
+
+    Of a function, a module or an optimizer, the ops that its code may call are shown.
+    """
+    from polyhal.explanation import explanation
     from polyhal.hal.dtypes import as_dtype
-    from polyhal.hal.system.diagnostics.explain_op import explain as resolve
 
     shapes = [_shape(text) for text in shape or []]
     try:
@@ -29,9 +36,13 @@ def explain(
     except TypeError as error:
         raise typer.BadParameter(str(error), param_hint="--dtype") from None
     try:
-        typer.echo(resolve(op, device, *shapes, dtype=kind))
+        found = explanation(name, device, *shapes, dtype=kind)
     except KeyError as error:
-        raise typer.BadParameter(str(error.args[0]), param_hint="OP") from None
+        raise typer.BadParameter(str(error.args[0]), param_hint="NAME") from None
+    if json:
+        print_json("explain", found.to_json())
+    else:
+        typer.echo(found)
 
 
 def _shape(text: str) -> tuple[int, ...]:

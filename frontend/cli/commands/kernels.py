@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import plain_table, say, status_line
+from polyhal.cli.display import Json, plain_table, print_json, say, status_line
 from polyhal.cli.reporting import BAD_INPUT, fail, reported
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ _EXTENSIONS = ("", ".cl", ".h", ".wgsl")
 _CASE_TIMEOUT = 120.0
 """Timeout in seconds for one case of the conformance kit."""
 _SHOWN_OPS = 4
+_STATES = {
+    "": "",
+    "in use": "[green]in use[/]",
+    "refused": "[red]refused[/]",
+    "not checked": "[yellow]not checked[/]",
+}
 
 _Name = Annotated[
     str,
@@ -46,18 +52,31 @@ _Device = Annotated[
 
 @app.command("list")
 @reported
-def list_(device: _Device = None) -> None:
+def list_(device: _Device = None, json: Json = False) -> None:
     """List the kernel files, the ops that use them on this device, and which files you have changed."""
     from rich.console import Console
 
     from polyhal.hal.testing.tuning.kernel_check import ops_by_kernel
 
     target, kernels = _open(device)
+    files = ops_by_kernel(target)
+    if json:
+        rows = [
+            {
+                "file": n,
+                "lines": len(kernels.shipped(n).splitlines()),
+                "state": _state(kernels, n) or None,
+                "ops": list(ops),
+            }
+            for n, ops in files.items()
+        ]
+        print_json("kernels list", {"device": target.name, "folder": kernels.overrides.folder, "files": rows})
+        return
     table = plain_table("file", "lines", "yours", "used by", right=["lines"])
-    for name, ops in ops_by_kernel(target).items():
+    for name, ops in files.items():
         more = f" and {len(ops) - _SHOWN_OPS} more" if len(ops) > _SHOWN_OPS else ""
         users = (", ".join(ops[:_SHOWN_OPS]) or "[dim]nothing on this device[/]") + more
-        table.add_row(name, str(len(kernels.shipped(name).splitlines())), _state(kernels, name), users)
+        table.add_row(name, str(len(kernels.shipped(name).splitlines())), _STATES[_state(kernels, name)], users)
     console = Console(highlight=False)
     console.print(table)
     say(console, f"folder of your kernels: {kernels.overrides.folder}")
@@ -78,19 +97,27 @@ def show(
         bool, typer.Option("--shipped", help="Print the shipped file even if you have changed it.")
     ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Print your changes.")] = False,
+    json: Json = False,
 ) -> None:
     """Print a kernel file; your version if you have changed it."""
     from rich.console import Console
     from rich.syntax import Syntax
 
+    from polyhal.cli.views.kernel_statistics import print_variants, statistics_of
+
     target, kernels = _open(device)
     file, console = _resolve(name, kernels), Console(highlight=False)
-    if statistics:
-        _print_statistics(console, target, kernels, file)
+    if statistics and not json:
+        print_variants(console, target, statistics_of(target, kernels, file), file)
         return
     override = kernels.overrides.folder / file
     before = kernels.shipped(file)
     text = before if shipped or not override.is_file() else override.read_text(encoding="utf-8")
+    if json:
+        rows = statistics_of(target, kernels, file) if statistics else []
+        facts = {"device": target.name, "file": file, "changed": override.is_file() and text != before, "text": text}
+        print_json("kernels show", facts | {"statistics": rows})
+        return
     if diff:
         lines = difflib.unified_diff(
             before.splitlines(), text.splitlines(), f"shipped/{file}", str(override), lineterm=""
@@ -123,6 +150,7 @@ def compile_(
     units: Annotated[
         bool, typer.Option("--units", help="With matrix units on, as after [bold]polyhal verify --units[/].")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Compile kernels with offline compilers for a device that this machine does not have, and show their statistics.
 
@@ -130,12 +158,22 @@ def compile_(
     """
     from rich.console import Console
 
-    from polyhal.cli.views.kernel_statistics import print_worst
+    from polyhal.cli.views.kernel_statistics import print_variants, print_worst, statistics_of
 
     device, kernels = _open(f"described:{target.removeprefix('described:')}{',units' if units else ''}")
-    console = Console(highlight=False)
-    for file in [_resolve(name, kernels) for name in names or ()]:
-        _print_statistics(console, device, kernels, file)
+    console = Console(highlight=False, stderr=json)
+    chosen = [_resolve(name, kernels) for name in names or ()]
+    if chosen and json:
+        print_json(
+            "kernels compile",
+            {
+                "device": device.name,
+                "kernels": [row for file in chosen for row in statistics_of(device, kernels, file)],
+            },
+        )
+        return
+    for file in chosen:
+        print_variants(console, device, statistics_of(device, kernels, file), file)
     if not names:
         _run_workloads(device, workloads)
         files = sorted({build.kernel for build in kernels.program_builds})
@@ -144,7 +182,10 @@ def compile_(
             for file in files:
                 update(f"compiling {file} for {device.info.name}")
                 rows += kernels.statistics(file)
-        print_worst(console, rows)
+        if json:
+            print_json("kernels compile", {"device": device.name, "kernels": rows})
+        else:
+            print_worst(console, rows)
 
 
 def _run_workloads(device: Device, names: str) -> None:
@@ -195,6 +236,7 @@ def edit(name: _Name, device: _Device = None) -> None:
 def check(
     name: Annotated[str | None, typer.Argument(help="A kernel file. Default: every file that you changed.")] = None,
     device: _Device = None,
+    json: Json = False,
 ) -> None:
     """Check changed kernels against the reference and time them against the shipped ones.
 
@@ -203,10 +245,10 @@ def check(
     target, kernels = _open(device)
     known = set(kernels.names())
     files = [_resolve(name, kernels)] if name else [f for f in kernels.overrides.names() if f in known]
-    if not files:
+    if not files and not json:
         typer.echo(f"{kernels.overrides.folder} contains no changed kernel; `polyhal kernels edit NAME` creates one")
         return
-    _check(target, kernels, files)
+    _check(target, kernels, files, json=json)
 
 
 @app.command()
@@ -268,18 +310,18 @@ def _state(kernels: KernelLibrary, name: str) -> str:
         return ""
     problem = kernels.overrides.problem(name, path.read_text(encoding="utf-8"))
     if not problem:
-        return "[green]in use[/]"
+        return "in use"
     checked = name in kernels.overrides.verdicts() and not problem.startswith("it has changed")
-    return "[red]refused[/]" if checked else "[yellow]not checked[/]"
+    return "refused" if checked else "not checked"
 
 
-def _check(device: Device, kernels: KernelLibrary, files: list[str]) -> None:
+def _check(device: Device, kernels: KernelLibrary, files: list[str], *, json: bool = False) -> None:
     """Check files, print and store the verdicts. Raises Exit with code 1 if one fails."""
     from rich.console import Console
 
     from polyhal.hal.core.kernels.library import Verdict, digest
 
-    console, passed = Console(highlight=False), True
+    console, results = Console(highlight=False, stderr=json), {}
     for file in files:
         path = kernels.overrides.folder / file
         if not path.is_file():
@@ -290,8 +332,12 @@ def _check(device: Device, kernels: KernelLibrary, files: list[str]) -> None:
         today = datetime.now(UTC).date().isoformat()
         verdict = Verdict(digest(text), result.get("problem", ""), result.get("ratio", 0.0), today)
         kernels.overrides.store(file, verdict)
-        passed = _print_verdict(console, device, file, result) and passed
-    if not passed:
+        results[file] = result
+        if not json:
+            _print_verdict(console, device, file, result)
+    if json:
+        print_json("kernels check", {"device": device.name, "files": [{"file": f, **r} for f, r in results.items()]})
+    if any(result.get("problem") for result in results.values()):
         raise typer.Exit(1)
 
 
@@ -321,13 +367,13 @@ def _check_in_subprocess(console: Console, device: Device, file: str) -> dict[st
     return result
 
 
-def _print_verdict(console: Console, device: Device, file: str, result: dict[str, Any]) -> bool:
-    """Print the result of a check. Returns whether the kernel passed."""
+def _print_verdict(console: Console, device: Device, file: str, result: dict[str, Any]) -> None:
+    """Print the result of a check."""
     if result["problem"]:
         fail(f"{file} is rejected and the shipped kernel stays in use on {device.name}: {result['problem']}")
         for line in result.get("detail", "").splitlines():
             say(console, f"  {line}")
-        return False
+        return
     ops = ", ".join(result["ops"][:_SHOWN_OPS]) + (" and more" if len(result["ops"]) > _SHOWN_OPS else "")
     say(console, f"{file} passed {result['passed']} checks of {ops}; {device.name} now uses it")
     if result["timings"]:
@@ -340,16 +386,3 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
         console.print(table)
     if 0 < result["ratio"] < 1:
         say(console, f"it is slower than the shipped one; `polyhal kernels restore {file}` undoes the change", "yellow")
-    return True
-
-
-def _print_statistics(console: Console, device: Device, kernels: KernelLibrary, file: str) -> None:
-    """Compile the variants of a file that samples of ops use, and print the compiler's statistics."""
-    from polyhal.cli.views.kernel_statistics import print_variants
-    from polyhal.hal.testing.tuning.kernel_check import build_variants, ops_by_kernel
-
-    build_variants(device, file, ops_by_kernel(device)[file])
-    if rows := list(kernels.statistics(file)):
-        print_variants(console, rows)
-    else:
-        console.print(f"no sample of an op uses {file} on {device.name}", markup=False)

@@ -7,11 +7,11 @@ import tempfile
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import count, plain_table, say, status_line
+from polyhal.cli.display import Json, count, plain_table, print_json, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def prebuild(
         ),
     ] = "basics,mlp,cnn,gpt,used",
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once. Default: one per core.")] = None,
+    json: Json = False,
 ) -> None:
     """Fill the cache of compiled kernels so that programs start at once.
 
@@ -59,9 +60,13 @@ def prebuild(
         raise typer.BadParameter(str(error), param_hint="--for") from None
     target = Device(device)
     library(target)  # raises for a backend without kernel files
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=json)
     say(console, f"building for {target.name}: {target.info.name}, {target.info.driver}")
-    if not _build(console, target, names, jobs or min(os.cpu_count() or 1, _MAX_PROCESSES)):
+    begin = time.perf_counter()
+    tally = _build(console, target, names, jobs or min(os.cpu_count() or 1, _MAX_PROCESSES))
+    if json:
+        print_json("prebuild", {"device": target.name, "seconds": time.perf_counter() - begin, **tally.to_json()})
+    if tally.problems:
         raise typer.Exit(1)
 
 
@@ -80,6 +85,16 @@ class _BuildTally:
     def built(self) -> int:
         return sum(map(len, self.seconds.values()))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data: build times in seconds by kernel file."""
+        return {
+            "built": self.built,
+            "cached": self.cached,
+            "kernels": self.seconds,
+            "warnings": list(self.warnings),
+            "problems": list(self.problems),
+        }
+
     def add(self, message: Message) -> None:
         """Count one message of a worker."""
         content = message.content
@@ -97,8 +112,8 @@ class _BuildTally:
             self.cached += 1
 
 
-def _build(console: Console, device: Device, workloads: list[str], jobs: int) -> bool:
-    """Build with progress, then print a summary. Returns whether everything was built."""
+def _build(console: Console, device: Device, workloads: list[str], jobs: int) -> _BuildTally:
+    """Build with progress, then print a summary. Returns the counts, and the problems if not everything was built."""
     from polyhal.cli.workers.pool import WorkerPool
 
     begin, tally = time.perf_counter(), _BuildTally()
@@ -117,7 +132,7 @@ def _build(console: Console, device: Device, workloads: list[str], jobs: int) ->
     for problem in tally.problems:
         fail(problem)
     _print_summary(console, tally, time.perf_counter() - begin, jobs)
-    return not tally.problems
+    return tally
 
 
 def _print_summary(console: Console, tally: _BuildTally, seconds: float, jobs: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from polyhal.cli.display import Json, print_json, printing_json
 from polyhal.cli.reporting import reported
 
 
@@ -26,12 +28,13 @@ def profile(
         Path | None, typer.Option(help="Write a trace for Perfetto (ui.perfetto.dev) here.", dir_okay=False)
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows of a table.")] = 15,
+    json: Json = False,
 ) -> None:
     """Run a program, and show where its time went: ops, kernels, modules, lines, copies and gaps.
 
-    The tables are printed to standard error, the program's own output to standard output. Captured steps run as they are.
-    First steps compile kernels: `with polyhal.profile() as p:` around later steps leaves that out. The program's exit code
-    is kept, and a program that fails or is interrupted is shown until then.
+    The tables are printed to standard error, the program's own output to standard output; with --json the other way round.
+    Captured steps run as they are. First steps compile kernels: `with polyhal.profile() as p:` around later steps leaves that
+    out. The program's exit code is kept, and a program that fails or is interrupted is shown until then.
     """
     import polyhal
     from polyhal.cli.workers.program import exit_status, run_program
@@ -41,14 +44,17 @@ def profile(
     status = 0
     failure: BaseException | None = None
     found = polyhal.profile()
-    with found:
+    with printing_json() if json else nullcontext(), found:
         try:
             run_program(script, arguments or [], device)
         except SystemExit as exit_:
             status = exit_status(exit_.code)
         except (Exception, KeyboardInterrupt) as error:
             failure = error
-    print(found.table(limit), file=sys.stderr)
+    if json:
+        print_json("profile", found.to_json())
+    else:
+        print(found.table(limit), file=sys.stderr)
     if html is not None:
         found.save_html(html)
     if trace is not None:

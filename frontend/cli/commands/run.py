@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import count, plain_table, say
+from polyhal.cli.display import Json, count, plain_table, print_json, say
 from polyhal.cli.reporting import reported
 from polyhal.hal.errors import CorruptFileError, ShapeError, message
 
@@ -40,6 +40,7 @@ def run(
     ] = None,
     device: Annotated[str | None, typer.Option(help="Device. Default: the best of this machine.")] = None,
     repeat: Annotated[int, typer.Option(min=0, help="Run it this many times more, and print the shortest time.")] = 0,
+    as_json: Json = False,
 ) -> None:
     """Run an ONNX model, and print a summary of its results.
 
@@ -54,23 +55,29 @@ def run(
     inputs = dict(_named(text, module) for text in given or [])
     prepared = PreparedModel(module)
     results = prepared.run(inputs)
+    flat = [pair for n, v in zip(module.output_names, results, strict=True) for pair in _flat(n, v)]
+    if output is not None:
+        _write(output, dict(flat))
+    seconds = _shortest(prepared, inputs, repeat) if repeat else None
+    if as_json:
+        facts = {"results": [_facts(*pair) for pair in flat], "output": output, "seconds": seconds}
+        print_json("run", facts | {"eager_reason": module.eager_reason or None})
+        return
     console = Console(highlight=False)
     table = plain_table("result", "dtype", "shape", "least", "mean", "greatest", right=("least", "mean", "greatest"))
-    for name, value in zip(module.output_names, results, strict=True):
-        for label, array in _flat(name, value):
-            table.add_row(label, array.dtype.name, "x".join(map(str, array.shape)) or "number", *_summary(array))
+    for label, array in flat:
+        figures = ["" if number is None else f"{number:.6g}" for number in _summary(array)]
+        table.add_row(label, array.dtype.name, "x".join(map(str, array.shape)) or "number", *figures)
     console.print(table)
-    for name, value in zip(module.output_names, results, strict=True):
-        for label, array in _flat(name, value):
-            if array.size <= _SHOWN:
-                say(console, f"{label}: {array.tolist()}")
+    for label, array in flat:
+        if array.size <= _SHOWN:
+            say(console, f"{label}: {array.tolist()}")
     if output is not None:
-        _write(output, dict(pair for n, v in zip(module.output_names, results, strict=True) for pair in _flat(n, v)))
         say(console, f"wrote {count(len(list(output.glob('*.npy'))), 'file')} to {output}")
     if module.eager_reason:
         say(console, f"runs op by op: {module.eager_reason}")
-    if repeat:
-        say(console, f"{_shortest(prepared, inputs, repeat) * 1e3:.3g} ms, the shortest of {count(repeat, 'run')}")
+    if seconds is not None:
+        say(console, f"{seconds * 1e3:.3g} ms, the shortest of {count(repeat, 'run')}")
 
 
 def _named(text: str, module: OnnxModule) -> tuple[str, np.ndarray]:
@@ -142,11 +149,19 @@ def _flat(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
     return [(name, value)]
 
 
-def _summary(array: np.ndarray) -> list[str]:
+def _summary(array: np.ndarray) -> list[float | None]:
+    """Return the least element, the mean and the greatest element; None for arrays without elements or numbers."""
     if not array.size or array.dtype.kind not in "biufV":
-        return ["", "", ""]
+        return [None, None, None]
     wide = array.astype("float64")
-    return [f"{number:.6g}" for number in (wide.min(), wide.mean(), wide.max())]
+    return [float(number) for number in (wide.min(), wide.mean(), wide.max())]
+
+
+def _facts(name: str, array: np.ndarray) -> dict[str, Any]:
+    least, mean, greatest = _summary(array)
+    figures = {"least": least, "mean": mean, "greatest": greatest}
+    values = {"values": array.tolist()} if array.size <= _SHOWN else {}
+    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), **figures, **values}
 
 
 def _write(folder: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import plain_table, print_json, say
+from polyhal.cli.display import Json, plain_table, print_json, printing_json, say
 from polyhal.cli.reporting import BAD_INPUT, fail, reported, sentence
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ app = typer.Typer(
 
 @app.command()
 @reported
-def devices(json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+def devices(json: Json = False) -> None:
     """List the cards that can be simulated."""
     from polyhal.hal.core.hardware.profile import load_profile, profile_names
 
     profiles = [load_profile(name).to_json() for name in profile_names()]
     if json:
-        print_json(profiles)
+        print_json("sim devices", {"devices": profiles})
         return
     from rich.console import Console
 
@@ -60,6 +61,7 @@ def explain(
     device: Annotated[str, typer.Option(help="A device of [bold]polyhal sim devices[/].")] = "sim",
     out: Annotated[Path | None, typer.Option(help="The page. Default: the script's name with .html.")] = None,
     packets: Annotated[bool, typer.Option("--packets", help="Print the decoded packets, too.")] = False,
+    json: Json = False,
 ) -> None:
     """Run a script on a simulated device, verify every result against NumPy, and write a page that shows the run.
 
@@ -71,7 +73,8 @@ def explain(
     from polyhal.cli.views.sim_page import duration, write
 
     target = _open(device)
-    log, verification = _run(script, arguments or [], target)
+    with printing_json() if json else nullcontext():
+        log, verification = _run(script, arguments or [], target)
     events = log.to_json()
     if not events:
         fix = "let it take the default device, or name its device with --device"
@@ -88,10 +91,16 @@ def explain(
     }
     page = out if out is not None else script.with_suffix(".html")
     page.write_text(write(script.name, facts, events, verified, lines), encoding="utf-8")
+    total = max(e["end_ns"] for e in events) - min(e["start_ns"] for e in events)
+    if json:
+        seen = {"device": target.name, "events": len(events), "virtual_seconds": total * 1e-9, "page": page}
+        print_json("sim explain", seen | {"verified": {**verified, "bytes": verification.nbytes}})
+        if verification.problems:
+            raise typer.Exit(1)
+        return
     console = Console(highlight=False)
     if packets:
         typer.echo(lines)
-    total = max(e["end_ns"] for e in events) - min(e["start_ns"] for e in events)
     say(console, f"{len(events)} events in {duration(total)} of virtual time on {target.info.name}")
     kernels = f"{verification.kernels} kernel{'s' * (verification.kernels != 1)}"
     say(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import count, kernel_time, plain_table, say, status_line
+from polyhal.cli.display import Json, count, kernel_time, plain_table, print_json, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def tune(
     import_: Annotated[
         Path | None, typer.Option("--import", help="Add the choices in an exported file; do not search.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Search for the fastest settings of a device's kernels and keep those that are clearly faster.
 
@@ -55,7 +56,7 @@ def tune(
     from polyhal.hal.device import Device
 
     seconds = _seconds(budget)
-    target, console = Device(device), Console(highlight=False)
+    target, console = Device(device), Console(highlight=False, stderr=as_json)
     tuning.tunables(target)
     info = target.info
     if import_ is not None:
@@ -68,10 +69,13 @@ def tune(
     elif export is not None:
         tuning.write(export, info, tuning.load(info))
         say(console, f"{count(len(tuning.load(info)), 'choice')} written to {export}")
-    elif show:
+    elif show and not as_json:
         _print_choices(console, tuning.load(info))
-    elif not _search(console, target, seconds, only):
+    elif not show and not _search(console, target, seconds, only):
         raise typer.Exit(1)
+    if as_json:
+        choices = [asdict(choice) for choice in tuning.load(info).values()]
+        print_json("tune", {"device": target.name, "file": tuning.path(info), "choices": choices})
 
 
 def _seconds(text: str) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import print_json, say
+from polyhal.cli.display import Json, print_json, say
 from polyhal.cli.reporting import BAD_INPUT, fail, reported
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def verify(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Also write the certificate to this file.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every op and every failure.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    json: Json = False,
     show: Annotated[bool, typer.Option("--show", help="Print the certificate of the last run; check nothing.")] = False,
     quarantine: Annotated[
         bool, typer.Option("--quarantine/--no-quarantine", help="Stop using kernels that fail.")
@@ -70,7 +70,7 @@ def verify(
         certificate = _run(messages, target, Scope(small, full), only, expectations, keep=quarantine)
         location = _store(messages, target, certificate, output)
     if json:
-        print_json(certificate.to_json())
+        print_json("verify", certificate.to_json())
     else:
         from polyhal.cli.views.certificate import print_certificate
 
@@ -99,7 +99,7 @@ def _verify_units(console: Console, device: Device, *, only_show: bool, json: bo
     checked = {} if known is None else certified_units.load(device.info, known.texts)
     found = [] if known is None else [c for u, c in checked.items() if u in known.available]
     if json:
-        print_json([c.to_json() for c in found])
+        print_json("verify", {"units": [c.to_json() for c in found]})
     elif known is not None:
         for line in replace(known, certificates={c.unit: c for c in found}).lines(device.name):
             say(console, line)

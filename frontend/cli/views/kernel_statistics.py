@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from polyhal.hal.core.kernels.library import KernelLibrary
+    from polyhal.hal.device import Device
+
 _LONGEST_DEFINITION = 24
 """Maximum characters of a preprocessor definition; longer ones are generated code and not shown."""
 _WIDTH = 160
@@ -19,8 +22,19 @@ _NO_FIGURES = ("kernel", "definitions")
 _MORE_IS_BETTER = frozenset({"waves", "lanes", "max_group_size", "matrix_instructions"})
 
 
-def print_variants(console: Console, rows: list[Mapping[str, Any]]) -> None:
-    """Print a line for each variant of a kernel, with the definitions in which the variants differ."""
+def statistics_of(device: Device, kernels: KernelLibrary, file: str) -> list[Mapping[str, Any]]:
+    """Compile the variants of a file that samples of ops use, and return the compiler's statistics."""
+    from polyhal.hal.testing.tuning.kernel_check import build_variants, ops_by_kernel
+
+    build_variants(device, file, ops_by_kernel(device)[file])
+    return list(kernels.statistics(file))
+
+
+def print_variants(console: Console, device: Device, rows: list[Mapping[str, Any]], file: str) -> None:
+    """Print a line for each variant of a kernel of a file, with the definitions in which the variants differ."""
+    if not rows:
+        console.print(f"no sample of an op uses {file} on {device.name}", markup=False)
+        return
     definitions = [_shown_definitions(r["definitions"]) for r in rows]
     common = {k: v for k, v in definitions[0].items() if len(rows) > 1 and all(d.get(k) == v for d in definitions)}
     if common:

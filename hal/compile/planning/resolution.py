@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.schema import Specs
@@ -97,6 +98,17 @@ class Resolution:
         for text, count in counts.items():
             out += [text[0] + (f"  ({count} times)" if count > 1 else ""), *text[1:]]
         return out
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, with the parts of a decomposition."""
+        return {
+            "op": self.op,
+            "inputs": [None if s is None else str(s) for s in self.inputs],
+            "step": None if self.step is None else self.step.value,
+            "how": self.how,
+            "skipped": self.skipped,
+            "parts": [part.to_json() for part in self.parts],
+        }
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal.compile.op_plugins import declared, op_plugins
+from polyhal.hal.compile.planning.resolution import Resolution
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef, OpFunction
-from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import Number
-from polyhal.hal.system.diagnostics.called_ops import called_ops, function_named
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Inputs
 
 
-@top_level
 def explain(
     op: str | OpFunction,
     device: Device | str | None = None,
@@ -30,7 +28,15 @@ def explain(
     dtype: object = float32,
     **params: Any,
 ) -> str:
-    """Explain step by step how `op` is resolved on `device`, with the reason for every skipped step.
+    """Explain step by step how `op` is resolved on `device`, with the reason for every skipped step; see `resolution`."""
+    target = Device(device)
+    return f"{target.name} ({target.info.name})\n{resolution(op, target, *shapes, dtype=dtype, **params)}"
+
+
+def resolution(
+    op: str | OpFunction, device: Device, *shapes: tuple[int, ...] | Number, dtype: object = float32, **params: Any
+) -> Resolution:
+    """Return how `op` is resolved on `device`.
 
     `op` is the name of an op, built in or of an installed package, or a function that `polyhal.kernel` returned. `shapes` has
     the shape of each input, or a number for a scalar; without it, the op's samples provide shapes and parameters. Raises
@@ -39,7 +45,7 @@ def explain(
     definition = declared(op) if isinstance(op, str) else op.op
     if definition is None:
         raise KeyError(_unknown(str(op)))
-    target, kind = Device(device), as_dtype(dtype)
+    kind = as_dtype(dtype)
     if shapes:
         absent = len(definition.schema.inputs) - len(shapes)
         missing = [name for name in definition.schema.inputs[len(shapes) :] if name not in definition.schema.optional]
@@ -56,15 +62,11 @@ def explain(
         specs = tuple(_spec(x, kind) for x in inputs)
         params = {**defaults, **params}
     bound = {**definition.schema.params, **params}
-    plan = target.planner.plan(definition, specs, tuple(bound[name] for name in definition.schema.params))
-    return f"{target.name} ({target.info.name})\n{plan.resolution}"
+    plan = device.planner.plan(definition, specs, tuple(bound[name] for name in definition.schema.params))
+    return plan.resolution
 
 
 def _unknown(name: str) -> str:
-    function = function_named(name)
-    if function is not None:
-        called = ", ".join(called_ops(function))
-        return f"{name!r} is a function composed of ops; explain the ops that it calls: {called}"
     close = difflib.get_close_matches(name, [*OPS.names(), *op_plugins().names()], 3)
     return f"unknown op {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
