@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, print_json, say, status_line
 from polyhal.cli.reporting import reported
 
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 @reported
 def calibrate(
-    device: Annotated[str, typer.Argument(help="A device of [bold]polyhal devices[/], such as [bold]opencl:0[/].")],
+    device: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=device_names, help="A device of [bold]polyhal devices[/], such as [bold]opencl:0[/]."
+        ),
+    ],
     output: Annotated[Path | None, typer.Option(help="The file. Default: the device's name with .toml.")] = None,
     json: Json = False,
 ) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.completion import device_names
+
 if TYPE_CHECKING:
     from polyhal.generation import TokenStream
     from polyhal.llm import LanguageModel
@@ -30,7 +32,9 @@ AdapterFolder = Annotated[
 DeviceName = Annotated[
     str | None,
     typer.Option(
-        "--device", help="The device, for example [bold]opencl:1[/] or [bold]numpy[/]. Default: the fastest one."
+        "--device",
+        autocompletion=device_names,
+        help="The device, for example [bold]opencl:1[/] or [bold]numpy[/]. Default: the fastest one.",
     ),
 ]
 DraftPath = Annotated[

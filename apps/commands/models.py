@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, memory, plain_table, print_json, say_wrapped
 from polyhal.cli.reporting import reported, sentence
 
@@ -22,7 +23,9 @@ _DEEPEST = 4
 def models(
     folder: Annotated[Path, typer.Argument(help="The folder to look in, with its subfolders.")] = Path(),
     context: Annotated[int, typer.Option(help="Tokens of context for the column `fits here`.")] = 4096,
-    device: Annotated[str | None, typer.Option(help="The device for the column `fits here`.")] = None,
+    device: Annotated[
+        str | None, typer.Option(autocompletion=device_names, help="The device for the column `fits here`.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """List language models: folders of Hugging Face's form, and GGUF files. Nothing but their headers is read."""

@@ -22,9 +22,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _model_names(incomplete: str) -> list[str]:
+    """Return the models that begin like `incomplete`, for the shell."""
+    from polyhal.forecast.recipes import MODELS
+
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
 @reported
 def plan(
-    model: Annotated[str, typer.Option(help="A name, such as gpt2-124m, or the path of a config.json.")] = "gpt2-124m",
+    model: Annotated[
+        str, typer.Option(autocompletion=_model_names, help="A name, such as gpt2-124m, or the path of a config.json.")
+    ] = "gpt2-124m",
     devices: Annotated[
         str,
         typer.Option(help="Number and kind: [bold]1024xh200[/], [bold]128x8xh200[/], or [bold]1xh200,2xrx480[/]."),

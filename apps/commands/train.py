@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.reporting import INTERRUPTED, reported
 
 _model = partial(typer.Option, rich_help_panel="Model")
@@ -43,8 +44,10 @@ def train(
     tokenizer: Annotated[str | None, _data(help="char, or bpe for byte-level byte-pair encoding.")] = None,
     vocabulary: Annotated[int | None, _data(help="Vocabulary size of the BPE tokenizer.")] = None,
     val_split: Annotated[float | None, _data(help="Fraction at the end of the text used for validation.")] = None,
-    device: Annotated[str | None, _run(help="The device, as named by `polyhal devices`.")] = None,
-    devices: Annotated[str | None, _run(help=_DEVICES)] = None,
+    device: Annotated[
+        str | None, _run(autocompletion=device_names, help="The device, as named by `polyhal devices`.")
+    ] = None,
+    devices: Annotated[str | None, _run(autocompletion=device_names, help=_DEVICES)] = None,
     save_dir: Annotated[Path | None, _run(help="The folder of the run. Default: runs/NAME.")] = None,
     resume: Annotated[bool, _run("--resume", help="Continue the run in the folder.")] = False,
     overwrite: Annotated[bool, _run("--overwrite", help="Replace the run in the folder.")] = False,

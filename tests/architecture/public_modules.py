@@ -7,7 +7,7 @@ LIBRARY = (
     *(
         f"polyhal.{name}"
         for name in (
-            "amp", "autograd", "cli.chosen_devices", "cli.display", "cli.progress_bar", "cli.reporting",
+            "amp", "autograd", "cli.chosen_devices", "cli.completion", "cli.display", "cli.progress_bar", "cli.reporting",
             "cli.stop_request", "data", "devices",
             "distributed", "distributions", "fft", "func", "linalg", "nn", "nn.functional", "nn.init", "nn.utils", "optim",
             "optim.lr_scheduler", "parallel", "profiler", "random", "serialize", "signal", "special", "utils",

@@ -83,6 +83,7 @@ def test_registering_commands_imports_none_of_their_work() -> None:
         "polyhal.cli.app",
         "polyhal.cli.applications",
         "polyhal.cli.commands",
+        "polyhal.cli.completion",
         "polyhal.cli.display",
         "polyhal.cli.reporting",
         "polyhal.hal.byte_sizes",

@@ -7,13 +7,16 @@ from typing import Annotated
 import typer
 
 from polyhal.cli.applications import extension
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json
 from polyhal.cli.reporting import reported
 
 
 @reported
 def bench(
-    device: Annotated[str | None, typer.Option(help="The device. Default: the default device.")] = None,
+    device: Annotated[
+        str | None, typer.Option(autocompletion=device_names, help="The device. Default: the default device.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Time for all measurements, without starting them.")] = 24,
     json: Json = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, count, print_json, say, status_line
 from polyhal.cli.reporting import fail, reported
 
@@ -27,7 +28,11 @@ def bisect(
         typer.Argument(help="Arguments of the script, after [bold]--[/]; [bold]{device}[/] stands for the device."),
     ] = None,
     devices: Annotated[
-        str | None, typer.Option(help="Two devices, as in [bold]opencl:0,numpy[/]. Default: the default one and numpy.")
+        str | None,
+        typer.Option(
+            autocompletion=device_names,
+            help="Two devices, as in [bold]opencl:0,numpy[/]. Default: the default one and numpy.",
+        ),
     ] = None,
     twice: Annotated[
         bool, typer.Option("--twice", help="Run it twice on one device instead, and require the same bits.")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from polyhal.cli.completion import device_names, public_names
 from polyhal.cli.display import Json, print_json
 from polyhal.cli.reporting import reported
 
@@ -13,9 +14,15 @@ from polyhal.cli.reporting import reported
 @reported
 def explain(
     name: Annotated[
-        str, typer.Argument(help="A name, for example [bold]layer_norm[/], [bold]eigh[/] or [bold]nn.LSTM[/].")
+        str,
+        typer.Argument(
+            autocompletion=public_names,
+            help="A name, for example [bold]layer_norm[/], [bold]eigh[/] or [bold]nn.LSTM[/].",
+        ),
     ],
-    device: Annotated[str | None, typer.Option(help="The device. Default: the default device.")] = None,
+    device: Annotated[
+        str | None, typer.Option(autocompletion=device_names, help="The device. Default: the default device.")
+    ] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(help="The shape of one input, as in [bold]--shape 3,4[/]. Repeat it for each input."),

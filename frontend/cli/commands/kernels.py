@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import described_names, device_names
 from polyhal.cli.display import Json, plain_table, print_json, say, status_line
 from polyhal.cli.reporting import BAD_INPUT, fail, reported
 
@@ -46,7 +47,11 @@ _Name = Annotated[
     typer.Argument(help="A kernel file, for example [bold]rowwise/softmax.cl[/]; folder and extension are optional."),
 ]
 _Device = Annotated[
-    str | None, typer.Option(help="The device, as named by [bold]polyhal devices[/]. Default: the default device.")
+    str | None,
+    typer.Option(
+        autocompletion=device_names,
+        help="The device, as named by [bold]polyhal devices[/]. Default: the default device.",
+    ),
 ]
 
 
@@ -138,7 +143,10 @@ def compile_(
     target: Annotated[
         str,
         typer.Option(
-            "--for", metavar="DEVICE", help="A described device, as in [bold]polyhal devices --all[/]: rx6800."
+            "--for",
+            metavar="DEVICE",
+            autocompletion=described_names,
+            help="A described device, as in [bold]polyhal devices --all[/]: rx6800.",
         ),
     ],
     names: Annotated[

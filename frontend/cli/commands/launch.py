@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.reporting import fail, reported
 
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -25,7 +26,10 @@ def launch(
     ranks: Annotated[int, typer.Option("--ranks", "-n", help="Processes to start.")] = 1,
     devices: Annotated[
         str | None,
-        typer.Option(help="Devices for the ranks of a machine, round-robin, separated by commas. Default: its GPUs."),
+        typer.Option(
+            autocompletion=device_names,
+            help="Devices for the ranks of a machine, round-robin, separated by commas. Default: its GPUs.",
+        ),
     ] = None,
     hosts: Annotated[
         str | None, typer.Option(help="Machines, separated by commas, reached by ssh. Default: this one.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, count, plain_table, print_json, say, status_line
 from polyhal.cli.reporting import fail, reported
 
@@ -31,7 +32,10 @@ _WORKER_ENVIRONMENT = {"POLYHAL_FALLBACK": "allow", "POLYHAL_STRICT": "0", "POLY
 def prebuild(
     device: Annotated[
         str | None,
-        typer.Option(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
+        typer.Option(
+            autocompletion=device_names,
+            help="The device, as named by [bold]polyhal devices[/]. Default: the default device.",
+        ),
     ] = None,
     workloads: Annotated[
         str,

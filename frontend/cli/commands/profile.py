@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, print_json, printing_json
 from polyhal.cli.reporting import reported
 
@@ -19,7 +20,10 @@ def profile(
     script: Annotated[Path, typer.Argument(help="A Python program.", exists=True, dir_okay=False)],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the program, after [bold]--[/].")] = None,
     device: Annotated[
-        str | None, typer.Option(help="The default device of the program. Default: the best of this machine.")
+        str | None,
+        typer.Option(
+            autocompletion=device_names, help="The default device of the program. Default: the best of this machine."
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with timeline, roofline and memory here.", dir_okay=False)

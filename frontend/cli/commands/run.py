@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, count, plain_table, print_json, say
 from polyhal.cli.reporting import reported
 from polyhal.hal.errors import CorruptFileError, ShapeError, message
@@ -38,7 +39,9 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the results, one .npy file each. Default: a summary only.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Device. Default: the best of this machine.")] = None,
+    device: Annotated[
+        str | None, typer.Option(autocompletion=device_names, help="Device. Default: the best of this machine.")
+    ] = None,
     repeat: Annotated[int, typer.Option(min=0, help="Run it this many times more, and print the shortest time.")] = 0,
     as_json: Json = False,
 ) -> None:

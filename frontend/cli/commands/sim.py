@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import simulated_names
 from polyhal.cli.display import Json, plain_table, print_json, printing_json, say
 from polyhal.cli.reporting import BAD_INPUT, fail, reported, sentence
 
@@ -58,7 +59,9 @@ def devices(json: Json = False) -> None:
 def explain(
     script: Annotated[Path, typer.Argument(help="A Python program.", exists=True, dir_okay=False)],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script, after [bold]--[/].")] = None,
-    device: Annotated[str, typer.Option(help="A device of [bold]polyhal sim devices[/].")] = "sim",
+    device: Annotated[
+        str, typer.Option(autocompletion=simulated_names, help="A device of [bold]polyhal sim devices[/].")
+    ] = "sim",
     out: Annotated[Path | None, typer.Option(help="The page. Default: the script's name with .html.")] = None,
     packets: Annotated[bool, typer.Option("--packets", help="Print the decoded packets, too.")] = False,
     json: Json = False,

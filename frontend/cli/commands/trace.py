@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, count, kernel_time, print_json, printing_json
 from polyhal.cli.reporting import reported
 from polyhal.hal.byte_sizes import size_text
@@ -25,7 +26,10 @@ def trace(
     script: Annotated[Path, typer.Argument(help="A Python program.", exists=True, dir_okay=False)],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the program, after [bold]--[/].")] = None,
     device: Annotated[
-        str | None, typer.Option(help="The default device of the program. Default: the best of this machine.")
+        str | None,
+        typer.Option(
+            autocompletion=device_names, help="The default device of the program. Default: the best of this machine."
+        ),
     ] = None,
     only: Annotated[str, typer.Option(help="Print only ops with such names, as in [bold]'*norm*'[/].")] = "*",
     eager: Annotated[

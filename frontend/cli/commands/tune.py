@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, count, kernel_time, plain_table, print_json, say, status_line
 from polyhal.cli.reporting import fail, reported
 
@@ -31,7 +32,10 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 def tune(
     device: Annotated[
         str | None,
-        typer.Option(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
+        typer.Option(
+            autocompletion=device_names,
+            help="The device, as named by [bold]polyhal devices[/]. Default: the default device.",
+        ),
     ] = None,
     budget: Annotated[str, typer.Option(help="How long to search, as in 90s or 10m.")] = "60s",
     only: Annotated[str, typer.Option(help="Tune only kernel families whose name contains this, as in matmul.")] = "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.completion import device_names
 from polyhal.cli.display import Json, print_json, say
 from polyhal.cli.reporting import BAD_INPUT, fail, reported
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 def verify(
     device: Annotated[
         str | None,
-        typer.Argument(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
+        typer.Argument(
+            autocompletion=device_names,
+            help="The device, as named by [bold]polyhal devices[/]. Default: the default device.",
+        ),
     ] = None,
     small: Annotated[bool, typer.Option("--small", help="Only calls with few elements, for slow devices.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every sample in every dtype and memory layout.")] = False,
