@@ -24,15 +24,45 @@ from polyhal.optim import Optimizer
 from polyhal.tensor import Tensor
 
 NAMESPACES = (
-    "", "nn", "nn.functional", "optim", "linalg", "fft", "special", "signal", "random", "distributions", "func",
-    "optim.lr_scheduler", "nn.init", "nn.utils", "autograd", "amp", "utils", "utils.data", "data", "parallel", "distributed",
-    "serialize", "profiler", "devices",
-)  # fmt: skip
+    "",
+    "nn",
+    "nn.functional",
+    "optim",
+    "linalg",
+    "fft",
+    "special",
+    "signal",
+    "random",
+    "distributions",
+    "func",
+    "optim.lr_scheduler",
+    "nn.init",
+    "nn.utils",
+    "autograd",
+    "amp",
+    "utils",
+    "utils.data",
+    "data",
+    "parallel",
+    "distributed",
+    "serialize",
+    "profiler",
+    "devices",
+)
 """Modules of public names, in the order in which a name without its module is searched for."""
 _FOLLOWED = (
-    "polyhal.functions", "polyhal.nn.", "polyhal.linalg", "polyhal.fft", "polyhal.signal", "polyhal.special",
-    "polyhal.sampling", "polyhal.tensor", "polyhal.creation", "polyhal.distributions", "polyhal.optim.",
-)  # fmt: skip
+    "polyhal.functions",
+    "polyhal.nn.",
+    "polyhal.linalg",
+    "polyhal.fft",
+    "polyhal.signal",
+    "polyhal.special",
+    "polyhal.sampling",
+    "polyhal.tensor",
+    "polyhal.creation",
+    "polyhal.distributions",
+    "polyhal.optim.",
+)
 """Modules whose functions are followed to the ops that they call."""
 _RESOLVED = 12
 """Maximum number of ops of a function that are resolved; further ones are named."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 JSON_SCHEMA = 1
-"""Number of the form that all commands' JSON has; see docs/command-line.md."""
+"""Number of the form that the JSON of all commands has."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 """Option of commands that print facts."""
 
