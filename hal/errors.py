@@ -82,6 +82,10 @@ class LinAlgError(PolyhalError, RuntimeError):
     """A matrix is singular, not positive definite or not finite where the op needs it otherwise."""
 
 
+class MissingPackageError(PolyhalError, ImportError):
+    """An optional package is not installed."""
+
+
 class CorruptFileError(PolyhalError):
     """A file is truncated, altered or not of the expected kind."""
 

@@ -28,6 +28,7 @@ _KIT = {
     "docs/streams.md": "assert abs(c[0, 0].item() - 66.71828) < 1e-3",
     "docs/model-parallel.md": "assert len(plan.stages) == 4 and len(step.graphs) == 1",
     "docs/parallel.md": "assert len(step.graphs) == 1",
+    "docs/notebooks.md": "assert len(curves.points['loss']) == 20",
     "docs/memory.md": "assert more.batch_size >= found.batch_size > 64",
     "docs/tour.md": "",
     "docs/simulator.md": "assert profile.kernels['matmul'].total > 5e9",

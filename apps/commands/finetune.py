@@ -68,6 +68,7 @@ def finetune(
     resume: Annotated[bool, _run("--resume", help="Continue the run in --save-dir, with its settings.")] = False,
     overwrite: Annotated[bool, _run("--overwrite", help="Replace the run in the folder.")] = False,
     stop_after: Annotated[int | None, _run(help="Save and stop after this many steps of this call.")] = None,
+    tensorboard: Annotated[Path | None, _run(help="Also write events for TensorBoard to this folder.")] = None,
     merge: Annotated[
         Path | None, _run(help="After the last step, write the model with the adapters in its weights to this folder.")
     ] = None,
@@ -129,5 +130,6 @@ def finetune(
         save_every=save_every,
         stop_after=stop_after,
         merge=merge,
+        tensorboard=tensorboard,
     ):
         raise typer.Exit(INTERRUPTED)

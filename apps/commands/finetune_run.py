@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from polyhal.models import DecoderConfig, checkpoint_names
 from polyhal.training.folder import RunFolder, writing
 from polyhal.training.metrics import MetricsRow
 from polyhal.utils.files import parse_json, write_json
+from polyhal.utils.metrics import MetricsSink, TensorBoard
 
 _RUNS = Path("runs")
 _JOB = "finetune.json"
@@ -145,6 +146,7 @@ def run(
     save_every: int,
     stop_after: int | None,
     merge: Path | None,
+    tensorboard: Path | None = None,
 ) -> bool:
     """Carry out a run. Returns False if a signal ended it early; the run is then saved.
 
@@ -155,7 +157,8 @@ def run(
         folder.check(overwrite=overwrite)
     if merge is not None:
         check_target(merge)
-    with StopRequest() as stop, folder.reserved():
+    events = TensorBoard(tensorboard) if tensorboard is not None else None
+    with events or nullcontext(), StopRequest() as stop, folder.reserved():
         context = job.context or _default_context(job.model)
         records = list(read_records(Path(job.data)))
         if not records:
@@ -179,7 +182,8 @@ def run(
         _print_plan(console, loaded, tuner, len(names), len(records))
         begin, first = time.perf_counter(), tuner.done
         limit = min(tuner.options.steps, tuner.done + stop_after if stop_after is not None else tuner.options.steps)
-        _train(console, job, folder, tuner, stop, limit, save_every)
+        sinks: list[MetricsSink] = [] if events is None else [events]
+        _train(console, job, folder, tuner, stop, limit, save_every, sinks)
     if tuner.done < tuner.options.steps:
         command = ["polyhal", "finetune", "--resume", "--save-dir", str(folder.path)]
         say_wrapped(console, f"saved step {tuner.done} of {tuner.options.steps}; continue with")
@@ -257,9 +261,16 @@ def _losses(folder: RunFolder) -> str:
 
 
 def _train(
-    console: Console, job: FinetuneJob, folder: RunFolder, tuner: Tuner, stop: StopRequest, limit: int, save_every: int
+    console: Console,
+    job: FinetuneJob,
+    folder: RunFolder,
+    tuner: Tuner,
+    stop: StopRequest,
+    limit: int,
+    save_every: int,
+    sinks: Sequence[MetricsSink],
 ) -> None:
-    """Take steps until `limit`, or until `stop` is requested; log and save."""
+    """Take steps until `limit`, or until `stop` is requested; log to the folder and to all sinks, and save."""
     tokens = tuner.options.batch_size * tuner.options.accumulate * tuner.rows.ids.shape[1] * tuner.rows.filled
     interval = _LIVE_INTERVAL if is_live(console) else _LINE_INTERVAL
     begin, begin_step, shown = time.perf_counter(), tuner.done, 0.0
@@ -281,7 +292,9 @@ def _train(
                 speed = (tuner.done - begin_step) * tokens / max(shown - begin, 1e-9)
                 with writing(folder.metrics.path):
                     row = MetricsRow(tuner.done, round(tuner.epoch, 4), loss, None, rate, round(speed, 1))
-                    folder.metrics.append(row)
+                    folder.metrics.log(row.step, row.values)
+                for sink in sinks:
+                    sink.log(row.step, row.values)
                 show(row)
                 begin, begin_step = shown, tuner.done
             if last or tuner.done % save_every == 0:

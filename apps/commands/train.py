@@ -58,6 +58,7 @@ def train(
     log_every: Annotated[int | None, _run(help="Steps between logged figures.")] = None,
     eval_every: Annotated[int | None, _run(help="Steps between evaluations and checkpoints.")] = None,
     sample_every: Annotated[int | None, _run(help="Steps between samples; 0 for none.")] = None,
+    tensorboard: Annotated[Path | None, _run(help="Also write events for TensorBoard to this folder.")] = None,
 ) -> None:
     """Train a GPT on a text file, on the best device of this machine.
 
@@ -99,7 +100,15 @@ def train(
     from polyhal.commands.train_run import run
 
     chosen = _merge(config, options)
-    if not run(chosen, resume=resume, overwrite=overwrite, stop_after=stop_after, eager=eager, placement=placement):
+    if not run(
+        chosen,
+        resume=resume,
+        overwrite=overwrite,
+        stop_after=stop_after,
+        eager=eager,
+        placement=placement,
+        tensorboard=tensorboard,
+    ):
         raise typer.Exit(INTERRUPTED)
 
 

@@ -24,6 +24,7 @@ from polyhal.training import corpus as texts
 from polyhal.training.checkpoint import describe
 from polyhal.training.folder import fresh, latest, writing
 from polyhal.training.metrics import draw_losses
+from polyhal.utils.metrics import TensorBoard
 
 _RUNS = Path("runs")
 
@@ -36,6 +37,7 @@ def run(
     stop_after: int | None,
     eager: bool = False,
     placement: bool = False,
+    tensorboard: Path | None = None,
 ) -> bool:
     """Carry out `polyhal train` with `options`. Returns False if a signal ended it early; the run is then saved.
 
@@ -51,10 +53,12 @@ def run(
     devices = recorded or ChosenDevices.of(*named)
     say_wrapped(console, f"{devices.explain()}{_of_ranks(ranks)}")
     begin = time.perf_counter()
-    with StopRequest() as stop, folder.reserved() if ranks.first else nullcontext():
+    events = TensorBoard(tensorboard) if tensorboard is not None and ranks.first else None
+    with events or nullcontext(), StopRequest() as stop, folder.reserved() if ranks.first else nullcontext():
         session = _prepare(
             corpus, train_options, devices.opened, folder, ranks, resume=resume, overwrite=overwrite, eager=eager
         )
+        session.sinks = [events] if events is not None else []
         _print_plan(console, session)
         distributed.note_resume(["train", "--resume", "--save-dir", str(folder.path), *devices.option])
         if placement:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.utils.files import parse_json, replacing
+from polyhal.utils.metrics import JsonLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,16 @@ class MetricsRow:
     lr: float
     tokens_per_s: float
 
+    @property
+    def values(self) -> dict[str, float | None]:
+        """The metrics by name, without the step."""
+        values = asdict(self)
+        del values["step"]
+        return values
 
-class Metrics:
-    """A file to which rows are appended; resuming from an earlier step truncates it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, row: MetricsRow) -> None:
-        """Append a row and flush it to the operating system."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
+class Metrics(JsonLines):
+    """A file of rows; resuming from an earlier step truncates it."""
 
     def rows(self) -> list[MetricsRow]:
         """Read all rows, ignoring an incomplete last line. Raises CorruptFileError."""

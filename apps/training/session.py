@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from polyhal.training.corpus import Corpus
 from polyhal.training.folder import BEST, LAST, RunFolder, writing
 from polyhal.training.metrics import MetricsRow
 from polyhal.training.trainer import Trainer
+from polyhal.utils.metrics import MetricsSink
 
 _SAMPLE_TOKENS = 200
 _SAMPLE_TEMPERATURE = 0.8
@@ -50,6 +51,8 @@ class Session:
     corpus: Corpus
     folder: RunFolder
     best: float | None = None
+    sinks: Sequence[MetricsSink] = ()
+    """Receivers of metrics in addition to the folder's file, on rank 0."""
 
     def run(self, observer: RunObserver, stop: Callable[[], bool]) -> bool:
         """Train until all steps are taken (returns True), or until `stop` returns True between steps (False). Saves the state.
@@ -85,7 +88,9 @@ class Session:
                     row = MetricsRow(step, round(trainer.epoch, 4), loss, validation, rate, round(speed, 1))
                     if ranks.first:
                         with writing(self.folder.metrics.path):
-                            self.folder.metrics.append(row)
+                            self.folder.metrics.log(step, row.values)
+                        for sink in self.sinks:
+                            sink.log(step, row.values)
                     observer.logged(row)
                     if evaluating:
                         self._keep(loss if validation is None else validation, observer)

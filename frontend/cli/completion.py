@@ -29,7 +29,7 @@ def public_names(incomplete: str) -> list[str]:
 
 def _matching(incomplete: str, names: Callable[[], Iterable[str]]) -> list[str]:
     """Return the names that begin like `incomplete`, without messages of drivers, which would disturb the shell."""
-    errors, sys.stderr = sys.stderr, None  # type: ignore[assignment]
+    errors, sys.stderr = sys.stderr, None
     try:
         return [name for name in dict.fromkeys(names()) if name.startswith(incomplete)]
     except Exception:

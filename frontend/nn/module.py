@@ -379,6 +379,12 @@ class Module(ModuleState):
         lines = extra.splitlines() + [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in children]
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
 
+    def _repr_html_(self) -> str:
+        """Return a tree with parameter counts, for notebooks."""
+        from polyhal.html_forms import module_html
+
+        return module_html(self)
+
 
 def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name

@@ -10,9 +10,15 @@ from polyhal.numpy_protocols import NumPyProtocols
 
 
 class Exports(NumPyProtocols):
-    """The protocols of the Array API, NumPy, DLPack and CUDA's array interface."""
+    """The protocols of the Array API, NumPy, DLPack, CUDA's array interface and notebooks."""
 
     __slots__ = ()
+
+    def _repr_html_(self: Any) -> str:
+        """Return shape, dtype, device and abridged elements, for notebooks. Waits for the device."""
+        from polyhal.html_forms import tensor_html
+
+        return tensor_html(self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return `polyhal`, the functions of the Array API. Raises ValueError for an unknown version of the standard."""

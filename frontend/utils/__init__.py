@@ -1,4 +1,4 @@
-"""PyTorch's places for datasets, loaders and checkpointing, and `files`, which is Polyhal's own."""
+"""PyTorch's places for datasets, loaders and checkpointing, and Polyhal's own: files, metrics, curves and progress."""
 
 from polyhal.utils import checkpoint, data, files
 

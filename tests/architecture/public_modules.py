@@ -11,7 +11,7 @@ LIBRARY = (
             "cli.stop_request", "data", "devices",
             "distributed", "distributions", "fft", "func", "linalg", "nn", "nn.functional", "nn.init", "nn.utils", "optim",
             "optim.lr_scheduler", "parallel", "profiler", "random", "serialize", "signal", "special", "utils",
-            "utils.data", "utils.files",
+            "utils.curves", "utils.data", "utils.files", "utils.metrics", "utils.progress",
         )
     ),
 )  # fmt: skip

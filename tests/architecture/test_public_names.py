@@ -16,6 +16,7 @@ FRONTEND = Path(__file__).parents[2] / "frontend"
 WITH_HELPERS = {
     "polyhal",
     "polyhal.cli.chosen_devices",
+    "polyhal.cli.completion",
     "polyhal.cli.display",
     "polyhal.cli.progress_bar",
     "polyhal.cli.reporting",
@@ -24,6 +25,9 @@ WITH_HELPERS = {
     "polyhal.nn.init",
     "polyhal.profiler",
     "polyhal.random",
+    "polyhal.utils.curves",
+    "polyhal.utils.metrics",
+    "polyhal.utils.progress",
 }
 """Modules that define functions, whose helpers are not listed."""
 HELPERS = {"Any", "TYPE_CHECKING", "annotations"}

@@ -244,3 +244,23 @@ def test_schedules_rise_to_their_peak_and_end_where_they_should(schedule: str, l
     assert shares[4] == 1.0
     assert shares[20] == pytest.approx(last)
     assert shares[4:] == sorted(shares[4:], reverse=True)
+
+
+def test_events_for_tensorboard(polyhal: Command, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard reads the values of metrics.jsonl. Without its package, a sentence precedes any file."""
+    command = ["train", text, *TINY, "--steps", 4, "--log-every", 2, "--device", "numpy", "--save-dir", "run"]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+        refused = polyhal(*command, "--tensorboard", "events")
+    assert (refused.code, "pip install 'polyhal[tensorboard]'" in refused.err, Path("run").exists()) == (2, True, False)
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    done = polyhal(*command, "--tensorboard", "events")
+    assert done.code == 0, done.err
+    found = EventAccumulator("events")
+    found.Reload()
+    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [(e.step, e.value) for e in found.Scalars("loss")] == [
+        (row["step"], pytest.approx(row["loss"], rel=1e-6)) for row in rows
+    ]

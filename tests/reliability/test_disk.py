@@ -106,11 +106,11 @@ def test_caches_go_on_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.
 def test_metrics_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path / "metrics.jsonl")
     rows = [MetricsRow(step, 0.1, 2.0, None, 0.1, 5.0) for step in (10, 20)]
-    metrics.append(rows[0])
+    metrics.log(rows[0].step, rows[0].values)
     size = metrics.path.stat().st_size
     for extra in range(size):
         with full_after(size + extra), pytest.raises(OSError, match="File too large"):
-            metrics.append(rows[1])
+            metrics.log(rows[1].step, rows[1].values)
         assert metrics.rows() == rows[:1]
         before = content(tmp_path)
         with full_after(size - 1), pytest.raises(OSError, match="File too large"):
@@ -118,7 +118,7 @@ def test_metrics_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
         assert content(tmp_path) == before
         metrics.cut(10)
         assert metrics.path.stat().st_size == size
-    metrics.append(rows[1])
+    metrics.log(rows[1].step, rows[1].values)
     assert metrics.rows() == rows
 
 
