@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import polyhal as ph
 from polyhal.graphs.selection import recorded_step
+from polyhal.hal.errors import MissingPackageError
 from polyhal.steps.jit import Jitted
 
 
@@ -97,8 +101,45 @@ def test_dot(numpy_device: ph.Device, tmp_path: Path) -> None:
     assert all(a in boxes and b in boxes for a, b in edges)
     assert text.count("{") == text.count("}")
     assert 'subgraph "cluster_2"' in text
-    with pytest.raises(ValueError, match=r"expected .html, .dot or .gv"):
+    with pytest.raises(ValueError, match=r"expected .html, .svg, .dot or .gv"):
         ph.draw_graph(step, tmp_path / "step.png")
+
+
+def test_svg(numpy_device: ph.Device, tmp_path: Path) -> None:
+    """Operands are above their users, boxes do not overlap, and each edge joins the borders of two boxes."""
+    pytest.importorskip("grandalf")
+    step = make_step(numpy_device)
+    root = ElementTree.parse(ph.draw_graph(step, tmp_path / "step.svg")).getroot()
+    name = "{http://www.w3.org/2000/svg}"
+    boxes = []
+    for group in root.iter(f"{name}g"):
+        rect = group.find(f"{name}rect")
+        assert rect is not None
+        x, y, w, h = (float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
+        boxes.append((x, y, x + w, y + h))
+        assert [t.text for t in group.iter(f"{name}text")]
+    graph = recorded_step(step).executable.graph
+    assert len(boxes) >= len(graph.nodes)
+    for (ax, ay, ar, ab), (bx, by, br, bb) in itertools.combinations(boxes, 2):
+        assert ar <= bx or br <= ax or ab <= by or bb <= ay
+    lower = {(round((x + r) / 2), round(b)) for x, _, r, b in boxes}
+    upper = {(round((x + r) / 2), round(y)) for x, y, r, _ in boxes}
+    paths = [re.findall(r"-?[\d.]+", p.attrib["d"]) for p in root.iter(f"{name}path") if "marker-end" in p.attrib]
+    assert paths
+    for numbers in paths:
+        (ax, ay), (bx, by) = map(float, numbers[:2]), map(float, numbers[-2:])
+        assert ay < by
+        assert any(abs(ax - x) <= 1 and abs(ay - y) <= 1 for x, y in lower)
+        assert any(abs(bx - x) <= 1 and abs(by - y) <= 1 for x, y in upper)
+
+
+def test_without_grandalf_a_sentence_says_so(
+    numpy_device: ph.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "grandalf.graphs", None)
+    with pytest.raises(MissingPackageError, match=r"need the package grandalf.*pip install 'polyhal\[draw\]'"):
+        ph.draw_graph(make_step(numpy_device), tmp_path / "step.svg")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_explanation_and_profile(device: ph.Device) -> None:
