@@ -101,7 +101,7 @@ def test_the_doctor_reports_everything_and_finds_it_healthy(polyhal: Command) ->
         assert all(t["passed"] and t["seconds"] > 0 for t in device["tests"])
     assert report["default"] == Device.default().name
     text = polyhal("doctor").out
-    assert "Default device: " in text
+    assert "Polyhal will use " in text
     assert "a @ b: ok" in text
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
+from polyhal.cli.commands.doctor import answer
 from polyhal.cli.display import plain_table, say_wrapped
 from polyhal.cli.fitted_table import FittedTable
+from polyhal.hal.system.diagnostics.doctor import examine
+from polyhal.hal.system.diagnostics.selftest import SelfTest
 
 from .conftest import Command
 
@@ -83,5 +88,21 @@ def test_commands_break_no_name(
 
 def test_doctor_begins_with_its_answer(polyhal: Command) -> None:
     first, *rest = polyhal("doctor", "--no-test").out.splitlines()
-    assert first.startswith("Default device: ")
-    assert not any(line.startswith("Default device") for line in rest)
+    assert first.startswith("Polyhal will use ")
+    assert not any(line.startswith("Polyhal will use") for line in rest)
+
+
+def test_the_answer_of_doctor_has_each_failure_with_its_remedy() -> None:
+    report = examine(tests=False)
+    first = next(d for d in report.devices if d.name == "numpy")
+    wrong = SelfTest("a @ b", False, 0.0, 0.0, 1.0, "off by 1")
+    broken = replace(first, name="opencl:9", problem="lost", fix="restart the machine", default=False)
+    console = Console(width=200, record=True, file=None, force_terminal=False)
+    with console.capture() as capture:
+        answer(console, replace(report, devices=(replace(first, tests=(wrong,)), broken), problems=(), next_step=""))
+    lines = capture.get().splitlines()
+    assert lines[0].startswith("Polyhal will use ")
+    assert lines[1:] == [
+        "numpy computes wrong results (a @ b): update its driver, or run polyhal verify numpy to stop using its wrong kernels",
+        "opencl:9 cannot be opened: restart the machine",
+    ]

@@ -67,7 +67,7 @@ def doctor(
 
 
 def _print(report: Report, console: Console) -> None:
-    _answer(console, report)
+    answer(console, report)
     _section(console, "System", report.system.items())
     packages = ((name, version or "not installed") for name, version in report.distributions.items())
     _section(console, "Packages", packages)
@@ -102,20 +102,24 @@ def _print(report: Report, console: Console) -> None:
             say_wrapped(console, f"  {text}: {page}")
 
 
-def _answer(console: Console, report: Report) -> None:
-    """Print the default device and the failures; the rest of the report has the details."""
+def answer(console: Console, report: Report) -> None:
+    """Print the device that will be used, and each failure with its remedy; the rest of the report has the details."""
     if report.default:
-        console.print(f"Default device: {report.default_reason}", style="bold green", markup=False)
+        say_wrapped(console, f"Polyhal will use {report.default_reason}", "bold green")
     else:
-        console.print(f"No default device: {report.default_reason}", style="bold red", markup=False)
-    failed = [d.name for d in report.devices if d.problem or not all(t.passed for t in d.tests)]
-    if failed:
-        console.print(f"Devices with failures: {', '.join(failed)}", style="bold red", markup=False)
+        say_wrapped(console, f"Polyhal can use no device: {report.default_reason}", "bold red")
+    for device in report.devices:
+        if device.problem:
+            say_wrapped(console, f"{device.name} cannot be opened: {device.fix}", "bold red")
+        wrong = [test.name for test in device.tests if not test.passed]
+        if wrong:
+            remedy = f"update its driver, or run polyhal verify {device.name} to stop using its wrong kernels"
+            say_wrapped(console, f"{device.name} computes wrong results ({', '.join(wrong)}): {remedy}", "bold red")
     if report.next_step:
         say_wrapped(console, f"Next step, for a faster device: {report.next_step}", "bold")
     if report.problems:
         noun = count(len(report.problems), "thing")
-        console.print(f"{noun} not available, at the end of this report with their fixes", style="yellow", markup=False)
+        say_wrapped(console, f"{noun} not available, at the end of this report with their fixes", "yellow")
 
 
 def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:

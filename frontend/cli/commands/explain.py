@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from polyhal.cli.completion import device_names, public_names
-from polyhal.cli.display import Json, print_json
+from polyhal.cli.display import Json, print_json, say_wrapped
 from polyhal.cli.reporting import reported
 
 
@@ -49,7 +49,11 @@ def explain(
     if json:
         print_json("explain", found.to_json())
     else:
-        typer.echo(found)
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        for line in str(found).splitlines():
+            say_wrapped(console, line)
 
 
 def _shape(text: str) -> tuple[int, ...]:
