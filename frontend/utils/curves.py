@@ -44,7 +44,7 @@ class Curves(ClosingSink):
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
         except ImportError as error:
-            fix = "run pip install 'polyhal[plot]'"
+            fix = 'run pip install "polyhal[plot]"'
             raise MissingPackageError(message(None, "pictures of curves need matplotlib", fix=fix)) from error
         target = Path(path)
         figure = Figure(figsize=(8, 2.5 * max(len(self.points), 1)), dpi=120, layout="constrained")

@@ -68,7 +68,7 @@ class TensorBoard(ClosingSink):
             from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ImportError as error:
             problem = "events for TensorBoard need the package tensorboard, which is not installed"
-            fix = "run pip install 'polyhal[tensorboard]', or write JSON lines"
+            fix = 'run pip install "polyhal[tensorboard]", or write JSON lines'
             raise MissingPackageError(message(None, problem, fix=fix)) from error
         self._event: Any = Event
         self._summary: Any = Summary

@@ -252,7 +252,7 @@ def test_events_for_tensorboard(polyhal: Command, text: Path, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
         refused = polyhal(*command, "--tensorboard", "events")
-    assert (refused.code, "pip install 'polyhal[tensorboard]'" in refused.err, Path("run").exists()) == (2, True, False)
+    assert (refused.code, 'pip install "polyhal[tensorboard]"' in refused.err, Path("run").exists()) == (2, True, False)
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

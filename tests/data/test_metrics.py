@@ -49,7 +49,7 @@ def test_events_are_those_that_tensorboard_reads(tmp_path: Path) -> None:
 def test_without_tensorboard_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     with pytest.raises(
-        MissingPackageError, match=r"need the package tensorboard.*pip install 'polyhal\[tensorboard\]'"
+        MissingPackageError, match=r'need the package tensorboard.*pip install "polyhal\[tensorboard\]"'
     ):
         TensorBoard(tmp_path)
 

@@ -137,7 +137,7 @@ def test_without_grandalf_a_sentence_says_so(
     numpy_device: ph.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "grandalf.graphs", None)
-    with pytest.raises(MissingPackageError, match=r"need the package grandalf.*pip install 'polyhal\[draw\]'"):
+    with pytest.raises(MissingPackageError, match=r'need the package grandalf.*pip install "polyhal\[draw\]"'):
         ph.draw_graph(make_step(numpy_device), tmp_path / "step.svg")
     assert list(tmp_path.iterdir()) == []
 

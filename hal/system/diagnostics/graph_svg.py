@@ -85,7 +85,7 @@ def _placed(views: dict[int, BoxView], edges: Sequence[tuple[int, int]]) -> list
         from grandalf.graphs import Edge, Graph, Vertex
         from grandalf.layouts import SugiyamaLayout
     except ImportError as error:
-        fix = "run pip install 'polyhal[draw]', or write .html or .dot"
+        fix = 'run pip install "polyhal[draw]", or write .html or .dot'
         raise MissingPackageError(message("draw_graph", "SVG images need the package grandalf", fix=fix)) from error
     vertices = {number: Vertex(number) for number in views}
     for number, vertex in vertices.items():
