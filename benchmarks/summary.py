@@ -201,6 +201,13 @@ def _language_models(result: Mapping[str, Any]) -> Found:
                     yield name, "language models", f"{row['file']}, {text}", rates[name] / best
 
 
+def _onnx_models(result: Mapping[str, Any]) -> Found:
+    for row in result["rows"]:
+        for name in result["devices"]:
+            if name in row["who"]:
+                yield name, "ONNX models", row["model"], row["who"]["onnxruntime"][0] / row["who"][name][0]
+
+
 def _decode(result: Mapping[str, Any]) -> Found:
     for row in result["rows"]:
         if "torch" in row:
@@ -234,6 +241,7 @@ _READERS = {
     "training_step": _steps,
     "torch_steps": _torch_steps,
     "language_models": _language_models,
+    "onnx_models": _onnx_models,
     "decode": _decode,
     "linalg": _linalg,
     "collectives": _collectives,
