@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from polyhal.hal.compile.capture.scopes import ModuleScopes
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.dispatch.host_work import HOST_WORK, HostCalls
 from polyhal.hal.core.transfers.uploads_observed import UPLOADS
@@ -20,6 +21,8 @@ from polyhal.profiler.records import LaunchRecord, Records
 from polyhal.profiler.rows import Row, busy, copy_rows, kernel_rows, line_rows, module_rows, op_rows
 from polyhal.profiler.session import ProfileSession
 
+MODULE_FOLLOWERS: list[Callable[[ModuleScopes], AbstractContextManager[None]]] = []
+"""Functions that follow modules of other frameworks while a profile runs, such as PyTorch's."""
 _SESSIONS: list[ProfileSession] = []
 """Sessions of profiles that are running, the innermost last."""
 
@@ -31,6 +34,7 @@ class _RunningProfile(NamedTuple):
     executor: ProfilingExecutor
     host_work: dict[str, HostCalls]
     """Counts of host work at the begin."""
+    followers: ExitStack
 
 
 class Profile:
@@ -52,7 +56,10 @@ class Profile:
         session = ProfileSession()
         session.start(self.devices)
         executor = ProfilingExecutor(thread.executor, session, thread.timer)
-        self._state = _RunningProfile(session, executor, HOST_WORK.counts())
+        followers = ExitStack()
+        for follow in MODULE_FOLLOWERS:
+            followers.enter_context(follow(executor.tape_hooks))
+        self._state = _RunningProfile(session, executor, HOST_WORK.counts(), followers)
         thread.executor, thread.timer = executor, executor
         _SESSIONS.append(session)
         UPLOADS.append(session.uploaded)
@@ -63,6 +70,7 @@ class Profile:
         if not isinstance(running, _RunningProfile):
             return
         session = running.session
+        running.followers.close()
         running.executor.remove()
         UPLOADS.remove(session.uploaded)
         _SESSIONS.remove(session)

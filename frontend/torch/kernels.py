@@ -29,6 +29,7 @@ from polyhal.torch import (
     generators,
     interchange,
     memory,
+    module_paths,
     precision,
     private,
     processes,
@@ -317,6 +318,7 @@ def register() -> None:
     interchange.install()
     scripts.install()
     profiler.install()
+    module_paths.install()
     determinism.install()
     precision.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)

@@ -127,3 +127,34 @@ def test_a_device_without_timestamps_has_host_times_only(torch_on_numpy: str) ->
     assert not _kernels(measured)
     (row,) = [row for row in measured.key_averages() if row.key == "aten::exp"]
     assert row.cpu_time_total > 0
+
+
+def test_profiles_have_the_paths_of_modules(timed: str) -> None:
+    """Ops of a forward pass belong to the innermost module; afterwards, calls run without hooks."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+            self.head = torch.nn.Linear(8, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.shape[0] == 3:
+                raise ValueError("three rows")
+            return self.head(self.body(x)).exp()  # type: ignore[no-any-return]
+
+    model = Net().to(timed)
+    x = torch.ones(4, 8, device=timed)
+    with torch.no_grad():
+        model(x).cpu()
+        with polyhal.profile() as found:
+            with pytest.raises(ValueError, match="three rows"):
+                model(x[:3])
+            model(x)
+            x.sin()
+    modules = {call.op: call.location.module for call in found.records.calls}
+    assert modules["tanh"] == "body.1"
+    assert (modules["exp"], modules["sin"]) == ("", "")
+    assert {"body.0", "head"} <= {call.location.module for call in found.records.calls}
+    assert not torch.nn.modules.module._global_forward_hooks
+    assert not torch.nn.modules.module._global_forward_pre_hooks
