@@ -21,7 +21,7 @@ DEVELOPMENT := $(VENV)/.installed-development
 LEFT_OVER := polyhal.egg-info
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-all conformance torches torches-installed vendors generate lint typecheck bench clean
+.PHONY: help train test test-all conformance torches torches-installed vendors generate site lint typecheck bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
@@ -31,6 +31,7 @@ help:
 	@echo "make torches      the tests of polyhal.torch (TORCH_TESTS=... some) with PyTorch's oldest and newest version, each of 1 to 2 GB"
 	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
+	@echo "make site         the documentation as HTML in build/site; warnings such as broken links are errors"
 	@echo "make lint         ruff, and that it would change no layout"
 	@echo "make typecheck    mypy --strict"
 	@echo "make bench        all benchmarks (ARGS=--list describes them, ARGS='kernels --size gpu' runs one)"
@@ -94,6 +95,10 @@ vendors: $(DEVELOPMENT)
 
 generate: $(RUNTIME)
 	$(BIN)/python -m tools.generate $(ARGS)
+
+# Pages are built on NumPy: the reference imports Polyhal, and needs no device.
+site: $(DEVELOPMENT)
+	POLYHAL_DEVICE=numpy $(BIN)/python -m tools.site $(ARGS)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

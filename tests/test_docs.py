@@ -22,6 +22,12 @@ from polyhal.cli.app import COMMANDS, app
 
 _KIT = {
     "README.md": "assert loss.item() < 0.01",
+    "docs/index.md": "assert loss.item() < 0.1",
+    "docs/quickstart.md": "assert loss.item() < 0.01",
+    "docs/training.md": "assert accuracy() > 0.95 and first == 10",
+    "docs/running-models.md": "",
+    "docs/several-devices.md": "",
+    "docs/serving.md": "",
     "docs/capture.md": "",
     "docs/command-line.md": "",
     "docs/debugging.md": "",

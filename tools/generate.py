@@ -3,9 +3,9 @@
     python -m tools.generate           # from the root of a checkout
     python -m tools.generate --check   # list the files that are out of date, and write none
 
-The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance,
-reported devices and reliability, predictions of the simulator, the index of kernels, the table of losses beside PEFT's, the
-list of quirks, the catalogue of cards, and diagrams. A test compares each file with the output of this command.
+The files are the type stubs of ops, the coverage page with its data, the contract's text, the start page, the pages of
+performance, reported devices and reliability, predictions of the simulator, the index of kernels, the table of losses beside
+PEFT's, the list of quirks, the catalogue of cards, and diagrams. A test compares each file with the output of this command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import report, reported_devices
+from benchmarks import report, reported_devices, start_page
 from benchmarks.reliability import page as reliability
 from polyhal.backends.common.quirks import markdown
 from polyhal.backends.opencl_c.quirks import DriverQuirks
@@ -70,6 +70,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         _contract,
         _names,
         _benchmarks,
+        _start_page,
         _reliability,
         _kernels_index,
         _losses,
@@ -103,6 +104,13 @@ def _benchmarks(root: Path) -> Files:
     """Return the pages of benchmark results."""
     pages = report.pages() | reported_devices.pages()
     return {path.relative_to(report.ROOT).as_posix(): text for path, text in pages.items()}
+
+
+def _start_page(root: Path) -> Files:
+    page = "docs/index.md"
+    texts = {p.stem: p.read_text(encoding="utf-8") for p in (root / "benchmarks/results").glob("*.json")}
+    results = {name: json.loads(text) for name, text in texts.items()}
+    return {page: start_page.start_page((root / page).read_text(encoding="utf-8"), results)}
 
 
 def _reliability(root: Path) -> Files:
