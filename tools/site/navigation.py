@@ -14,7 +14,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("Getting started", ("quickstart", "coming-from-pytorch", "tour", "examples", "command-line")),
+    Section("Getting started", ("quickstart", "coming-from-pytorch", "tour", "examples", "command-line", "comparison")),
     Section(
         "Guides",
         (
@@ -42,7 +42,7 @@ SECTIONS = (
     ),
     Section("Many devices", ("parallel", "model-parallel", "distributed", "planning")),
     Section("Functions", ("transforms-of-functions", "distributions")),
-    Section("Concepts", ("architecture", "capture", "kernels", "glossary")),
+    Section("Concepts", ("architecture", "capture", "kernels", "kernel-designs", "glossary")),
     Section("Extending", ("adding-a-backend", "adding-an-op", "adding-a-fusion")),
     Section("API reference", ("reference/index",)),
     Section(
