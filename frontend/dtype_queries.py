@@ -37,6 +37,9 @@ def result_type(*values: Any) -> DType:
     """Return the dtype of results of an operation on tensors, dtypes and Python numbers; numbers only raise the kind.
 
     Raises ValueError without values.
+
+    >>> polyhal.result_type(polyhal.int32, polyhal.float16)
+    polyhal.float16
     """
     if not values:
         raise ValueError(message("result_type", "there are no values", expected="one at least"))
@@ -72,7 +75,11 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> builti
 @top_level
 @returns(Returns.EITHER)
 def astype(x: Tensor, dtype: object, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
-    """Cast to another dtype, and move to another device if one is given. With `copy`, the default, always in new memory."""
+    """Cast to another dtype, and move to another device if one is given. With `copy`, the default, always in new memory.
+
+    >>> polyhal.astype(polyhal.tensor([1.7]), polyhal.int32).tolist()
+    [1]
+    """
     moved = x if device is None else x.to(Device(device))
     return moved.astype(dtype, copy=copy and moved is x)
 
@@ -103,7 +110,11 @@ def is_nonzero(x: Tensor) -> builtins.bool:
 
 @top_level
 def numel(x: Tensor) -> builtins.int:
-    """Return the number of elements."""
+    """Return the number of elements.
+
+    >>> polyhal.numel(polyhal.ones(2, 3))
+    6
+    """
     return x.size
 
 
@@ -123,7 +134,11 @@ def set_default_dtype(dtype: DType) -> None:
 
 @top_level
 def broadcast_shapes(*shapes: builtins.int | tuple[builtins.int, ...] | list[builtins.int]) -> tuple[builtins.int, ...]:
-    """Return the common shape under NumPy's broadcasting rules; a number is a shape of one axis. Raises ValueError."""
+    """Return the common shape under NumPy's broadcasting rules; a number is a shape of one axis. Raises ValueError.
+
+    >>> polyhal.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
     return layout.broadcast_shapes(*((s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes))
 
 
@@ -141,6 +156,9 @@ def asarray(
     With `copy=False` the tensor shares the memory of a NumPy array, as with `from_dlpack`. Arrays of other libraries in CUDA
     memory, with DLPack or `__cuda_array_interface__`, are shared unless `copy`. Raises ValueError where only a copy is possible
     with `copy=False`.
+
+    >>> polyhal.asarray([[1, 2]]).shape
+    (1, 2)
     """
     if copy:
         out = make_tensor(obj, dtype, device)

@@ -217,6 +217,9 @@ def rand(
     """Draw uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 by default.
 
     In a complex dtype, both parts are uniform numbers.
+
+    >>> polyhal.rand((2, 3)).shape
+    (2, 3)
     """
     out = _drawn_in("uniform", lengths_of("rand", *shape, size=size), dtype, generator, device)
     return out.requires_grad_() if requires_grad else out
@@ -233,6 +236,9 @@ def randn(
     """Draw from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`; float32 by default.
 
     In a complex dtype, each part has variance 1/2.
+
+    >>> polyhal.randn((2, 3)).shape
+    (2, 3)
     """
     out = _drawn_in("normal", lengths_of("randn", *shape, size=size), dtype, generator, device)
     return out.requires_grad_() if requires_grad else out
@@ -297,6 +303,9 @@ def randint(
 
     Random words are reduced modulo the range: the probabilities of two results differ by a relative range / 2**32 at most, or
     range / 2**63 for ranges beyond 2**32. Raises ValueError for an empty range, and TypeError without a shape.
+
+    >>> polyhal.randint(0, 10, (4,)).shape
+    (4,)
     """
     if isinstance(high, (tuple, list)):
         low, high, shape = 0, low, high

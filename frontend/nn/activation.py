@@ -30,7 +30,11 @@ class _Activation(Module):
 
 
 class ReLU(_Activation):
-    """`max(x, 0)`."""
+    """`max(x, 0)`.
+
+    >>> polyhal.nn.ReLU()(polyhal.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input)

@@ -118,6 +118,9 @@ class BatchNorm2d(BatchNorm):
     """Zero mean and unit variance per channel over batch and image: (N, C, H, W), then scale and shift.
 
     See BatchNorm1d.
+
+    >>> polyhal.nn.BatchNorm2d(3)(polyhal.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
     """
 
     _ndims = (4,)

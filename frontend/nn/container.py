@@ -242,7 +242,11 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Merges axes `start_dim` to `end_dim` (inclusive) into one; by default all but the batch."""
+    """Merges axes `start_dim` to `end_dim` (inclusive) into one; by default all but the batch.
+
+    >>> polyhal.nn.Flatten()(polyhal.ones(2, 3, 4)).shape
+    (2, 12)
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()

@@ -26,7 +26,11 @@ class Loss(Module):
 
 
 class MSELoss(Loss):
-    """Squared difference."""
+    """Squared difference.
+
+    >>> polyhal.nn.MSELoss()(polyhal.tensor([1.0]), polyhal.tensor([3.0])).item()
+    4.0
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
@@ -136,7 +140,11 @@ class WeightedLoss(Loss):
 
 
 class CrossEntropyLoss(WeightedLoss):
-    """Cross entropy of logits (N, C, d1, ...) with integer classes (N, d1, ...) or class probabilities (N, C, d1, ...)."""
+    """Cross entropy of logits (N, C, d1, ...) with integer classes (N, d1, ...) or class probabilities (N, C, d1, ...).
+
+    >>> round(polyhal.nn.CrossEntropyLoss()(polyhal.zeros(1, 2), polyhal.tensor([0])).item(), 4)
+    0.6931
+    """
 
     def __init__(
         self,

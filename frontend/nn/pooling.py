@@ -56,7 +56,11 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The maximum of each window of images (N, C, H, W); `stride` defaults to the size of the window."""
+    """The maximum of each window of images (N, C, H, W); `stride` defaults to the size of the window.
+
+    >>> polyhal.nn.MaxPool2d(2)(polyhal.ones(1, 3, 8, 8)).shape
+    (1, 3, 4, 4)
+    """
 
     axes = 2
     function = staticmethod(F.max_pool2d)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyhal.hal.errors import UnsupportedDTypeError
+from polyhal.hal.ops.examples import EXAMPLES
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.returns import with_sentence
 from polyhal.hal.ops.schema import Promotion
@@ -39,9 +40,11 @@ _PATTERN = frozenset("\\^$*+?{}|()[]")
 
 
 def docstring(op: OpDef) -> str:
-    """The docstring of the public function of `op`: what is declared, then shapes, dtypes and errors."""
+    """The docstring of the public function of `op`: what is declared, then shapes, dtypes and errors, and an example."""
     facts = [*_shapes(op), *_errors(op)]
-    return with_sentence(f"{op.doc}\n\n{' '.join(facts)}" if facts else op.doc, op.returns)
+    text = with_sentence(f"{op.doc}\n\n{' '.join(facts)}" if facts else op.doc, op.returns)
+    call, result = EXAMPLES.get(op.name, ("", ""))
+    return f"{text}\n\n>>> {call}\n{result}" if call else text
 
 
 def _shapes(op: OpDef) -> Iterator[str]:

@@ -48,6 +48,9 @@ def layer_norm(
     """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift.
 
     Source: arXiv:1607.06450.
+
+    >>> polyhal.nn.functional.layer_norm(polyhal.ones(2, 3), (3,)).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     out: Tensor = _layer_norm(input, weight, bias, _check_trailing("layer_norm", input, normalized_shape), eps)[0]
     return out

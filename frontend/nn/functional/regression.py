@@ -44,7 +44,11 @@ def l1_loss(
     reduction: Reduction = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """`|input - target|`; `weight`, of the same shape, weighs elements, and the mean."""
+    """`|input - target|`; `weight`, of the same shape, weighs elements, and the mean.
+
+    >>> polyhal.nn.functional.l1_loss(polyhal.tensor([1.0, 2.0]), polyhal.tensor([1.0, 4.0])).item()
+    1.0
+    """
     same_shape("l1_loss", input, target)
     return weighted_loss(ops.abs(input - target), weight, chosen_reduction(size_average, reduce, reduction))
 

@@ -141,7 +141,11 @@ def _one(n: int | None) -> Lengths:
 
 @_published
 def fft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The discrete Fourier transform along one axis."""
+    """The discrete Fourier transform along one axis.
+
+    >>> polyhal.fft.fft(polyhal.tensor([1.0, 0.0])).real.tolist()
+    [1.0, 1.0]
+    """
     return _transform("fft", x, _one(n), axis, norm, False)
 
 

@@ -140,6 +140,9 @@ def masked_select(x: TensorLike, mask: TensorLike) -> Any:
     """The elements of `x` where `mask` is true, in row-major order; both are broadcast. Compare `torch.masked_select`.
 
     The number of hits is read from the device. Raises CaptureError in a captured step and TypeError for other masks than bool.
+
+    >>> polyhal.masked_select(polyhal.tensor([1, 2]), polyhal.tensor([False, True])).tolist()
+    [2]
     """
     shape = broadcast_shapes(x.shape, _mask_of("masked_select", mask).shape)
     positions = hit_positions("masked_select", broadcast_to(mask, shape))

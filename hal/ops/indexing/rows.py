@@ -191,6 +191,9 @@ def take(x: TensorLike, index: Any, axis: int | None = 0) -> Any:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap.
 
     With None for the axis, elements in row-major order.
+
+    >>> polyhal.take(polyhal.tensor([5, 6, 7]), polyhal.tensor([2, 0])).tolist()
+    [7, 5]
     """
     if axis is None:
         x, axis = reshape(x, (math.prod(x.shape),)), 0

@@ -89,7 +89,11 @@ def _like_index(name: str, x: TensorLike, axis: int, index: TensorLike) -> Any:
 @composite(returns=Returns.COPY)
 @names_range_errors
 def index_select(x: TensorLike, axis: int, index: TensorLike) -> Any:
-    """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
+    """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`.
+
+    >>> polyhal.index_select(polyhal.tensor([[1, 2], [3, 4]]), 0, polyhal.tensor([1])).tolist()
+    [[3, 4]]
+    """
     if not x.ndim:
         return reshape(take(reshape(x, (1,)), reshape(index, (-1,))), ())
     return slices_at(x, reshape(index, (-1,)), axis)
@@ -97,7 +101,11 @@ def index_select(x: TensorLike, axis: int, index: TensorLike) -> Any:
 
 @composite()
 def masked_fill(x: TensorLike, mask: TensorLike, value: Any) -> Any:
-    """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
+    """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast.
+
+    >>> polyhal.masked_fill(polyhal.tensor([1, 2]), polyhal.tensor([True, False]), 0).tolist()
+    [0, 2]
+    """
     if hasattr(value, "ref") and value.dtype is not x.dtype:
         value = value.cast(dtype=x.dtype)
     elif x.dtype.kind == "bool":
@@ -107,7 +115,11 @@ def masked_fill(x: TensorLike, mask: TensorLike, value: Any) -> Any:
 
 @composite(returns=Returns.VIEW)
 def narrow(x: TensorLike, axis: int, start: int, length: int) -> Any:
-    """`length` elements along `axis` from `start`, which may count from the end. Raises ShapeError."""
+    """`length` elements along `axis` from `start`, which may count from the end. Raises ShapeError.
+
+    >>> polyhal.narrow(polyhal.arange(5), 0, 1, 3).tolist()
+    [1, 2, 3]
+    """
     axis = normalize_axis(axis, x.ndim)
     n, start = x.shape[axis], int(start)
     first = start + n if start < 0 else start

@@ -16,7 +16,11 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 @composite(returns=Returns.VIEW, in_place=True)
 def transpose(x: TensorLike, axis0: int = -2, axis1: int = -1) -> Any:
-    """The tensor with two axes exchanged, the last two by default."""
+    """The tensor with two axes exchanged, the last two by default.
+
+    >>> polyhal.transpose(polyhal.ones(2, 3, 4), 0, 2).shape
+    (4, 3, 2)
+    """
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
         return permute(x, ())
     axes = list(range(x.ndim))
@@ -44,6 +48,9 @@ def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequ
     """The tensor with axis `source`, or each of several, moved to position `destination`.
 
     Raises ValueError unless there are as many different sources as destinations.
+
+    >>> polyhal.moveaxis(polyhal.ones(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
     """
     sources, destinations = (_numbers(axes, x.ndim) for axes in (source, destination))
     if len(sources) != len(destinations) or len({*sources}) != len(sources) or len({*destinations}) != len(sources):
@@ -64,6 +71,9 @@ def squeeze(x: TensorLike, axis: int | tuple[int, ...] | None = None) -> Any:
     """The tensor without the given axes of length 1, by default all of them.
 
     Raises ValueError for an axis of another length.
+
+    >>> polyhal.squeeze(polyhal.ones(2, 1, 3), 1).shape
+    (2, 3)
     """
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
@@ -76,14 +86,22 @@ def squeeze(x: TensorLike, axis: int | tuple[int, ...] | None = None) -> Any:
 
 @composite(returns=Returns.VIEW, in_place=True, aten=".default")
 def unsqueeze(x: Any, axis: int) -> Any:
-    """The tensor with a new axis of length 1 at position `axis`."""
+    """The tensor with a new axis of length 1 at position `axis`.
+
+    >>> polyhal.unsqueeze(polyhal.ones(2, 3), 0).shape
+    (1, 2, 3)
+    """
     at = normalize_axis(axis, x.ndim + 1)
     return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
 
 
 @composite(returns=Returns.VIEW)
 def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
-    """The tensor with a new axis of length 1 at position `axis`, or at each of several positions, of the result."""
+    """The tensor with a new axis of length 1 at position `axis`, or at each of several positions, of the result.
+
+    >>> polyhal.expand_dims(polyhal.ones(2, 3), axis=0).shape
+    (1, 2, 3)
+    """
     several = (axis,) if isinstance(axis, int) else tuple(axis)
     places = normalize_axes(several, x.ndim + len(several))
     lengths = iter(x.shape)
@@ -92,7 +110,11 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
 
 @composite(returns=Returns.EITHER)
 def flatten(x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Any:
-    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one; itself if that is one axis already."""
+    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one; itself if that is one axis already.
+
+    >>> polyhal.flatten(polyhal.ones(2, 3, 4), 1).shape
+    (2, 12)
+    """
     if x.ndim == 0:
         return reshape(x, (1,))
     a, b = normalize_axis(start_axis, x.ndim), normalize_axis(end_axis, x.ndim)
@@ -103,7 +125,11 @@ def flatten(x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Any:
 def flip(
     x: TensorLike, axis: int | Sequence[int] | None = None, *more: int, dims: int | Sequence[int] | None = None
 ) -> Any:
-    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""
+    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`.
+
+    >>> polyhal.flip(polyhal.tensor([1, 2, 3])).tolist()
+    [3, 2, 1]
+    """
     chosen = (axis, *more) if isinstance(axis, int) else axis if dims is None else dims
     axes = normalize_axes(chosen if chosen is None or isinstance(chosen, int) else tuple(chosen), x.ndim)
     starts = tuple(max(n - 1, 0) if i in axes else 0 for i, n in enumerate(x.shape))

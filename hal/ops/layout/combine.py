@@ -38,6 +38,9 @@ def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
     """Coordinates of a grid, one tensor for each vector: axis i runs along vector i with `indexing="ij"`.
 
     With "xy", the default, the first two axes are exchanged. Raises ValueError for another `indexing`.
+
+    >>> [grid.tolist() for grid in polyhal.meshgrid(polyhal.arange(2), polyhal.arange(2), indexing='ij')]
+    [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f'[meshgrid] indexing {indexing!r}; expected "xy" or "ij"')

@@ -37,6 +37,9 @@ def reshape(x: TensorLike, shape: Sequence[int], *, copy: bool | None = None) ->
     """The elements in row-major order in another shape, where -1 stands for one length. A view if the strides allow it.
 
     With `copy` always in new memory; with `copy=False` always a view. Raises ValueError where only a copy is possible.
+
+    >>> polyhal.reshape(polyhal.arange(4), (2, -1)).tolist()
+    [[0, 1], [2, 3]]
     """
     out = _reshape(x, shape)
     records = dispatch.thread.executor.recorder is not None  # what is being recorded has no memory
@@ -145,7 +148,11 @@ def roll(
 
 @composite("unstack", returns=Returns.VIEW)
 def unbind(x: TensorLike, axis: int = 0) -> tuple[Any, ...]:
-    """The slices along an axis, without it."""
+    """The slices along an axis, without it.
+
+    >>> [row.tolist() for row in polyhal.unbind(polyhal.tensor([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
     at = normalize_axis(axis, x.ndim)
     return tuple(x[(slice(None),) * at + (i,)] for i in range(x.shape[at]))
 
@@ -181,7 +188,11 @@ def view_as(x: TensorLike, other: TensorLike) -> Any:
 
 @composite(returns=Returns.COPY)
 def tile(x: TensorLike, dims: Sequence[int]) -> Any:
-    """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
+    """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter.
+
+    >>> polyhal.tile(polyhal.tensor([1, 2]), (2,)).tolist()
+    [1, 2, 1, 2]
+    """
     counts = (dims,) if isinstance(dims, int) else tuple(dims)
     ndim = max(len(counts), x.ndim)
     counts = (1,) * (ndim - len(counts)) + counts
@@ -206,14 +217,22 @@ def _depth(x: TensorLike) -> Any:
 
 @composite(method=False)
 def hstack(xs: Sequence[TensorLike]) -> Any:
-    """Tensors joined along their second axis, vectors along their only one."""
+    """Tensors joined along their second axis, vectors along their only one.
+
+    >>> polyhal.hstack([polyhal.tensor([1, 2]), polyhal.tensor([3])]).tolist()
+    [1, 2, 3]
+    """
     rows = [_with_axes(x, 1) for x in xs]
     return _concat(rows, 0 if rows[0].ndim == 1 else 1)
 
 
 @composite("row_stack", method=False)
 def vstack(xs: Sequence[TensorLike]) -> Any:
-    """Tensors joined along their first axis, vectors as rows."""
+    """Tensors joined along their first axis, vectors as rows.
+
+    >>> polyhal.vstack([polyhal.tensor([1, 2]), polyhal.tensor([3, 4])]).tolist()
+    [[1, 2], [3, 4]]
+    """
     return _concat([_with_axes(x, 2) for x in xs], 0)
 
 

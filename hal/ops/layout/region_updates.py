@@ -95,6 +95,9 @@ def diag(x: TensorLike, diagonal: int = 0) -> Any:
     """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`.
 
     Compare `torch.diag`. Raises ShapeError for other tensors.
+
+    >>> polyhal.diag(polyhal.tensor([1, 2])).tolist()
+    [[1, 0], [0, 2]]
     """
     if x.ndim not in (1, 2):
         raise ShapeError(message("diag", f"x has shape {x.shape}", expected="a vector or a matrix"))

@@ -249,7 +249,11 @@ def split(
 
 @composite(returns=Returns.VIEW)
 def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Any, ...]:
-    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Raises ValueError unless there is at least one."""
+    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Raises ValueError unless there is at least one.
+
+    >>> [part.tolist() for part in polyhal.chunk(polyhal.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
     if chunks < 1:
         raise ValueError(f"[chunk] {chunks} parts; expected at least 1")
     length = x.shape[normalize_axis(axis, x.ndim)]

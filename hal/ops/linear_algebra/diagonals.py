@@ -18,13 +18,21 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 @composite(returns=Returns.VIEW)
 def diagonal(x: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """Diagonal number `offset` of the matrices in two axes, as the last axis."""
+    """Diagonal number `offset` of the matrices in two axes, as the last axis.
+
+    >>> polyhal.diagonal(polyhal.tensor([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
     return diagonal_view(x, offset, dim1, dim2)
 
 
 @composite("linalg.")
 def trace(x: TensorLike, offset: int = 0, *, dtype: DType | None = None) -> Any:
-    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits, or all in `dtype`."""
+    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits, or all in `dtype`.
+
+    >>> polyhal.trace(polyhal.tensor([[1, 2], [3, 4]])).item()
+    5
+    """
     return sum_(diagonal_view(x, offset, -2, -1), -1, dtype=dtype)
 
 

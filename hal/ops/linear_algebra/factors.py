@@ -35,6 +35,9 @@ def cholesky(x: TensorLike, upper: bool = False) -> Any:
     """The lower triangular L with `x = L @ L.mH`, or the upper U with `x = U.mH @ U`, of symmetric or Hermitian matrices.
 
     That triangle of `x` is read. Raises LinAlgError if a matrix is not positive definite.
+
+    >>> polyhal.linalg.cholesky(polyhal.tensor([[4.0, 0.0], [0.0, 9.0]])).tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
     """
     return cholesky_factor(x, upper)[0]
 
@@ -142,6 +145,9 @@ def qr(A: TensorLike, mode: str = "reduced") -> QRResult:
     """Q with orthonormal columns and the upper triangular R with `A = Q @ R` of matrices (..., m, n).
 
     `mode` "complete" makes Q square; "r" leaves it empty. Gradients need linearly independent first min(m, n) columns.
+
+    >>> polyhal.linalg.qr(polyhal.ones(4, 2)).R.shape
+    (2, 2)
     """
     return QRResult(*qr_factors(A, mode))
 

@@ -22,7 +22,11 @@ from polyhal.hal.ops.tensor_like import TensorLike
 
 @composite("linalg.inv")
 def inverse(x: TensorLike) -> Any:
-    """Inverses of square matrices (..., n, n). Raises LinAlgError for singular ones."""
+    """Inverses of square matrices (..., n, n). Raises LinAlgError for singular ones.
+
+    >>> polyhal.linalg.inv(polyhal.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
     return inverse_matrix(x)[0]
 
 

@@ -183,6 +183,9 @@ def matmul(x: TensorLike, y: TensorLike, *, out_dtype: Any = None) -> Any:
 
     Sums have the dtype of the result. `out_dtype` makes it wider than that of the operands, such as int32 for int8.
     Raises ValueError for a tensor without axes.
+
+    >>> polyhal.matmul(polyhal.tensor([[1, 2], [3, 4]]), polyhal.tensor([1, 1])).tolist()
+    [3, 7]
     """
     nx, ny = getattr(x, "ndim", 2), getattr(y, "ndim", 2)
     if nx >= 2 and ny >= 2:

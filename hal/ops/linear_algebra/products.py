@@ -34,7 +34,11 @@ def _product_of_vectors(name: str, x: TensorLike, y: TensorLike) -> Any:
 
 @composite()
 def dot(x: TensorLike, y: TensorLike) -> Any:
-    """The sum of the products of two vectors' elements."""
+    """The sum of the products of two vectors' elements.
+
+    >>> polyhal.dot(polyhal.tensor([1, 2]), polyhal.tensor([3, 4])).item()
+    11
+    """
     return _product_of_vectors("dot", x, y)
 
 
@@ -53,7 +57,11 @@ def mv(x: TensorLike, vec: TensorLike) -> Any:
 
 @composite()
 def mm(x: TensorLike, mat2: TensorLike) -> Any:
-    """The product of two matrices, without broadcasting."""
+    """The product of two matrices, without broadcasting.
+
+    >>> polyhal.mm(polyhal.ones(2, 3), polyhal.ones(3, 4)).shape
+    (2, 4)
+    """
     require_axes("mm", (x, 2), (mat2, 2))
     return op_matmul(x, mat2)
 
@@ -63,6 +71,9 @@ def bmm(x: TensorLike, mat2: TensorLike) -> Any:
     """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting.
 
     Raises ShapeError for different numbers of matrices.
+
+    >>> polyhal.bmm(polyhal.ones(2, 3, 4), polyhal.ones(2, 4, 5)).shape
+    (2, 3, 5)
     """
     require_axes("bmm", (x, 3), (mat2, 3))
     if x.shape[0] != mat2.shape[0]:
@@ -72,7 +83,11 @@ def bmm(x: TensorLike, mat2: TensorLike) -> Any:
 
 @composite("linalg.", "ger")
 def outer(x: TensorLike, vec2: TensorLike) -> Any:
-    """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
+    """The products of each element of one vector with each of another: (n,) and (m,) to (n, m).
+
+    >>> polyhal.outer(polyhal.tensor([1, 2]), polyhal.tensor([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
     require_axes("outer", (x, 1), (vec2, 1))
     return multiply(reshape(x, (x.shape[0], 1)), vec2)
 
@@ -91,6 +106,9 @@ def tensordot(x: TensorLike, y: TensorLike, axes: Any = 2) -> Any:
 
     `axes` is a number n, for the last n axes of `x` and the first n of `y`, or two sequences of axes. The free axes of `x`
     are followed by those of `y`. An axis of length 1 is broadcast. Raises ShapeError if paired axes differ in length otherwise.
+
+    >>> polyhal.tensordot(polyhal.ones(2, 3), polyhal.ones(3, 4), 1).shape
+    (2, 4)
     """
     if hasattr(axes, "tolist"):
         axes = axes.tolist()
@@ -134,7 +152,11 @@ def vecdot(x: TensorLike, y: TensorLike, axis: int = -1) -> Any:
 
 @composite()
 def kron(x: TensorLike, other: TensorLike) -> Any:
-    """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
+    """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1.
+
+    >>> polyhal.kron(polyhal.tensor([1, 2]), polyhal.tensor([1, 1])).tolist()
+    [1, 1, 2, 2]
+    """
     ndim = max(x.ndim, other.ndim)
     a, b = ((1,) * (ndim - t.ndim) + tuple(t.shape) for t in (x, other))
     blocks = multiply(

@@ -52,6 +52,9 @@ def eigvals(A: TensorLike) -> Any:
 def eigh(A: TensorLike, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices (..., n, n). One triangle is read.
     Vectors are unique up to their signs or phases; their gradients need eigenvalues that differ.
+
+    >>> [round(v, 4) for v in polyhal.linalg.eigh(polyhal.tensor([[2.0, 1.0], [1.0, 2.0]])).eigenvalues.tolist()]
+    [1.0, 3.0]
     """
     return EighResult(*symmetric_spectrum(A, UPLO))
 
@@ -68,6 +71,9 @@ def svd(A: TensorLike, full_matrices: bool = True, *, driver: str | None = None)
 
     U is (..., m, m) and Vh (..., n, n); without `full_matrices` they have min(m, n) columns and rows. Vectors are unique up to
     their signs or phases; their gradients need singular values that differ. `driver` is PyTorch's and has no effect.
+
+    >>> polyhal.linalg.svd(polyhal.ones(4, 2), full_matrices=False).S.shape
+    (2,)
     """
     return SVDResult(*singular_factors(A, full_matrices))
 

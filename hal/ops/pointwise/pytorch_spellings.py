@@ -31,7 +31,11 @@ def _dtype(value: TensorLike | int) -> dtypes.DType:
 
 @composite(extends=True)
 def add(x: TensorLike | Array | float, y: TensorLike | Array, *, alpha: float = 1) -> Any:
-    """Sum `x + alpha * y`. The shapes broadcast."""
+    """Sum `x + alpha * y`. The shapes broadcast.
+
+    >>> polyhal.add(polyhal.tensor([1, 2]), polyhal.tensor([[10], [20]])).tolist()
+    [[11, 12], [21, 22]]
+    """
     return _add(x, y if alpha == 1 else multiply(y, alpha))
 
 
@@ -106,6 +110,9 @@ def round(x: TensorLike, decimals: int = 0) -> Any:  # noqa: A001
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even.
 
     Takes a tensor of any shape.
+
+    >>> polyhal.round(polyhal.tensor([0.5, 1.5])).tolist()
+    [0.0, 2.0]
     """
     if decimals == 0 or x.dtype.kind != "float":
         return round_(x)
@@ -121,7 +128,11 @@ def positive(x: TensorLike) -> Any:
 
 @composite(in_place=True)
 def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
-    """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
+    """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given.
+
+    >>> polyhal.nan_to_num(polyhal.tensor([1.0, polyhal.nan])).tolist()
+    [1.0, 0.0]
+    """
     if x.dtype.kind != "float":
         return x
     largest = dtypes.finfo(x.dtype).max
@@ -135,6 +146,9 @@ def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN.
 
     The shapes broadcast, and the result is bool.
+
+    >>> polyhal.isclose(polyhal.tensor([1.0]), polyhal.tensor([1.000001])).tolist()
+    [True]
     """
     close = equal(x, y)
     if equal_nan:
@@ -151,5 +165,9 @@ def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 @composite()
 def allclose(x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
+    """Return whether all elements are close (see `isclose`), as a Python bool. Waits for the device.
+
+    >>> polyhal.allclose(polyhal.tensor([1.0]), polyhal.tensor([1.000001]))
+    True
+    """
     return bool(all_(isclose(x, y, rtol, atol, equal_nan)).item())

@@ -38,6 +38,9 @@ def diff(
     """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first.
 
     Of bools it is whether they differ. Raises ValueError for a negative n.
+
+    >>> polyhal.diff(polyhal.tensor([1, 4, 9])).tolist()
+    [3, 5]
     """
     if n < 0:
         raise ValueError(f"[diff] n is {n}; expected 0 or more")

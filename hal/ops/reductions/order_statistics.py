@@ -91,6 +91,9 @@ def median(
 
     Of an even number of elements it is the lower one of the middle two. NaN if any element is NaN. Given `axis`, a number or
     None, the result is NumPy's: the mean of the middle two, without positions.
+
+    >>> polyhal.median(polyhal.tensor([3, 1, 2])).item()
+    2
     """
     if axis is not MISSING:
         return quantile(x, 0.5, axis, keepdims)
@@ -228,6 +231,9 @@ def quantile(
 
     A vector's axis comes first in the result. Between two elements, `interpolation` is linear, lower, higher, midpoint or
     nearest. NaN where any element is NaN.
+
+    >>> polyhal.quantile(polyhal.tensor([1.0, 2.0, 3.0]), 0.5).item()
+    2.0
     """
     return _quantile("quantile", x, q, dim, keepdim, interpolation, False)
 

@@ -112,6 +112,9 @@ def searchsorted(
 
     A vector serves `x` of any shape; otherwise the leading axes of both agree. Equal elements stay behind, or with `right`
     (`side="right"`) before. `sorter` holds positions that sort the sequence. Raises ValueError for shapes that differ.
+
+    >>> polyhal.searchsorted(polyhal.tensor([1, 3, 5]), polyhal.tensor([4])).tolist()
+    [2]
     """
     if side not in (None, "left", "right"):
         raise ValueError(f"[searchsorted] side is {side!r}; expected 'left' or 'right'")
@@ -150,7 +153,11 @@ def bucketize(x: TensorLike, boundaries: TensorLike, *, out_int32: bool = False,
 
 @composite(method=False, aten=".Tensor_Tensor .Tensor_Scalar .Scalar_Tensor")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Return whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
+    """Return whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number.
+
+    >>> polyhal.isin(polyhal.tensor([1, 2]), polyhal.tensor([2, 3])).tolist()
+    [False, True]
+    """
     if not hasattr(elements, "spec"):
         elements = full((), elements, device=test_elements.device)
     if not hasattr(test_elements, "spec"):

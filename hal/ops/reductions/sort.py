@@ -202,7 +202,11 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool |
 
 @composite()
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
-    """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
+    """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest.
+
+    >>> polyhal.argsort(polyhal.tensor([3, 1, 2])).tolist()
+    [1, 2, 0]
+    """
     return sort_pairs(x, axis, descending)[1]
 
 

@@ -126,6 +126,9 @@ def var(
     """Variance over `axis`, divided by n - `correction`, which is 0 by default.
 
     `unbiased=True` is PyTorch's spelling of `correction=1`, by position too: `x.var(True)`, `x.var(0, True)`.
+
+    >>> polyhal.var(polyhal.tensor([1.0, 2.0, 3.0])).item()
+    0.6666666865348816
     """
     axes, correction = _correction(axis, unbiased, correction, 0)
     return variance(x, axes, keepdims, correction)
@@ -143,6 +146,9 @@ def std(
     """Standard deviation over `axis`, from the sum of squares divided by n - `correction`, which is 0 by default.
 
     `unbiased=True` is PyTorch's spelling of `correction=1`, by position too: `x.std(True)`, `x.std(0, True)`.
+
+    >>> polyhal.std(polyhal.tensor([1.0, 2.0, 3.0])).item()
+    0.8164966106414795
     """
     axes, correction = _correction(axis, unbiased, correction, 0)
     return deviation(x, axes, keepdims, correction)
