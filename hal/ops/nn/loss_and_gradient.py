@@ -44,7 +44,9 @@ def _cross_entropy_rows_and_grad(
     """
     params: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
     losses, lse = _rows(logits, target, **params)
-    return losses, _rows_grad(grad, logits, target, lse, **params, columns=columns)
+    # The statistics of 16-bit logits are float32, as between the two ops.
+    wide = accumulator(dtypes.as_dtype(np.asarray(logits).dtype)).numpy
+    return losses, _rows_grad(grad, logits, target, lse.astype(wide), **params, columns=columns)
 
 
 def _infer_rows_and_grad(specs: Specs, params: Params) -> list[Output]:
