@@ -78,6 +78,7 @@ def assert_product(got: Any, x: Any, y: Any, dtype: DType) -> None:
         (dtypes.bfloat16, 5, 136, 264, FewRows(2, 2, 1)),
         (dtypes.float16, 19, 200, 88, FewRows(4, 4, 1)),
         (dtypes.bfloat16, 32, 72, 600, FewRows(8, 1, 2)),
+        (dtypes.bfloat16, 3, 200, 512, FewRows(1, 1, 2, per_unit=1)),
         (dtypes.float32, 1, 36, 76, FewRows(1, 1, 2)),
         (dtypes.float32, 3, 132, 520, FewRows(8, 1, 1)),
         (dtypes.float32, 16, 68, 1028, FewRows(2, 1, 4)),
@@ -219,7 +220,7 @@ def test_a_fused_linear_layer_of_few_rows(device: Any, rng: Any, rows: tuple[int
     check(device, "fused_linear", [x, weight, bias, residual], ulps=64, activation="gelu", scale=0.5)
 
 
-@pytest.mark.parametrize("choice", [None, FewRows(1, 1, 4), FewRows(2, 2, 1)], ids=str)
+@pytest.mark.parametrize("choice", [None, FewRows(1, 1, 4), FewRows(2, 1, 1, per_unit=1)], ids=str)
 @pytest.mark.parametrize(
     ("dtype", "m", "k", "columns", "eps"),
     [

@@ -87,6 +87,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y, const ulong y_offset,
     EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const FewRowsGeometry geometry) {
     LOCATE_GROUP
+    const uint row_blocks = (rows + ROWS - 1) / ROWS;
+    const uint first_row = get_group_id(0) % row_blocks * ROWS, first_column = get_group_id(0) / row_blocks * COLUMNS;
     __local float memory[SLICES * ROUND * COLUMNS] __attribute__((aligned(16)));
     const uint lane_column = (across * LANES_N + LANE_N) * 4;
     // Loads beyond the last row or column are moved inside instead of skipped, so that nothing separates them.

@@ -1,7 +1,7 @@
 // Products of few rows x (rows, k) with a large matrix y (k, n), which is read once: the position of a group and the
 // reduction of its sums.
 //
-// A group computes ROWS rows by COLUMNS columns. Its warps divide both the columns (ACROSS) and the terms (ALONG); with
+// A block is ROWS rows by COLUMNS columns of the result, which a group computes. Its warps divide both the columns (ACROSS) and the terms (ALONG); with
 // SPLIT_K, groups divide the terms as well and write partial sums to `out` (splits, batch, rows, n), in the strides of
 // the result, which gemm/split_k_reduce.cl reduces in a fixed order.
 
@@ -61,13 +61,11 @@ typedef struct {
     uint batch1, batch2;           // lengths of the last two axes of the batch
 } FewRowsGeometry;
 
-// Declares the group's rows, columns and terms, and moves x, y and out to the matrices of its batch.
+// Declares the group's terms, and moves x, y and out to the matrices of its batch.
 #define LOCATE_GROUP                                                                                                   \
     const long x_row = geometry.x_row, y_row = geometry.y_row, y_column = geometry.y_column;                           \
     const uint rows = geometry.rows, n = geometry.n;                                                                   \
     UNPACK_EPILOGUE                                                                                                    \
-    const uint row_blocks = (rows + ROWS - 1) / ROWS;                                                                  \
-    const uint first_row = get_group_id(0) % row_blocks * ROWS, first_column = get_group_id(0) / row_blocks * RESULT_COLUMNS(COLUMNS); \
     const uint batch = get_group_id(1), i2 = batch % geometry.batch2, i1 = batch / geometry.batch2 % geometry.batch1,  \
                i0 = batch / geometry.batch2 / geometry.batch1;                                                         \
     const uint start = get_group_id(2) * geometry.split_terms, end = min(start + geometry.split_terms, geometry.k);    \
@@ -93,7 +91,7 @@ typedef struct {
         const uint row = first_row + (from) + line_, column = first_column + column_;                    \
         if (row >= rows || column >= n) continue;                                                        \
         const uint finished_ = COUNT, place = line_ * COLUMNS + SUM_OF(column_);                     \
-        const float factor = SUM_FACTOR(line_);                                                          \
+        const float factor = SUM_FACTOR((from) + line_);                                                 \
         SUM_SLICES(sum, place)                                                                           \
         sum *= factor;                                                                                   \
         SUM_PAIRED(place, factor)                                                                        \

@@ -5,6 +5,11 @@
 // local memory, because the order of the terms is free as long as both operands have the same: a lane holds 8 neighbouring
 // terms of a step of 32. If the columns of y are contiguous, a lane holds neighbouring columns of 8 terms and packs pairs
 // of terms. With TENSOR_CORES 0 this is a portable fallback in plain C of the same structure.
+//
+// A warp has a share of the terms, and loads UNROLL steps of the matrix at a time. With PERSISTENT, groups take several blocks
+// of columns in turn, and a warp that has multiplied a step loads the one UNROLL steps later, also of the next block, so that
+// the memory is busy while sums are reduced and stored. With STAGED_TERMS the rows of x go through local memory, multiplied
+// by the weights of a norm once.
 
 #ifndef DTYPE
 #define DTYPE float16
@@ -26,6 +31,20 @@
 #ifndef STREAMED
 #define STREAMED 0
 #endif
+#ifndef PERSISTENT
+#define PERSISTENT 0
+#endif
+// Terms of a group if the rows of x go through local memory, and their number, a power of two; 0: they do not.
+#ifndef STAGED_TERMS
+#define STAGED_TERMS 0
+#endif
+#ifndef X_ROWS
+#define X_ROWS 1
+#endif
+// 1: the windows of all warps end where their shares of the terms do.
+#ifndef WHOLE
+#define WHOLE 0
+#endif
 #define SUM_FACTOR(row) ROW_FACTOR(row)
 #include "gemm/few_rows.h"
 #include "lib/mma.h"
@@ -37,15 +56,25 @@
 #define SLICES ALONG
 #define STEP 32
 
+#if STAGED_TERMS
+// Items of a group that load a row of x, shares of its sum of squares, and words from one row to the next.
+#define ROW_ITEMS (ITEMS / X_ROWS)
+#define SHARES 8
+#define PITCH (STAGED_TERMS / 2 + 16)
+#endif
 #if NORM
 #include "gemm/normed_words.h"
-// From the sums of squares of a row by the work-items that loaded its terms.
-static inline float squares_of(__local const float *squares, uint row) {
+// From the shares of the work-items that loaded a row's terms.
+static inline float squares_of(__local const float *shares, uint row) {
     float sum = 0;
-    for (uint at = 0; at < 4 * ALONG; at++) sum += squares[at / 4 * 32 + row * 4 + at % 4];
+#if STAGED_TERMS
+    for (uint i = 0; i < SHARES; i++) sum += shares[row * SHARES + i];
+#else
+    for (uint at = 0; at < 4 * ALONG; at++) sum += shares[at / 4 * 32 + row % 8 * 4 + at % 4];
+#endif
     return sum;
 }
-#define ROW_FACTOR(row) NORM_FACTOR(squares_of(squares, row), geometry.k)
+#define ROW_FACTOR(row) NORM_FACTOR(squares_of(shares, row), geometry.k)
 #else
 #define ROW_FACTOR(row) 1
 #endif
@@ -61,6 +90,10 @@ static inline float squares_of(__local const float *squares, uint row) {
 typedef struct {
     uint words[LOADS][LOAD_WORDS];
 } Step;
+// Where a work-item's columns of a block begin.
+typedef struct {
+    __global const STORAGE(DTYPE) *at[K_MAJOR ? LOADS : 1];
+} Lines;
 
 #if TENSOR_CORES
 #define MMA_float16(sums, a, b0, b1) MMA("m16n8k16", "f16", sums, a, b0, b1)
@@ -107,22 +140,14 @@ static inline float element(__local const uint *words, uint lane, uint word, uin
     }
 #endif
 
-static inline uint4 load_four(__global const STORAGE(DTYPE) *from) {
-#if STREAMED && TENSOR_CORES
-    uint4 v;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.s0), "=r"(v.s1), "=r"(v.s2), "=r"(v.s3)
-        : "l"((ulong)(size_t)from));
-    return v;
-#else
-    return *(__global const uint4 *)from;
-#endif
-}
-
 // Loads LOAD_WORDS words.
 static inline void load_words(uint *words, __global const STORAGE(DTYPE) *from) {
-#if LOAD_WORDS == 4
-    const uint4 v = load_four(from);
+#if LOAD_WORDS == 4 && STREAMED && TENSOR_CORES
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+        : "l"((ulong)(size_t)from));
+#elif LOAD_WORDS == 4
+    const uint4 v = *(__global const uint4 *)from;
     words[0] = v.s0, words[1] = v.s1, words[2] = v.s2, words[3] = v.s3;
 #elif LOAD_WORDS == 2
     const uint2 v = *(__global const uint2 *)from;
@@ -130,6 +155,15 @@ static inline void load_words(uint *words, __global const STORAGE(DTYPE) *from) 
 #else
     words[0] = *(__global const uint *)from;
 #endif
+}
+
+// Loads a step of a block's columns, `step` terms behind `from`, of terms before `end`. Loads beyond it are moved inside
+// instead of skipped, so that nothing separates them.
+FORCE_INLINE void load_step(Step *step, const Lines *lines, uint from, uint distance, uint end, long y_row) {
+    const size_t term = WHOLE ? (size_t)from + distance : min(from + distance, end - 8);
+#pragma unroll
+    for (uint i = 0; i < LOADS; i++)
+        load_words(step->words[i], K_MAJOR ? lines->at[i] + term : lines->at[0] + (term + i) * y_row);
 }
 
 // The columns of block `block` for half `half_step` of a step.
@@ -156,105 +190,169 @@ static inline Columns columns_of(const Step *step, uint block, uint half_step) {
 #define COLUMN_OF(block, line) ((line) % 8 * (2 * COLUMN_BLOCKS) + 2 * (block) + (line) / 8)
 #endif
 
+// Points `lines` to the columns of block `block`: columns beyond the last one repeat it and are not stored.
+#if PAIRS
+#define LINE_OF(i, column) (MATRIX_OF((i) % 2) + min((column) + (i) / 2 * 8 + line, n - 1) * y_column)
+#elif K_MAJOR
+#define LINE_OF(i, column) (y + min((column) + COLUMN_OF((i) / 2, (i) % 2 * 8 + line), n - 1) * y_column)
+#else
+#define LINE_OF(i, column) (y + min((column) + COLUMN_OF(0, line), n - 2 * COLUMN_BLOCKS))
+#endif
+#define LOCATE_LINES(block)                                                             \
+    {                                                                                   \
+        __global const STORAGE(DTYPE) *y = matrices;                                    \
+        const uint column_of_group = (block) * RESULT_COLUMNS(COLUMNS);                 \
+        SELECT_MATRIX(column_of_group)                                                  \
+        const uint column_of_warp = column_of_group + across * RESULT_COLUMNS(WARP_COLUMNS); \
+        _Pragma("unroll") for (uint i = 0; i < (K_MAJOR ? LOADS : 1); i++)              \
+            lines.at[i] = LINE_OF(i, column_of_warp);                                   \
+    }
+
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_few_rows_mma(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y, const ulong y_offset,
     JOINED_PARAMETERS EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const FewRowsGeometry geometry) {
     START_NEXT
     LOCATE_GROUP
-    SELECT_MATRIX(first_column)
     LOCATE_SCALE
-    __local float memory[SLICES * 8 * COLUMNS];
-#if NORM
-    __local float squares[ITEMS];
-    float norms[ROW_BLOCKS];
-#pragma unroll
-    for (uint r = 0; r < ROW_BLOCKS; r++) norms[r] = 0;
+    // Of blocks in turn, so that a barrier per block suffices.
+    __local float buffers[2][SLICES * 8 * COLUMNS];
+    uint turn = 0;
+#if STAGED_TERMS
+    __local uint staged[X_ROWS * PITCH] __attribute__((aligned(16)));
+#endif
+#if NORM && STAGED_TERMS
+    __local float squares[ITEMS], shares[X_ROWS * SHARES];
+#elif NORM
+    __local float squares[2][ITEMS];
 #endif
 #if !TENSOR_CORES
     __local uint exchanged[ITEMS * 6];
 #endif
-    const uint line = lane / 4, terms = lane % 4 * 8;
-    // Loads beyond the edges are moved inside instead of skipped, so that nothing separates them; a row or column that
-    // repeats is not stored.
-    const uint warp_column = first_column + across * RESULT_COLUMNS(WARP_COLUMNS);
-    float sums[COLUMN_BLOCKS][ROW_BLOCKS][4];
+    const uint line = lane / 4, terms = lane % 4 * 8, first_row = 0;
+    const uint blocks = (n + RESULT_COLUMNS(COLUMNS) - 1) / RESULT_COLUMNS(COLUMNS), groups = get_num_groups(0);
+    const uint share = (geometry.split_terms + ALONG * STEP - 1) / (ALONG * STEP) * STEP;
+    const uint begin = start + along * share + terms, limit = min(start + (along + 1) * share, end);
+    __global const STORAGE(DTYPE) *const matrices = y;
+    Lines lines;
+    Step window[UNROLL];
+    LOCATE_LINES(get_group_id(0))
 #pragma unroll
-    for (uint c = 0; c < COLUMN_BLOCKS; c++)
-#pragma unroll
-        for (uint r = 0; r < ROW_BLOCKS; r++)
-#pragma unroll
-            for (uint i = 0; i < 4; i++) sums[c][r][i] = 0;
-
-    for (uint from = start; from < end; from += ALONG * UNROLL * STEP) {
-        const uint mine = from + along * UNROLL * STEP + terms;
-        Step steps[UNROLL];
-#pragma unroll
-        for (uint u = 0; u < UNROLL; u++) {
-            const uint term = min(mine + u * STEP, end - 8);
-#pragma unroll
-            for (uint i = 0; i < LOADS; i++) {
-#if PAIRS
-                const uint column = min(warp_column + i / 2 * 8 + line, n - 1);
-                load_words(steps[u].words[i], MATRIX_OF(i % 2) + (column * y_column + term));
-#elif K_MAJOR
-                const uint column = min(warp_column + COLUMN_OF(i / 2, i % 2 * 8 + line), n - 1);
-                load_words(steps[u].words[i], y + (column * y_column + term));
-#else
-                const uint column = min(warp_column + COLUMN_OF(0, line), n - 2 * COLUMN_BLOCKS);
-                load_words(steps[u].words[i], y + ((term + i) * y_row + column));
-#endif
-            }
-        }
-        if (from == start) { AWAIT_INPUTS }
-#pragma unroll
-        for (uint u = 0; u < UNROLL; u++) {
-            const bool inside = mine + u * STEP < end;
-            const uint term = inside ? mine + u * STEP : end - 8;
-            uint4 left[ROW_BLOCKS];
+    for (uint u = 0; u < UNROLL; u++) load_step(&window[u], &lines, begin, u * STEP, end, y_row);
+    AWAIT_INPUTS
+#if STAGED_TERMS
+    {
+        const uint r = me / ROW_ITEMS;
 #if NORM
-            const uint4 weights = *(__global const uint4 *)(scale + term);
+        float mine = 0;
 #endif
-#pragma unroll
-            for (uint r = 0; r < ROW_BLOCKS; r++) {
-                const uint row = min(first_row + r * 8 + line, rows - 1);
-                const uint4 loaded = *(__global const uint4 *)(x + (row * x_row + term));
-                left[r] = inside ? loaded : (uint4)(0);
+#pragma unroll 4
+        for (uint at = me % ROW_ITEMS; at < STAGED_TERMS / 8; at += ROW_ITEMS) {
+            const uint term = min(start + at * 8, end - 8);
+            uint4 words = *(__global const uint4 *)(x + (min(r, rows - 1) * x_row + term));
 #if NORM
-                left[r] = normed_words(left[r], weights, &norms[r]);
+            words = normed_words(words, *(__global const uint4 *)(scale + term), &mine);
 #endif
-            }
-            // An infinite number of the matrix times zero would not be zero.
-#pragma unroll
-            for (uint i = 0; i < LOADS; i++)
-#pragma unroll
-                for (uint w = 0; w < LOAD_WORDS; w++) steps[u].words[i][w] = inside ? steps[u].words[i][w] : 0;
-#pragma unroll
-            for (uint half_step = 0; half_step < 2; half_step++)
-#pragma unroll
-                for (uint c = 0; c < COLUMN_BLOCKS; c++) {
-                    const Columns columns = columns_of(&steps[u], c, half_step);
-#pragma unroll
-                    for (uint r = 0; r < ROW_BLOCKS; r++) {
-                        const uint2 pairs = half_step ? left[r].hi : left[r].lo;
-                        BLOCK_PRODUCT(sums[c][r], columns, pairs.s0, pairs.s1);
-                    }
-                }
+            *(__local uint4 *)(staged + r * PITCH + at * 4) = words;
         }
+#if NORM
+        squares[me] = mine;
+#endif
     }
-    AWAIT_INPUTS  // of a group without terms
-#pragma unroll
-    for (uint r = 0; r < ROW_BLOCKS; r++) {
-        barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if NORM
+    for (uint at = me; at < X_ROWS * SHARES; at += ITEMS) {
+        float sum = 0;
+        for (uint i = at % SHARES; i < ROW_ITEMS; i += SHARES) sum += squares[at / SHARES * ROW_ITEMS + i];
+        shares[at] = sum;
+    }
+#endif
+#endif
+    for (uint block = get_group_id(0); block < blocks; block += groups) {
+        const uint first_column = block * RESULT_COLUMNS(COLUMNS);
+        float sums[COLUMN_BLOCKS][ROW_BLOCKS][4];
 #pragma unroll
         for (uint c = 0; c < COLUMN_BLOCKS; c++)
 #pragma unroll
-            for (uint i = 0; i < 4; i++)
-                memory[(along * 8 + lane % 4 * 2 + i % 2) * COLUMNS + across * WARP_COLUMNS +
-                       COLUMN_OF(c, line + i / 2 * 8)] = sums[c][r][i];
-#if NORM
-        squares[me] = norms[r];
+            for (uint r = 0; r < ROW_BLOCKS; r++)
+#pragma unroll
+                for (uint i = 0; i < 4; i++) sums[c][r][i] = 0;
+#if NORM && !STAGED_TERMS
+        float norms[ROW_BLOCKS];
+#pragma unroll
+        for (uint r = 0; r < ROW_BLOCKS; r++) norms[r] = 0;
 #endif
-        barrier(CLK_LOCAL_MEM_FENCE);
-        FINISH_ROWS(r * 8, 8)
+
+        for (uint from = 0; from < share; from += UNROLL * STEP) {
+#if PERSISTENT
+            uint ahead = from + UNROLL * STEP;
+            bool more = true;
+            if (ahead >= share) {
+                ahead = 0;
+                more = block + groups < blocks;
+                if (more) LOCATE_LINES(block + groups)
+            }
+#else
+            if (from)
+#pragma unroll
+                for (uint u = 0; u < UNROLL; u++) load_step(&window[u], &lines, begin + from, u * STEP, end, y_row);
+#endif
+#pragma unroll
+            for (uint u = 0; u < UNROLL; u++) {
+                const bool inside = WHOLE || begin + from + u * STEP < limit;
+                const uint term = WHOLE ? begin + from + u * STEP : min(begin + from + u * STEP, end - 8);
+                uint4 left[ROW_BLOCKS];
+#if NORM && !STAGED_TERMS
+                const uint4 weights = *(__global const uint4 *)(scale + term);
+#endif
+#pragma unroll
+                for (uint r = 0; r < ROW_BLOCKS; r++) {
+                    const uint row = r * 8 + line;
+#if STAGED_TERMS
+                    left[r] = *(__local const uint4 *)(staged + min(row, (uint)X_ROWS - 1) * PITCH + (term - start) / 2);
+#else
+                    left[r] = *(__global const uint4 *)(x + (min(row, rows - 1) * x_row + term));
+#endif
+                    left[r] = inside ? left[r] : (uint4)(0);
+#if NORM && !STAGED_TERMS
+                    left[r] = normed_words(left[r], weights, &norms[r]);
+#endif
+                }
+                // An infinite number of the matrix times zero would not be zero.
+#pragma unroll
+                for (uint i = 0; i < LOADS; i++)
+#pragma unroll
+                    for (uint w = 0; w < LOAD_WORDS; w++) window[u].words[i][w] = inside ? window[u].words[i][w] : 0;
+#pragma unroll
+                for (uint half_step = 0; half_step < 2; half_step++)
+#pragma unroll
+                    for (uint c = 0; c < COLUMN_BLOCKS; c++) {
+                        const Columns columns = columns_of(&window[u], c, half_step);
+#pragma unroll
+                        for (uint r = 0; r < ROW_BLOCKS; r++) {
+                            const uint2 pairs = half_step ? left[r].hi : left[r].lo;
+                            BLOCK_PRODUCT(sums[c][r], columns, pairs.s0, pairs.s1);
+                        }
+                    }
+#if PERSISTENT
+                if (more) load_step(&window[u], &lines, begin + ahead, u * STEP, end, y_row);
+#endif
+            }
+        }
+#pragma unroll
+        for (uint r = 0; r < ROW_BLOCKS; r++, turn ^= 1) {
+            __local float *const memory = buffers[turn];
+#pragma unroll
+            for (uint c = 0; c < COLUMN_BLOCKS; c++)
+#pragma unroll
+                for (uint i = 0; i < 4; i++)
+                    memory[(along * 8 + lane % 4 * 2 + i % 2) * COLUMNS + across * WARP_COLUMNS +
+                           COLUMN_OF(c, line + i / 2 * 8)] = sums[c][r][i];
+#if NORM && !STAGED_TERMS
+            __local float *const shares = squares[turn];
+            shares[me] = norms[r];
+#endif
+            barrier(CLK_LOCAL_MEM_FENCE);
+            FINISH_ROWS(r * 8, 8)
+        }
     }
 }

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Strided, Tensor, Workspace, early
 from polyhal.backends.common.launching.split_k import SplitK, split_k
@@ -25,6 +26,7 @@ from polyhal.backends.opencl_c.lowering.gemm.joined import divides, joined
 from polyhal.backends.opencl_c.lowering.gemm.split_k import reduce, workspace
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl_c.ptx import Target
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.core.kernels.tuning import Family, size_class
@@ -35,8 +37,13 @@ _MIN_BYTES = 1 << 20
 """Minimum bytes of the matrices: a smaller read takes less time than a launch."""
 _LOCAL_MEMORY = 32 << 10
 """Maximum bytes of local memory of a group."""
+_RESIDENT = 2
+"""Groups of a compute unit by their registers: one of a launch, and one of the next that loads its first weights."""
+_STAGED_BYTES = 72 << 10
+"""Maximum bytes of rows of x in local memory: a compute unit holds groups of two launches."""
 _VECTOR_BYTES = 16
-_WARPS = 8
+_WARPS, _STEP = 8, 32
+"""Warps of a group, and terms of a step of 16-bit floats."""
 _MIN_TERMS = 256
 """Minimum terms of a product or of a split: fewer do not occupy the warps of a group."""
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -67,6 +74,8 @@ class FewRows:
     """1: the matrix is loaded past the first-level cache."""
     splits: int = 0
     """Splits of the terms, if there are enough terms; 0 for the number with the least predicted time."""
+    per_unit: int = 0
+    """Groups per compute unit that share the blocks of columns on tensor cores; 0 for a group per block."""
 
 
 def _allowed(features: KernelFeatures, choice: FewRows) -> bool:
@@ -141,17 +150,7 @@ def predicted(features: KernelFeatures, p: Product, splits: int = 0, slack: floa
     busy = [choice for choice in busy if divides(p, _columns(p, choice))] or busy
     times = [_time(features, p, choice, _split(features, p, choice)) for choice in busy]
     near = [choice for choice, time in zip(busy, times, strict=True) if time <= min(times) * (1 + slack)]
-    choice = min(near, key=lambda c: _columns(p, c)) if slack else busy[times.index(min(times))]
-    return _whole(features, p, choice)
-
-
-def _whole(features: KernelFeatures, p: Product, choice: FewRows) -> FewRows:
-    """Return the choice with all terms of a group in flight at once, if each unit has one group of few rows at most."""
-    whole = replace(choice, unroll=2 * choice.unroll)
-    groups = ceil_div(p.m, _rows(p)) * ceil_div(p.n, _columns(p, choice)) * p.count
-    narrow = p.dtype in HALF_DTYPES and _k_major(p) and _rows(p) == 8 and choice.column_blocks == 1
-    fits = narrow and groups <= features.compute_units and _step(p, choice) < p.k <= _step(p, whole)
-    return whole if fits else choice
+    return min(near, key=lambda c: _columns(p, c)) if slack else busy[times.index(min(times))]
 
 
 def _inner(p: Product) -> list[FewRows]:
@@ -159,8 +158,10 @@ def _inner(p: Product) -> list[FewRows]:
     rows = _rows(p)
     if p.dtype not in HALF_DTYPES:
         return [FewRows(1, 1, 2 if rows <= 4 or (rows == 16 and not _k_major(p)) else 4)]
+    if _k_major(p) and rows <= 16:
+        return [FewRows(1, 1, 8 if rows <= 8 else 4, per_unit=1)]
     if _k_major(p):
-        return [FewRows(1, 1 if rows <= 16 else 2, 4, streamed=1)]
+        return [FewRows(1, 2, 4, streamed=1)]
     return [FewRows(1, 4, 1), FewRows(1, 2, 2)] if rows <= 16 else [FewRows(1, 4, 2)]
 
 
@@ -173,11 +174,7 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     matrices, further_args = joined(few)
     half = few.dtype in HALF_DTYPES
     rows = _rows(few)
-    tile = (
-        {"ROW_BLOCKS": rows // 8, "COLUMN_BLOCKS": choice.column_blocks, "STREAMED": choice.streamed}
-        if half
-        else {"ROWS": rows}
-    )
+    tile = _of_tensor_cores(runtime.features, few, choice, split) if half else {"ROWS": rows}
     defined = definitions(
         few,
         macros,
@@ -199,7 +196,7 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
         "rows": few.m,
         "n": few.n,
         "k": few.k,
-        "split_terms": split.terms,
+        "split_terms": min(split.terms, few.k),
         "batch1": few.batch[1],
         "batch2": few.batch[2],
         **further_args,
@@ -208,13 +205,45 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     items = 32 * _WARPS
     columns = _columns(few, choice) // (2 if few.joined and few.joined.pairs else 1)
     groups = ceil_div(few.m, rows) * ceil_div(few.n, columns)
+    if choice.per_unit:
+        groups = min(groups, choice.per_unit * runtime.features.compute_units)
     kernel = "gemm/few_rows_mma" if half else "gemm/few_rows"
     if half:
         args |= {name: early(args[name]) for name in ("y", "y1", "y2") if name in args}
-    launch = runtime.launch(kernel, defined, args, (groups * items, few.count, split.splits), (items, 1, 1))
+    target = Target(groups=_RESIDENT) if half and runtime.features.tensor_cores and choice.per_unit else None
+    size = (groups * items, few.count, split.splits)
+    launch = runtime.launch(kernel, defined, args, size, (items, 1, 1), target=target)
     if not partial:
         return launch
     return LaunchSequence([launch, reduce(runtime, p, split, p.workspace)], workspace(p, split))
+
+
+def _of_tensor_cores(features: KernelFeatures, p: Product, choice: FewRows, split: SplitK) -> Definitions:
+    """Return the definitions of the kernel for 16-bit floats: a group's work, and its rows of x in local memory."""
+    along, terms = _WARPS // choice.across, min(split.terms, p.k)
+    share = _STEP * ceil_div(terms, _STEP * along)
+    whole = p.k % terms == 0 and share * along == terms and share % (_STEP * choice.unroll) == 0
+    return {
+        "ROW_BLOCKS": _rows(p) // 8,
+        "COLUMN_BLOCKS": choice.column_blocks,
+        "STREAMED": choice.streamed,
+        "WHOLE": whole,
+        "X_ROWS": _x_rows(p),
+        "PERSISTENT": choice.per_unit > 0,
+        "STAGED_TERMS": terms if choice.per_unit and _staged(features, p, choice, terms) else 0,
+    }
+
+
+def _staged(features: KernelFeatures, p: Product, choice: FewRows, terms: int) -> bool:
+    """Return whether the rows of x of a group, of `terms` terms, go through local memory."""
+    rows, sums = _x_rows(p) * (2 * terms + 64), 2 * 8 * 16 * _WARPS * choice.column_blocks * 4
+    further = _STEP * (_WARPS * 4 + _x_rows(p))
+    return rows <= _STAGED_BYTES and rows + sums + further <= features.static_local_memory
+
+
+def _x_rows(p: Product) -> int:
+    """Return the rows of x in local memory."""
+    return 1 << (p.m - 1).bit_length()
 
 
 def _with_few_rows(p: Product) -> Product:
