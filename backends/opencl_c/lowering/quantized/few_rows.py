@@ -81,7 +81,7 @@ def default(features: KernelFeatures, p: Product, form: BlockFormat) -> Quantize
         choice = QuantizedFewRows(16 if _pairs(p) or tiles <= units else 8, 1, 1)
     elif _pairs(p) and p.m > _MANY_ROWS:
         choice = QuantizedFewRows(8, min(4, ceil_div(tiles, units)), 1)
-    elif tiles <= units and not _pairs(p):
+    elif tiles <= (2 if p.m == 1 else 1) * units and not _pairs(p):
         choice = QuantizedFewRows(16, 1, 4)
     else:
         choice = QuantizedFewRows(8, 1, 4) if tiles < _MANY_TILES * units else QuantizedFewRows(4, 4, 2)
