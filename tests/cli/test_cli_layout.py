@@ -88,6 +88,7 @@ def test_registering_commands_imports_none_of_their_work() -> None:
         "polyhal.cli.reporting",
         "polyhal.hal.byte_sizes",
         "polyhal.hal.core.settings.env",
+        "polyhal.hal.core.settings.pages",
         *(f"polyhal.cli.commands.{name}" for name in OWN_COMMANDS),
         "polyhal.commands",
         "polyhal.commands.language_options",
