@@ -74,6 +74,10 @@ class Limits:
     """Size in bytes of the largest possible allocation; 0 if it is unknown or unlimited."""
     row_alignment: int = 1
     """Bytes. Matrices are faster if their rows start at multiples of this; 1 if it makes no difference."""
+    distinct_memory: int = 0
+    """Bytes. Intermediate values of a captured step share no memory if they need at most this in all, unless the program sets a
+    memory budget. A device that runs independent launches of a command buffer at the same time has fewer dependencies then.
+    """
 
 
 @dataclass(frozen=True, slots=True)

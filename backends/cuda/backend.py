@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
 
+_DISTINCT_MEMORY = 32 << 20
+"""Bytes that fit in the second-level cache, beside the parameters, even if no value takes the place of another."""
+
 
 def create(selector: str) -> CudaBackend:
     """Open a device by index or by part of a name, after a self-check. Raises DeviceUnavailableError."""
@@ -60,7 +63,7 @@ class CudaBackend(KernelMethods):
         profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
         features = features or probed.features(device.driver, device.ordinal, device.info.name, profile)
         version = device.driver.version
-        self.capabilities = kernel_capabilities(
+        capabilities = kernel_capabilities(
             features,
             device.info.memory,
             {
@@ -69,6 +72,8 @@ class CudaBackend(KernelMethods):
                 "compiler": device.compiler.name if device.compiler else "none, cached programs only",
             },
         )
+        limits = replace(capabilities.limits, distinct_memory=_DISTINCT_MEMORY)
+        self.capabilities = replace(capabilities, limits=limits)
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)
         self.runtime = CudaRuntime(

@@ -1,7 +1,8 @@
 """Command buffers as CUDA graphs: recorded launches that the driver submits by one call.
 
-Each launch is a node with its own arguments, after the one in front of it. A launch that awaits its inputs itself may start
-earlier (programmatic dependent launch), where no launch in front of it writes the memory that it reads before. A submission
+Each launch is a node with its own arguments. Small launches follow those whose memory they use (`dependencies`) and run at the same
+time as others; launches that fill the device follow each other in addition. A launch with one predecessor that awaits its inputs
+itself may start earlier (programmatic dependent launch), where no launch in front of it writes the memory that it reads before. A submission
 updates the nodes whose arguments have changed since the last one; a submission that is still running keeps its arguments.
 A single launch needs no graph: it costs the host as much, and less where its arguments have changed, and may start before the
 one in front of it in the stream ends, which launches of two graphs cannot.
@@ -17,6 +18,7 @@ from polyhal.backends.common.cuda_driver import NULL, WITH_EDGES, ffi
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
+from polyhal.backends.cuda.dependencies import SlotAliases, predecessors
 from polyhal.backends.cuda.launch import CudaBoundLaunch, PreparedLaunch
 from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
@@ -76,6 +78,8 @@ class CudaCommandBuffer:
         self._follows_numbers = bool(self._numbers)
         self._early = {id(memory) for b in launches for memory in b.early}
         self._graph: _Graph | None = None
+        self._branching = _BRANCHING_GRAPHS
+        """Number of graphs with branches that may still be built."""
         self._stale: set[int] = set()
         """Launches with arguments that the graph lacks."""
         self._launch: Any = runtime.driver.lib.cuGraphLaunch
@@ -102,7 +106,8 @@ class CudaCommandBuffer:
                 return
         with self._calling:
             if self._graph is None:
-                self._graph = _Graph(runtime, self.bound)
+                self._graph = _Graph(runtime, self.bound, branches=self._branching > 0)
+                self._branching -= 1
             else:
                 self._graph.update(self._stale)
             self._stale.clear()
@@ -110,12 +115,15 @@ class CudaCommandBuffer:
 
     def _find_changes(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed."""
+        graph = self._graph
+        if graph is not None and graph.aliases is not None and graph.aliases.changed(rebound):
+            self._graph = None
         for slot in rebound:
             found = self._operands.get(slot)
             if found:
                 self._memory[slot] = slot.handle
                 address = slot.handle.address
-                if self._graph is not None and (id(slot) in self._early or address in self._graph.early):
+                if graph is not None and (id(slot) in self._early or address in graph.early):
                     self._graph = None
                 for operand in found:
                     operand.set(address, slot.offset + operand.start)
@@ -130,28 +138,42 @@ _PROGRAMMATIC_PORT, _PROGRAMMATIC = 1, 1
 """CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC and CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC."""
 
 
-class _Graph:
-    """An executable graph, one node after the other."""
+_BRANCHING_GRAPHS = 3
+"""Graphs that a command buffer builds because slots were bound to memory that other operands use. A graph without branches is
+valid for every binding."""
 
-    def __init__(self, runtime: CudaRuntime, launches: Sequence[CudaBoundLaunch]) -> None:
-        """Build the graph from the launches' argument blocks. The context must be current. Raises CudaError."""
+
+class _Graph:
+    """An executable graph."""
+
+    def __init__(self, runtime: CudaRuntime, launches: Sequence[CudaBoundLaunch], *, branches: bool) -> None:
+        """Build the graph from the launches' argument blocks. The context must be current. Raises CudaError.
+
+        Without `branches`, each launch follows the one in front of it.
+        """
         self._context = runtime.context
         self._driver = driver = runtime.driver
         self._params = [_node_params(b.prepared) for b in launches]
-        overlapping, self.early = _overlapping(launches) if driver.version >= WITH_EDGES else (set(), set())
-        """Addresses of the memory that launches read before the one in front of them ends."""
+        self.aliases: SlotAliases | None = None
+        """None if the order of the launches does not depend on the memory of slots."""
+        before = [(i - 1,) * (i > 0) for i in range(len(launches))]
+        if branches and any(b.is_small for b in launches):
+            in_order = [i for i, b in enumerate(launches) if not b.is_small]
+            before = predecessors([[a.located() for a in b.accesses] for b in launches], set(in_order))
+            self.aliases = SlotAliases([b.accesses for b in launches])
+        early = _early_starts(launches, before) if driver.version >= WITH_EDGES else {}
+        self.early = {_address(memory) for i in early for memory in launches[i].early}
+        """Addresses of the memory that launches read before a launch in front of them ends."""
         self._nodes: list[Any] = []
         self._graph = driver.value("cuGraphCreate", "CUgraph *", 0)
         for i, params in enumerate(self._params):
-            before = ffi.new("CUgraphNode[]", self._nodes[-1:]) if self._nodes else NULL
-            count = int(bool(self._nodes) and i not in overlapping)
-            node = driver.value(
-                "cuGraphAddKernelNode_v2", "CUgraphNode *", self._graph, before if count else NULL, count, params
-            )
-            if i in overlapping:
+            awaited = [self._nodes[k] for k in before[i] if k != early.get(i)]
+            after = ffi.new("CUgraphNode[]", awaited) if awaited else NULL
+            node = driver.value("cuGraphAddKernelNode_v2", "CUgraphNode *", self._graph, after, len(awaited), params)
+            if i in early:
                 edge = ffi.new("CUgraphEdgeData *", [_PROGRAMMATIC_PORT, 0, _PROGRAMMATIC])
-                after = ffi.new("CUgraphNode[]", [node])
-                driver.call("cuGraphAddDependencies_v2", self._graph, before, after, edge, 1)
+                ends = (ffi.new("CUgraphNode[]", [n]) for n in (self._nodes[early[i]], node))
+                driver.call("cuGraphAddDependencies_v2", self._graph, *ends, edge, 1)
             self._nodes.append(node)
         self.executable = driver.value("cuGraphInstantiateWithFlags", "CUgraphExec *", self._graph, 0)
 
@@ -172,21 +194,18 @@ class _Graph:
                 self._driver.lib.cuGraphDestroy(self._graph)
 
 
-def _overlapping(launches: Sequence[CudaBoundLaunch]) -> tuple[set[int], set[int]]:
-    """Return the launches that may start before the one in front of them ends, and the addresses that they read early.
+def _early_starts(launches: Sequence[CudaBoundLaunch], before: Sequence[tuple[int, ...]]) -> dict[int, int]:
+    """Return the launches that may start before their only predecessor ends, with the predecessor.
 
     They await it, and read nothing early that a launch in front of them may write.
     """
     written: set[int] = set()
-    overlapping: set[int] = set()
-    read: set[int] = set()
+    found: dict[int, int] = {}
     for i, b in enumerate(launches):
-        early = {_address(memory) for memory in b.early}
-        if i and b.prepared.dependent and not early & written:
-            overlapping.add(i)
-            read |= early
-        written |= {_address(memory) for memory in b.written}
-    return overlapping, read
+        if len(before[i]) == 1 and b.prepared.dependent and not written & {_address(memory) for memory in b.early}:
+            found[i] = before[i][0]
+        written |= {_address(a.memory) for a in b.accesses if a.writes}
+    return found
 
 
 def _address(memory: Any) -> int:

@@ -7,7 +7,7 @@ is `__global T *x, ulong x_offset`, other memory `__global T *x`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from polyhal.backends.common.launching.scalar_conversion import CONVERTERS
 from polyhal.backends.cuda import grids
 from polyhal.backends.cuda.arguments import ADDRESS, FORMATS, WORD, ArgumentBlock, BlockLayout, Variable, writer
 from polyhal.backends.cuda.constants import ConstantMemory
+from polyhal.backends.cuda.dependencies import MemoryAccess, access_of
 from polyhal.backends.cuda.errors import RETUNE
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import KernelBuildError, message
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from polyhal.backends.cuda.streams import CudaStream
 
 
+SMALL_LAUNCH = 1.0
+"""Maximum groups, per compute unit, of a launch that runs at the same time as others in a graph."""
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 """CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION."""
 _STARTS_EARLY = ffi.new("CUlaunchAttribute[]", [{"id": _PROGRAMMATIC_STREAM_SERIALIZATION, "value": {"flag": 1}}])
@@ -76,6 +79,7 @@ class CudaLaunch:
         "_template",
         "_unused",
         "_variable",
+        "_waits",
         "_write",
         "name",
         "workspace",
@@ -89,8 +93,13 @@ class CudaLaunch:
         items: tuple[int, ...],
         group: tuple[int, ...],
         workspace: tuple[int, ...] = (),
+        *,
+        waits: bool = False,
     ) -> None:
         """`items` must be a multiple of `group`; `workspace` is in bytes.
+
+        With `waits`, groups of the kernel may wait for all others, or for other devices: two such launches that run at the same
+        time could wait for each other's room on the device forever.
 
         Raises KernelBuildError if the compiled kernel only runs in smaller groups, or has `__local` parameters.
         """
@@ -104,6 +113,7 @@ class CudaLaunch:
         self.name = kernel.name
         self.workspace = workspace
         self._kernel = kernel
+        self._waits = waits
         grid = grids.blocks(items, group)
         threads = (*group, *(1,) * (3 - len(group)))
         if kernel.folded:
@@ -153,7 +163,7 @@ class CudaLaunch:
     def __call__(self, *args: Any) -> None:
         runtime = self._runtime
         if runtime.recorder is not None and runtime.recorder.accepts():
-            runtime.recorder.add(self.bound(args))
+            runtime.recorder.add(self.bound(args, runtime.recorder.workspace_bytes))
             return
         try:
             prepared = self._unused.pop()
@@ -167,22 +177,22 @@ class CudaLaunch:
         block = ArgumentBlock(self._layout, values)
         return PreparedLaunch(self._kernel, self._geometry, block, starts_early=self._starts_early)
 
-    def bound(self, args: Sequence[Any]) -> CudaBoundLaunch:
-        """Return this launch with its own argument block, whose values stay set."""
+    def bound(self, args: Sequence[Any], workspace_bytes: Mapping[int, int]) -> CudaBoundLaunch:
+        """Return this launch with its own argument block, whose values stay set.
+
+        `workspace_bytes` has the size of workspaces by the `id` of their memory, which may be larger.
+        """
         values = self._template.copy()
         kept: list[object] = [self._kernel, self]
         slots: list[tuple[int, BindingSlot, int]] = []
         numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []
         early: list[Any] = []
-        written: list[Any] = []
+        accesses: list[MemoryAccess] = []
         for position, p in self._variable:
             given = args[p.index]
-            if isinstance(p, Workspace):
-                written.append(given)
-            elif isinstance(p, Tensor):
-                early += [given.handle] * p.early
-                written += [given.handle] * (not p.read_only)
             if isinstance(p, Tensor):
+                early += [given.handle] * p.early
+                accesses.append(access_of(given, writes=not p.read_only))
                 offset = given.offset + p.start
                 if isinstance(given.handle, BindingSlot):
                     slots.append((position, given.handle, offset))
@@ -190,13 +200,16 @@ class CudaLaunch:
                     kept.append(given.handle)
                     values[position : position + 2] = given.handle.address, offset
             elif isinstance(p, Workspace):
+                accesses.append(MemoryAccess(given, 0, workspace_bytes.get(id(given), given.nbytes), writes=True))
                 kept.append(given)
                 values[position] = given.address
             elif isinstance(given, RuntimeScalar):
                 numbers.append((position, given, p.type))
             else:
                 values[position] = CONVERTERS[p.type](given)
-        return CudaBoundLaunch(self.name, self._prepared(values), slots, numbers, kept, early, written)
+        groups, units = math.prod(self._geometry[:3]), self._runtime.features.compute_units
+        is_small = groups <= SMALL_LAUNCH * units and not self._waits
+        return CudaBoundLaunch(self.name, self._prepared(values), slots, numbers, kept, early, accesses, is_small)
 
 
 def _formats(parameter: Variable) -> Sequence[str]:
@@ -219,5 +232,7 @@ class CudaBoundLaunch:
     """Objects that must live as long as the launch."""
     early: list[Any]
     """Memory and binding slots that the kernel may read before its inputs are complete."""
-    written: list[Any]
-    """Memory and binding slots that the kernel may write."""
+    accesses: list[MemoryAccess]
+    """Memory that the kernel may read or write."""
+    is_small: bool
+    """True if the launch leaves room for others on the device, and ends without them."""

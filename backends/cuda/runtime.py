@@ -31,6 +31,9 @@ from polyhal.hal.protocol import Launch
 if TYPE_CHECKING:
     from polyhal.backends.cuda.launch import CudaBoundLaunch, PreparedLaunch
 
+_WAITING_KERNELS = ("collective/", "recurrent/")
+"""Folders of kernels whose groups wait for each other, or for other devices."""
+
 
 class CudaRuntime(Runtime):
     """An open device with its streams."""
@@ -78,7 +81,8 @@ class CudaRuntime(Runtime):
         kernel = self.programs.kernel(
             request.file, request.kernel, request.definitions, request.options, request.target, folded=folded
         )
-        return CudaLaunch(self, kernel, parameters, items, group, workspace)
+        waits = request.file.startswith(_WAITING_KERNELS)
+        return CudaLaunch(self, kernel, parameters, items, group, workspace, waits=waits)
 
     def build_user_kernel(
         self, name: str, file: str, text: str, options: list[str], signature: KernelSignature
@@ -89,7 +93,7 @@ class CudaRuntime(Runtime):
         def launch(parameters: Sequence[Bound], items: tuple[int, ...], group: tuple[int, ...]) -> Launch:
             if (folded := must_fold(items, group)) not in built:
                 built[folded] = self.programs.build(file, text, options, folded=folded).kernel(name)
-            return CudaLaunch(self, built[folded], parameters, items, group)
+            return CudaLaunch(self, built[folded], parameters, items, group, waits=True)
 
         return launch
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 L = TypeVar("L")
@@ -21,6 +22,8 @@ class LaunchRecorder(Generic[L]):
         self.launches: list[L] = []
         self.kept: list[object] = []
         """Temporaries, which must live as long as the launches."""
+        self.workspace_bytes: dict[int, int] = {}
+        """Size of each workspace of the current call, by the `id` of its handle: the memory of a handle may be larger."""
 
     def accepts(self) -> bool:
         """Return whether launches of the current thread are recorded."""
@@ -49,8 +52,18 @@ def record_launches(
         runtime.recorder = recorder
         try:
             for position, call in enumerate(calls):
+                recorder.workspace_bytes = _workspace_bytes(call)
                 call()
                 origins += [position] * (len(recorder.launches) - len(origins))
         finally:
             runtime.recorder = None
     return recorder.launches, origins, recorder.kept
+
+
+def _workspace_bytes(call: Callable[[], None]) -> dict[int, int]:
+    """Return the sizes of workspaces in a call of a launch with bound arguments; other calls have none."""
+    if not isinstance(call, partial):
+        return {}
+    sizes = getattr(call.func, "workspace", ())
+    handles = call.args[len(call.args) - len(sizes) :]
+    return {id(handle): nbytes for handle, nbytes in zip(handles, sizes, strict=True)}

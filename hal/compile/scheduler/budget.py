@@ -18,7 +18,7 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
     Values are recomputed rather than kept if the step would exceed the budget; None means no budget. `separate_gradients` is as
     for `plan_step`. Raises OutOfMemoryError if recomputation does not suffice.
     """
-    plan = plan_step(captured, separate_gradients=separate_gradients)
+    plan = plan_step(captured, separate_gradients=separate_gradients, compact=budget is not None)
     if budget is None:
         return plan
     inside = frozenset() if separate_gradients else captured.write_only_gradients()
@@ -30,7 +30,7 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
         graph = rematerialize(before, target, inside) if excess > 0 and target > 0 else before
         if graph is before:
             break
-        plan = plan_step(captured, graph, separate_gradients=separate_gradients)
+        plan = plan_step(captured, graph, separate_gradients=separate_gradients, compact=True)
         excess = _needed(plan) - budget
     if excess > 0:
         raise OutOfMemoryError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polyhal.hal.compile.capture.result import CapturedGraph, InputSource, StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph
 from polyhal.hal.compile.passes.pipeline import optimize
-from polyhal.hal.compile.scheduler.arena import ArenaLayout, LiveInterval, plan_arena
+from polyhal.hal.compile.scheduler.arena import ArenaLayout, LiveInterval, plan_arena, round_up
 from polyhal.hal.compile.scheduler.buffers import BufferAssignment, assign_buffers
 from polyhal.hal.compile.scheduler.calls import NodeCall, select_calls
 from polyhal.hal.compile.scheduler.cross_device import lower_cross_device_ops
@@ -88,11 +88,13 @@ class StepPlan:
         return self.captured.memories or [recorded.root(v) for v in recorded.outputs]
 
 
-def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_gradients: bool = False) -> StepPlan:
+def plan_step(
+    captured: CapturedGraph, graph: Graph | None = None, *, separate_gradients: bool = False, compact: bool = False
+) -> StepPlan:
     """Plan a step; `graph` is the optimized and scheduled graph if it exists already.
 
     Gradients that the step only writes are allocated in the arenas, where other values use their memory first; with
-    `separate_gradients` they have separate memory, like results.
+    `separate_gradients` they have separate memory, like results. With `compact`, values share memory in small steps, too.
     """
     check = captured.check
     may_end = check is not None or bool(deciding(captured.graph, check))
@@ -108,7 +110,7 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
     gradients = frozenset(
         n for n in buffers.holding_only(graph, inside) if buffers.allocations[n].device.capabilities.suballocation
     )
-    arenas = _arenas(graph, devices, buffers, calls, write_backs, gradients)
+    arenas = _arenas(graph, devices, buffers, calls, write_backs, gradients, compact=compact)
     return StepPlan(
         captured, scheduled, graph, sources, devices, buffers, calls, write_backs, arenas, gradients, settled
     )
@@ -141,6 +143,8 @@ def _arenas(
     calls: list[NodeCall | None],
     write_backs: list[WriteBack],
     gradients: frozenset[int],
+    *,
+    compact: bool,
 ) -> dict[Device, Arena]:
     """Return arenas for intermediate values, `gradients`, temporaries of calls and staged copies."""
     arenas: dict[Device, Arena] = {}
@@ -161,7 +165,8 @@ def _arenas(
             arenas.setdefault(devices[copy.value], Arena()).add(Owner("copy", n), LiveInterval(nbytes, end, end))
     for device, arena in arenas.items():
         capabilities = device.capabilities
-        arena.layout = plan_arena(
-            arena.intervals, capabilities.limits.max_allocation, shared=capabilities.suballocation
-        )
+        intervals = arena.intervals
+        if not compact and sum(round_up(i.nbytes) for i in intervals) <= capabilities.limits.distinct_memory:
+            intervals = [i._replace(first=0, last=end) for i in intervals]
+        arena.layout = plan_arena(intervals, capabilities.limits.max_allocation, shared=capabilities.suballocation)
     return arenas
