@@ -51,7 +51,8 @@ class SupportsCommandBuffers(Protocol):
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
         """Run `calls` and record their launches, in order, instead of enqueueing them.
 
-        The calls use launches and the core members, from `fill` to `scatter_add`. A `BindingSlot` may take the place of a
-        handle, and in launches and `fill` a `RuntimeScalar` the place of a number, for values that change between
-        submissions.
+        The calls use launches and the core members, from `fill` to `scatter_add`; a call of a single launch is a
+        `functools.partial` of it, so that a backend finds the operands and the sizes of the workspace. A `BindingSlot` may
+        take the place of a handle, and in launches and `fill` a `RuntimeScalar` the place of a number, for values that
+        change between submissions.
         """

@@ -26,11 +26,8 @@ class MemoryAccess(NamedTuple):
 
     def located(self) -> ByteRange:
         """Return the addresses, of a slot at its current binding."""
-        slot = self.memory
-        if isinstance(slot, BindingSlot):
-            base = slot.handle.address + slot.offset * self.itemsize
-        else:
-            base = slot.address
+        x = self.memory
+        base = x.handle.address + x.offset * self.itemsize if isinstance(x, BindingSlot) else x.address
         return ByteRange(base + self.start, base + self.stop, self.writes)
 
 

@@ -82,7 +82,7 @@ def test_a_kernel_that_awaits_its_inputs_starts_early_in_a_stream_unless_it_read
         kernel.dependent = dependent
         launch = CudaLaunch(runtime, kernel, [Tensor(0, early=early), Constant(7, "long")], (1,), (1,))
         launch(out)
-        config = launch.bound([out]).prepared.config
+        config = launch.bound([out], {}).prepared.config
         attributes = [config.attributes[i] for i in range(config.attribute_count)]
         assert [(a.id, a.value.flag) for a in attributes] == expected  # programmatic stream serialization
     assert emulation.harness.download(out).tolist() == [7, 0]

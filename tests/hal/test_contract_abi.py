@@ -59,7 +59,7 @@ def test_changes_that_break_backends_are_reported(old: str, new: str, told: str)
     ("old", "new"),
     [
         ("    lacks = ''\n", "    lacks = ''\n    serial = ''\n"),
-        ("    row_alignment = 1\n", "    row_alignment = 1\n    max_bindings = 0\n"),
+        ("    distinct_memory = 0\n", "    distinct_memory = 0\n    max_bindings = 0\n"),
         ("    MEMORY_IMPORT\n", "    MEMORY_IMPORT\n    COLLECTIVES\n"),
         ("protocol Event\n", "protocol Collectives\n    all_reduce()\n\nprotocol Event\n"),
         ("record DeviceInfo +\n", "record Rack +\n    name\n\nrecord DeviceInfo +\n"),

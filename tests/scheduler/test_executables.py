@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal as ph
+from polyhal.hal.compile.scheduler.arena import round_up
 from polyhal.hal.compile.scheduler.plan import StepPlan
 from polyhal.hal.layout import Spec
 
@@ -209,6 +210,34 @@ def test_blocks_are_not_shared_without_suballocation(monkeypatch: pytest.MonkeyP
     assert all(offset == 0 for _, offset in arena.layout.locations)
     assert 1 < len(arena.layout.blocks) < sum(isinstance(s, Spec) for s in plan.graph.specs)
     _check_locations(plan)
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "shares"), [(0, None, True), (1 << 20, None, False), (1 << 20, 1 << 20, True)]
+)
+def test_small_steps_share_no_memory_where_launches_run_side_by_side(
+    limit: int, budget: int | None, shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    device = ph.Device("numpy")
+    capabilities = device.backend.capabilities
+    limits = replace(capabilities.limits, distinct_memory=limit)
+    monkeypatch.setattr(device.backend, "capabilities", replace(capabilities, limits=limits))
+
+    def chain(x: ph.Tensor) -> ph.Tensor:
+        for _ in range(6):
+            x = ph.sin(x @ x)
+        return x.sum()
+
+    step = ph.jit(chain, budget=budget)
+    x = ph.Tensor(np.random.default_rng(0).standard_normal((32, 32)) / 6, device=device)
+    for _ in range(3):
+        result = step(x)
+    np.testing.assert_array_equal(result.numpy(), chain(x).numpy())
+    (arena,) = step.steps[0].executable.plan.arenas.values()
+    total = sum(round_up(i.nbytes) for i in arena.intervals)
+    assert (arena.layout.nbytes < total) == shares
 
 
 def test_an_arena_is_split_if_memory_is_fragmented() -> None:
