@@ -137,13 +137,40 @@ def test_launches_that_use_different_memory_are_branches(emulation: Emulation) -
 
 
 def test_large_launches_follow_each_other(emulation: Emulation) -> None:
+    """In a graph of mostly small launches; in others all do."""
     backend = emulation.backend
-    arrays = [filled(emulation, 0) for _ in range(4)]
+    arrays = [filled(emulation, 0) for _ in range(9)]
     commands = backend.record([partial(backend.fill, float(i), x) for i, x in enumerate(arrays)])
     for i in (0, 2, 3):
         commands.bound[i].is_small = False
     commands.submit([])
-    assert dependencies(emulation) == [(), (), (0,), (2,)]
+    assert dependencies(emulation) == [(), (), (0,), (2,), *[()] * 5]
+    commands.bound[4].is_small = False
+    commands._graph = None
+    commands.submit([])
+    assert dependencies(emulation) == [(), *((i,) for i in range(8))]
+
+
+def test_launches_that_mostly_start_early_follow_each_other(emulation: Emulation) -> None:
+    backend = emulation.backend
+    commands = backend.record([partial(backend.fill, 1.0, filled(emulation, 0)) for _ in range(4)])
+    for b in commands.bound[1:3]:
+        b.prepared.dependent = True
+    commands.submit([])
+    assert dependencies(emulation) == [(), (0,), (1,), (2,)]
+
+
+def test_a_launch_starts_early_after_the_last_of_its_predecessors(emulation: Emulation) -> None:
+    backend, library = emulation.backend, emulation.library
+    x, y, out = (filled(emulation, v) for v in (1, 2, 0))
+    steps = [partial(backend.fill, 3.0, x), partial(backend.fill, 4.0, y), partial(backend.binary, "add", x, y, out)]
+    commands = backend.record(steps)
+    commands.bound[2].prepared.dependent = True
+    with library.logged() as calls:
+        commands.submit([])
+    assert dependencies(emulation) == [(), (), (0, 1)]
+    assert calls.count(_EDGE) == 1
+    assert (emulation.harness.download(out) == 7).all()
 
 
 def test_kernels_whose_groups_wait_are_never_side_by_side(emulation: Emulation) -> None:
