@@ -2,9 +2,9 @@
 
 Each launch is a node with its own arguments. Small launches follow the launches whose memory they use (`dependencies`) and run
 at the same time as others, in steps of mostly small launches; launches that fill the device also follow each other. A launch
-that awaits its inputs itself may start before its last predecessor ends (programmatic dependent launch), where no launch in front
-of it writes the memory that it reads before. A submission updates the nodes whose arguments have changed since the last one; a
-submission that is still running keeps its arguments.
+that awaits its inputs itself may start before its last predecessor ends (programmatic dependent launch), where no launch in
+front of it writes the memory that it reads before. A submission updates the nodes whose arguments have changed since the last
+one; a submission that is still running keeps its arguments.
 A single launch needs no graph: it costs the host as much, and less where its arguments have changed, and may start before the
 one in front of it in the stream ends, which launches of two graphs cannot.
 Source: CUDA Driver API, sections "Graph Management" and "Programmatic Dependent Launch and Synchronization".
