@@ -144,7 +144,7 @@ _BRANCHING_GRAPHS = 3
 valid for every binding."""
 
 
-_MOSTLY_SMALL, _MOSTLY_EARLY = 2 / 3, 1 / 2
+_MOSTLY_SMALL, _OFTEN_EARLY = 2 / 3, 1 / 4
 """Least share of small launches, and the bound on the share of launches that start early one after the other, with branches.
 
 Branches take 3 to 5 % off training steps of small models. Large launches leave no room for others, and in token-by-token
@@ -168,7 +168,7 @@ class _Graph:
         before = [(i - 1,) * (i > 0) for i in range(len(launches))]
         early = _early_starts(launches, before) if driver.version >= WITH_EDGES else {}
         small = sum(b.is_small for b in launches)
-        if branches and small >= _MOSTLY_SMALL * len(launches) and len(early) < _MOSTLY_EARLY * len(launches):
+        if branches and small >= _MOSTLY_SMALL * len(launches) and len(early) < _OFTEN_EARLY * len(launches):
             large = {i for i, b in enumerate(launches) if not b.is_small}
             before = predecessors([[a.located() for a in b.accesses] for b in launches], large)
             early = _early_starts(launches, before) if driver.version >= WITH_EDGES else {}

@@ -63,7 +63,7 @@ def test_large_launches_follow_each_other(emulation: Emulation) -> None:
     assert dependencies(emulation) == [(), *((i,) for i in range(8))]
 
 
-def test_launches_that_mostly_start_early_follow_each_other(emulation: Emulation) -> None:
+def test_launches_that_often_start_early_follow_each_other(emulation: Emulation) -> None:
     backend = emulation.backend
     commands = backend.record([partial(backend.fill, 1.0, filled(emulation, 0)) for _ in range(4)])
     for b in commands.bound[1:3]:
@@ -74,13 +74,13 @@ def test_launches_that_mostly_start_early_follow_each_other(emulation: Emulation
 
 def test_a_launch_starts_early_after_the_last_of_its_predecessors(emulation: Emulation) -> None:
     backend, library = emulation.backend, emulation.library
-    x, y, out = (filled(emulation, v) for v in (1, 2, 0))
+    x, y, out, *others = (filled(emulation, v) for v in (1, 2, 0, 0, 0))
     steps = [partial(backend.fill, 3.0, x), partial(backend.fill, 4.0, y), partial(backend.binary, "add", x, y, out)]
-    commands = backend.record(steps)
+    commands = backend.record(steps + [partial(backend.fill, 1.0, other) for other in others])
     commands.bound[2].prepared.dependent = True
     with library.logged() as calls:
         commands.submit([])
-    assert dependencies(emulation) == [(), (), (0, 1)]
+    assert dependencies(emulation) == [(), (), (0, 1), (), ()]
     assert calls.count(_EDGE) == 1
     assert (emulation.harness.download(out) == 7).all()
 
