@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _DISTINCT_MEMORY = 32 << 20
-"""Bytes that fit in the second-level cache, beside the parameters, even if no value takes the place of another."""
+"""Bytes that fit in the second-level cache, together with parameters, even if no value takes the place of another."""
 
 
 def create(selector: str) -> CudaBackend:
