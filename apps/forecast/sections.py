@@ -49,10 +49,10 @@ class SectionFinder:
 
     def _parts(self) -> list[tuple[int, bool]]:
         """Return for each node its part, and whether it belongs to the backward pass."""
-        loss = self._outline.result
+        backward = self._outline.backward
         tags = [self._layer(module) for module in self._outline.modules]
         parts: list[tuple[int, bool]] = []
-        for back, start, stop in ((False, 0, loss + 1), (True, loss + 1, len(tags))):
+        for back, start, stop in ((False, 0, backward), (True, backward, len(tags))):
             tagged = [k for k in range(start, stop) if tags[k] is not None]
             first, last = (tagged[0], tagged[-1]) if tagged else (stop, stop)
             # The forward pass begins with the input side, the backward pass with the output side.

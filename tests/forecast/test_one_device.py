@@ -33,9 +33,10 @@ def test_time_and_memory_equal_the_whole_step(recipe: ModelRecipe, profile: str,
     assert predicted.memory.total == pytest.approx(nbytes, rel=0.03 + copies)
 
 
-def test_all_gradients_are_complete_at_some_time_of_the_pass() -> None:
+@pytest.mark.parametrize("samples", [1, 4], ids=["loss after its gradients", "loss before them"])
+def test_all_gradients_are_complete_at_some_time_of_the_pass(samples: int) -> None:
     known = forecaster(_SMALL_GPT)
-    trace = known.trace(TraceKey(4))
+    trace = known.trace(TraceKey(samples))
     sections = (trace.after_backward, trace.before_backward, *[trace.backward[1]] * (_SMALL_GPT.layers - 3))
     sections += (trace.backward[0], trace.backward[1], trace.backward[2])
     assert sum(e.nbytes for s in sections for e in s.gradients) == 4 * known.parameters

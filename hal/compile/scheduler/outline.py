@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal.compile.capture.result import StepInput
+from polyhal.hal.compile.ir.graph import postorder
 from polyhal.hal.compile.scheduler.arena import peak_bytes, usage
 from polyhal.hal.compile.scheduler.plan import Arena
 
@@ -22,8 +23,8 @@ class StepOutline:
 
     modules: tuple[str, ...]
     """Path of the module that called each node; empty outside of modules."""
-    result: int
-    """Position of the node that computes the first result."""
+    backward: int
+    """Position of the first node after the forward pass, whose result is the first of the step."""
     live: np.ndarray
     """Bytes of temporaries that are live at each node (n + 1,), int64, without gradients that outlive the step."""
     fragmentation: float
@@ -39,17 +40,36 @@ class StepOutline:
 
 def outline(executable: Executable, device: Device) -> StepOutline:
     """Return the outline of a planned step on a device."""
-    graph, captured = executable.graph, executable.captured
+    graph = executable.graph
+    modules = tuple(node.origin.module if node.origin is not None else "" for node in graph.nodes)
     arena = executable.plan.arenas.get(device, Arena())
     least = peak_bytes(arena.intervals)
     return StepOutline(
-        modules=tuple(node.origin.module if node.origin is not None else "" for node in graph.nodes),
-        result=_producer(executable, captured.results[0]),
+        modules=modules,
+        backward=_forward_nodes(executable, modules),
         live=_live_bytes(executable, arena),
         fragmentation=arena.layout.nbytes / least if least else 1.0,
         gradients=tuple(_gradients(executable)),
         _nodes={id(node): k for k, node in enumerate(graph.nodes)},
     )
+
+
+def _forward_nodes(executable: Executable, modules: tuple[str, ...]) -> int:
+    """Return how many nodes belong to the forward pass.
+
+    Its result may be computed late, since no gradient reads a loss. Then the pass ends before the first node of a module that
+    follows all nodes of modules that the result needs.
+    """
+    graph = executable.graph
+    result = _producer(executable, executable.captured.results[0])
+    if result < 0:  # an argument of the step
+        return 0
+
+    def needs(k: int) -> list[int]:
+        return [p for value in graph.nodes[k].reads if (p := graph.producer_index(value)) >= 0]
+
+    last = max((k for k in postorder(result, needs, set()) if modules[k]), default=result)
+    return next((k for k in range(last + 1, result) if modules[k]), result + 1)
 
 
 def _producer(executable: Executable, output: int) -> int:
