@@ -55,9 +55,17 @@ def test_the_scale_of_the_mean_is_computed_before_the_loss() -> None:
     )
 
 
-@pytest.mark.parametrize("step", [_step(factor="%5"), _step(smoothing=0.1), _step().replace("%5, %9", "%5, %9, %4")])
+@pytest.mark.parametrize(
+    "step",
+    [
+        _step(factor="%5"),
+        _step().replace("multiply(%2, %6)", "multiply(%5, %6)"),
+        _step(smoothing=0.1),
+        _step().replace("%5, %9", "%5, %9, %4"),
+    ],
+)
 def test_nothing_where_the_gradient_depends_on_the_loss_or_differs(step: str) -> None:
-    """The gradient of a squared mean; another smoothing; statistics of the rows that are results of the step."""
+    """Gradients of a squared mean, without and with its scale; another smoothing; statistics that are results of the step."""
     check(fuse_loss_gradients, step, step)
 
 

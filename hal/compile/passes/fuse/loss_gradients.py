@@ -69,11 +69,14 @@ def _between(graph: Graph, loss: int, incoming: Operand) -> tuple[int, ...] | No
     rows = graph.tensor(graph.nodes[loss].outputs[0]).size
     pending = [incoming.index] if isinstance(incoming, Value) else []
     found: set[int] = set()
+    seen: set[int] = set()
     while pending:
         value = pending.pop()
         k = graph.producer_index(value)
-        if k < loss or k in found:
+        # Not by node: the scale of a mean may move, its value may not.
+        if k < loss or value in seen:
             continue
+        seen.add(value)
         node = graph.nodes[k]
         moves = Trait.POINTWISE in node.op.traits or node.op.view is not None or node.op in (_FULL, _MEAN)
         if not moves or node.replaces or not node.merges_with(graph.nodes[loss]):
