@@ -107,6 +107,7 @@ OTHERS = {
         [("Where", ["mask", "_", "low"])], {"mask": VISIBLE, "low": np.float32(-3)}
     ),
     "tensor of factors": Written([("Mul", ["_", "bias"])], {"bias": BIAS}),
+    "factor with more axes": Written([("Mul", ["_", "wide"])], {"wide": np.full((1, 1, 1, 1, 1), 0.5, np.float32)}),
     "mask with more axes": Written([("Add", ["_", "wide"])], {"wide": np.zeros((2, 1, 1, 1, 1), np.float32)}),
     "values with more axes": Written(shapes=(SHAPE[2:], KEYS[2:], VALUES)),
 }

@@ -42,7 +42,7 @@ def written_attention(
     q, q_scale = _scaled(queries, query_factor, node)
     k, k_scale = _scaled(keys, key_factor, node)
     v = as_tensor(values, node)
-    number = 1.0 if factor is None else _number(factor)
+    number = 1.0 if factor is None else _number(factor, q.ndim)
     added = _mask(mask, fill, form, q, node)
     if number and (mask is None or added is not None) and _fits(q, k, v, added, form.axis):
         scale = q_scale * k_scale * (1 / number if form.divides else number)
@@ -69,15 +69,16 @@ def _scaled(one: Value, other: Value, node: NodeFacts) -> tuple[Tensor, float]:
     if other is None:
         return as_tensor(one, node), 1.0
     for tensor, factor in ((one, other), (other, one)):
-        number = _number(factor)
-        if number is not None and tensor.ndim >= factor.ndim:
+        number = _number(factor, tensor.ndim)
+        if number is not None:
             return as_tensor(tensor, node), number
     return as_tensor(one, node) * as_tensor(other, node), 1.0
 
 
-def _number(value: Value) -> float | None:
-    """Return the element of an array of the host that has only one."""
-    return float(value.item()) if isinstance(value, np.ndarray) and value.size == 1 else None
+def _number(value: Value, axes: int) -> float | None:
+    """Return the element of an array of the host that has only one, and adds no axes to a tensor of `axes` axes."""
+    one = isinstance(value, np.ndarray) and value.size == 1 and value.ndim <= axes
+    return float(value.item()) if one else None
 
 
 def _mask(mask: Value, fill: Value, form: WrittenForm, q: Tensor, node: NodeFacts) -> Tensor | None:
@@ -87,7 +88,7 @@ def _mask(mask: Value, fill: Value, form: WrittenForm, q: Tensor, node: NodeFact
     given = as_tensor(mask, node)
     if fill is None:
         return given if given.dtype is q.dtype else None
-    number = _number(fill)
+    number = _number(fill, q.ndim)
     if number is None or number > _HIDDEN:
         return None
     visible = ph.logical_not(given) if form.hides else given
