@@ -205,7 +205,7 @@ def test_a_missing_matplotlib_costs_only_the_picture(
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     outcome = polyhal("train", text, *TINY, "--steps", 2, "--device", "numpy", "--save-dir", "run")
     assert outcome.code == 0, outcome.err
-    assert "pip install 'polyhal[plot]'" in outcome.out
+    assert 'pip install "polyhal[plot]"' in outcome.out
     assert not (tmp_path / "run" / "loss.png").exists()
 
 

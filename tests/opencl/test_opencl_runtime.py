@@ -257,5 +257,5 @@ def test_no_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None
     import pyopencl as cl
 
     monkeypatch.setattr(cl, "get_platforms", list)
-    with pytest.raises(RuntimeError, match=r"pip install polyhal\[cpu\]"):
+    with pytest.raises(RuntimeError, match=r'pip install "polyhal\[cpu\]"'):
         discovery.probe()
