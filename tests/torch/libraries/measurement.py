@@ -68,6 +68,7 @@ class Result:
     speed: float | None = None
     """Processor time of an eager step of PyTorch on the CPU, divided by the processor time of a step, the shortest of each."""
     detail: str = ""
+    pytorch: str = field(default_factory=lambda: torch.__version__)
 
     @property
     def native(self) -> float:

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
 from tests.pytorch.page import version
 from tests.torch.libraries.cases import MODES
 from tests.torch.libraries.comparison import FACTOR, LIMIT, TOLERANCE
@@ -25,34 +23,31 @@ Program = tuple[str, str]
 """Library and name of a program."""
 
 
-def load(path: Path = RESULTS) -> tuple[str, list[Result]]:
-    """Return the version of PyTorch and the committed figures."""
+def load(path: Path = RESULTS) -> list[Result]:
+    """Return the committed figures."""
     if not path.exists():
-        return "", []
-    data = json.loads(path.read_text(encoding="utf-8"))
-    results = [Result(**r) for r in data["results"]]
+        return []
+    results = [Result(**r) for r in json.loads(path.read_text(encoding="utf-8"))]
     for r in results:
         r.from_exact = None if r.from_exact is None else (r.from_exact[0], r.from_exact[1])
-    return data["pytorch"], results
+    return results
 
 
 def record(results: Iterable[Result], path: Path = RESULTS) -> None:
     """Write figures, replacing figures of the same programs, devices and modes."""
-    kept = {(r.library, r.name, r.device, MODES.index(r.mode)): r for r in [*load(path)[1], *results]}
+    kept = {(r.library, r.name, r.device, MODES.index(r.mode)): r for r in [*load(path), *results]}
     lines = ",\n".join(json.dumps(asdict(r)) for _, r in sorted(kept.items()))
-    path.write_text(
-        f'{{\n"pytorch": {json.dumps(torch.__version__)},\n"results": [\n{lines}\n]\n}}\n', encoding="utf-8"
-    )
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def page(committed: tuple[str, list[Result]]) -> str:
+def page(results: list[Result]) -> str:
     """Return the text of the page."""
-    pytorch, results = committed
     programs = sorted({(r.library, r.name) for r in results})
     libraries = len({library for library, _ in programs})
+    releases = " and ".join(sorted({version(r.pytorch) for r in results}))
     text = f"""\
-        {len(programs)} programs of {libraries} libraries as PyPI has them, with {version(pytorch)}: small models with random
-        parameters, against the same program on PyTorch's CPU in float32. Most are four training steps with an optimizer;
+        {len(programs)} programs of {libraries} libraries as PyPI has them, with {releases}: small models with
+        random parameters, against the same program on PyTorch's CPU in float32. Most are four training steps with an optimizer;
         others compute, generate or sample. *Eager* runs op by op. *Recorded* is the whole step by `polyhal.torch.jit`,
         *compiled* the forward pass by `torch.compile` without a backend, both of [PyTorch programs](torch.md). A program
         agrees if the largest difference of each output of all steps, and of each gradient, parameter and buffer after them,
