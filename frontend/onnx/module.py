@@ -24,6 +24,7 @@ from polyhal.onnx.graph import GraphInput
 from polyhal.onnx.reader import Model, read_model
 from polyhal.onnx.registration import Value
 from polyhal.onnx.stored import Initializer
+from polyhal.random import get_rng_state, set_rng_state
 from polyhal.steps.jit import Jitted
 from polyhal.steps.jit import jit as captured
 from polyhal.tape.modes import no_grad
@@ -81,11 +82,7 @@ class OnnxModule(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model. Returns its result, or a tuple of its results."""
-        device = next((p.device for p in self.parameters()), self._device)
-        on_host = self._model.graph.on_host
-        given = {i.name: _arrived(i, v, device, i.name in on_host) for i, v in self._bound(args, kwargs)}
-        with contextlib.nullcontext() if self._is_differentiable(given.values()) else no_grad():
-            results = [_returned(r, device) for r in self._results(given, device)]
+        results = self._results(args, kwargs, only_captured=False)
         return results[0] if len(results) == 1 else tuple(results)
 
     def capture_ahead(self) -> bool:
@@ -96,11 +93,17 @@ class OnnxModule(Module):
         on_host = self._model.graph.on_host
         if not self._capture or dispatch.thread.executor.recorder is not None:
             return False
-        zeros = {i.name: i.zeros() for i in self.inputs if i.name not in on_host}
+        try:
+            zeros = {i.name: i.zeros() for i in self.inputs if i.name not in on_host}
+        except MemoryError:
+            return False
         if len(zeros) < len(self.inputs) or any(z is None for z in zeros.values()):
             return False
-        with contextlib.suppress(PolyhalError):  # the first call raises it
-            self(**zeros)
+        state = get_rng_state()
+        with contextlib.suppress(PolyhalError, MemoryError):  # the first call raises it
+            # Not op by op: a loop whose condition is a value may not end on zeros.
+            self._results((), zeros, only_captured=True)
+        set_rng_state(state)
         return bool(self._steps)
 
     def _is_differentiable(self, given: Iterable[Value]) -> bool:
@@ -109,7 +112,15 @@ class OnnxModule(Module):
         tensors = itertools.chain(self.parameters(), (v for v in given if isinstance(v, Tensor)))
         return any(t.requires_grad for t in tensors)
 
-    def _results(self, given: dict[str, Value], device: Device) -> list[Value]:
+    def _results(self, args: Sequence[Any], kwargs: dict[str, Any], *, only_captured: bool) -> list[Any]:
+        """Run the model on the arguments of a call; with `only_captured`, return no results if it cannot be captured."""
+        device = next((p.device for p in self.parameters()), self._device)
+        on_host = self._model.graph.on_host
+        given = {i.name: _arrived(i, v, device, i.name in on_host) for i, v in self._bound(args, kwargs)}
+        with contextlib.nullcontext() if self._is_differentiable(given.values()) else no_grad():
+            return [_returned(r, device) for r in self._computed(given, device, only_captured)]
+
+    def _computed(self, given: dict[str, Value], device: Device, only_captured: bool) -> list[Value]:
         if not self._capture or self.eager_reason or dispatch.thread.executor.recorder is not None:
             return self._run(given, device)
         key = device, dispatch.thread.grad_enabled, tuple(_key(v) for v in given.values())
@@ -130,7 +141,7 @@ class OnnxModule(Module):
         except CaptureError as error:
             self.eager_reason = "; ".join((str(error), *getattr(error, "__notes__", ())))
             self._steps.clear()
-            return self._run(given, device)
+            return [] if only_captured else self._run(given, device)
 
     def _run(self, given: dict[str, Value], device: Device) -> list[Value]:
         """Run the graph op by op."""

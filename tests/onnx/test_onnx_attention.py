@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from polyhal.hal.system.discovery.registry import registry
-from polyhal.onnx import load
+from polyhal.onnx import OnnxModule, load
+from polyhal.random import get_rng_state
 
 SHAPE = 2, 3, 5, 4
 KEYS = 2, 3, 4, 6
@@ -185,3 +186,47 @@ def test_open_shapes_are_captured_by_the_first_call() -> None:
     assert not module._steps
     module(*(np.ones(s, np.float32) for s in (SHAPE, KEYS, VALUES)))
     assert len(module._steps) == 1
+
+
+def _loaded(nodes: list[onnx.NodeProto], inputs: tuple[str, ...], **stored: Any) -> OnnxModule:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in inputs],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()],
+    )
+    return load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), device="numpy")
+
+
+def test_loops_that_do_not_end_on_zeros_are_loaded() -> None:
+    """`while x < 10: x += by`, which runs op by op, does not end for the zeros that capture a model at its load."""
+    state = [
+        helper.make_tensor_value_info("i", TensorProto.INT64, []),
+        helper.make_tensor_value_info("before", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("a", TensorProto.FLOAT, [1]),
+    ]
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["a", "by"], ["b"]),
+            helper.make_node("Less", ["b", "ten"], ["less"]),
+            helper.make_node("Squeeze", ["less"], ["goes_on"]),
+        ],
+        "body",
+        state,
+        [
+            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, [1]),
+        ],
+    )
+    loop = helper.make_node("Loop", ["", "true", "x"], ["y"], body=body)
+    module = _loaded([loop], ("x", "by"), true=np.bool_(True), ten=np.float32([10]))
+    assert module(np.float32([1]), np.float32([4])).numpy() == [13]
+
+
+def test_a_load_leaves_the_random_numbers() -> None:
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["r"]), helper.make_node("Add", ["x", "r"], ["y"])]
+    before = get_rng_state()
+    module = _loaded(nodes, ("x",))
+    assert module._steps
+    assert get_rng_state() == before
