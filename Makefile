@@ -21,7 +21,7 @@ DEVELOPMENT := $(VENV)/.installed-development
 LEFT_OVER := polyhal.egg-info
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-all conformance torches torches-installed vendors generate site lint typecheck bench clean
+.PHONY: help train test test-all conformance torches torches-installed vendors generate site lint typecheck user-types dist bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
@@ -34,6 +34,8 @@ help:
 	@echo "make site         the documentation as HTML in build/site; warnings such as broken links are errors"
 	@echo "make lint         ruff, and that it would change no layout"
 	@echo "make typecheck    mypy --strict"
+	@echo "make user-types   mypy --strict and pyright on a user's program, with an installed wheel and an editable install"
+	@echo "make dist         wheel and source distribution in dist/, checked"
 	@echo "make bench        all benchmarks (ARGS=--list describes them, ARGS='kernels --size gpu' runs one)"
 	@echo "make clean        remove what these targets made"
 
@@ -114,8 +116,19 @@ typecheck: $(DEVELOPMENT)
 	cd .typecheck && MYPYPATH=../examples/plugins/cupy/src ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
 		-p polyhal -p polyhal_autoload -p polyhal_cupy -p tools
 
+# Pyright gets an environment of its own: it brings or downloads Node.
+$(VENV)-pyright/bin/pyright:
+	$(PYTHON) -m venv $(VENV)-pyright
+	$(VENV)-pyright/bin/python -m pip install --quiet --disable-pip-version-check "pyright>=1.1.390"
+
+user-types: $(DEVELOPMENT) $(VENV)-pyright/bin/pyright
+	$(BIN)/python -m tools.user_types --pyright $(VENV)-pyright/bin/pyright $(ARGS)
+
+dist: $(DEVELOPMENT)
+	$(BIN)/python -m tools.distribution $(ARGS)
+
 bench: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(VENV)-torch* .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist $(LEFT_OVER)
+	rm -rf $(VENV) $(VENV)-torch* $(VENV)-pyright .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist $(LEFT_OVER)

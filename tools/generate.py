@@ -4,8 +4,9 @@
     python -m tools.generate --check   # list the files that are out of date, and write none
 
 The files are the type stubs of ops, the coverage page with its data, the contract's text, the start page, the pages of
-performance, reported devices and reliability, predictions of the simulator, the index of kernels, the table of losses beside
-PEFT's, the list of quirks, the catalogue of cards, and diagrams. A test compares each file with the output of this command.
+performance, reported devices and reliability, licences of packages, predictions of the simulator, the index of kernels, the
+table of losses beside PEFT's, the list of quirks, the catalogue of cards, and diagrams. A test compares each file
+with the output of this command.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from polyhal.hal.core.hardware import catalogue
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ops import FFT, LINALG, SPECIAL
-from tools import kernels_index, peft_table, pictures
+from tools import kernels_index, peft_table, pictures, third_party
 from tools.contract_text import breaking_changes, contract_text
 from tools.coverage import columns_folder, read_columns
 from tools.coverage_columns import Column, listed_ops, resolve_ops
@@ -77,6 +78,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         _quirks,
         _cards,
         _pictures,
+        _notices,
     ):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
@@ -131,6 +133,11 @@ def _losses(root: Path) -> Files:
 
 def _pictures(root: Path) -> Files:
     return pictures.pictures()
+
+
+def _notices(root: Path) -> Files:
+    """Return the licences of packages, as recorded: which of them are installed differs between machines."""
+    return {third_party.PAGE.name: third_party.page(third_party.recorded())}
 
 
 def _quirks(root: Path) -> Files:

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import polyhal
+from polyhal import functions
 from polyhal.hal.ops.top_level import top_level, top_level_as
 
 _HEADER = '"""Generated from the definitions marked with `top_level` by `make generate`; do not edit."""\n'
 _MARKS = (top_level.__name__, top_level_as.__name__)
+_OPS = "from polyhal.functions import *"
 _BUILTINS = re.compile(r"\b(bool|float|int)\b")
 """Types whose names are dtypes in the stub."""
-
-
-_RENAMED_ARGUMENTS = frozenset({"full"})
-"""Functions with another name for an argument than the op that they replace."""
 
 
 def names_module(root: Path) -> str:
@@ -38,7 +36,11 @@ def package_stub(root: Path) -> str:
     """Return the text of frontend/__init__.pyi."""
     modules = _modules(root)
     forms = {n: form for n, m in modules.items() if (form := _form(n, m)) is not None}
-    lines = [*_eager_imports(root / "frontend/__init__.py")]
+    eager = [*_eager_imports(root / "frontend/__init__.py")]
+    # Ops by name, because type checkers keep the first of two definitions: those that a function replaces are left out.
+    replaced = {line.rpartition(" ")[2] for line in eager} | modules.keys()
+    ops = [f"from polyhal.functions import {op} as {op}" for op in functions.__all__ if op not in replaced]
+    lines = [part for line in eager for part in (ops if line == _OPS else [line])]
     lines += [f"from polyhal import {name} as {name}" for name in _constant("_PACKAGES")]
     lines += [f"from polyhal.hal.dtypes import {dtype.name} as {name}" for name, dtype in _constant("_DTYPES").items()]
     lines += [f"from polyhal.{module} import {name} as {name}" for name, module in modules.items() if name not in forms]
@@ -88,8 +90,7 @@ def _eager_imports(file: Path) -> Iterator[str]:
                 if alias.name == "*":
                     yield f"from {node.module} import *"
                 elif not name.startswith("_"):
-                    ignored = "  # type: ignore[assignment]" if name in _RENAMED_ARGUMENTS else ""
-                    yield f"from {node.module} import {alias.name} as {name}{ignored}"
+                    yield f"from {node.module} import {alias.name} as {name}"
 
 
 def _form(name: str, module: str) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
