@@ -22,7 +22,7 @@ from tools.distribution import ROOT, DistributionError, build, copied, tracked
 
 PROGRAM = ROOT / "tests/user_types/program.py"
 MUST_FAIL = {
-    "polyhal.full(2)": "full",
+    "polyhal.concat()": "concat",
     "polyhal.arrange(3)": "arrange",
     "polyhal.Device.default().nam": "nam",
     'polyhal.nn.Linear("2", 3)': "Linear",
