@@ -50,7 +50,7 @@ def folders(root: Path) -> dict[str, str]:
 
 def expected_files(root: Path, names: Sequence[str]) -> dict[str, str]:
     """Return the tracked file of each file that the wheel must contain outside of its metadata."""
-    found = {}
+    found: dict[str, str] = {}
     for package, folder in folders(root).items():
         inside = [n for n in names if n.startswith(f"{folder}/")]
         found |= {f"{package.replace('.', '/')}/{n.removeprefix(f'{folder}/')}": n for n in inside}

@@ -73,8 +73,8 @@ def installed_licence(package: str) -> str:
     except PackageNotFoundError:
         return ""
     classified = [c.removeprefix(_CLASSIFIER) for c in facts.get_all("Classifier") or [] if c.startswith(_CLASSIFIER)]
-    title = (facts.get("License") or "").strip().partition("\n")[0]  # older metadata may have the whole text here
-    stated = facts.get("License-Expression") or ", ".join(classified) or title
+    titles = [text.strip().partition("\n")[0] for text in facts.get_all("License") or []]  # some have the whole text
+    stated = ", ".join(facts.get_all("License-Expression") or classified or titles)
     return re.sub(r"\s+", " ", stated).replace("|", "/").strip()
 
 

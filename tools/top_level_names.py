@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import polyhal
-from polyhal import functions
+from polyhal.hal.ops import PUBLIC
 from polyhal.hal.ops.top_level import top_level, top_level_as
 
 _HEADER = '"""Generated from the definitions marked with `top_level` by `make generate`; do not edit."""\n'
@@ -39,7 +39,7 @@ def package_stub(root: Path) -> str:
     eager = [*_eager_imports(root / "frontend/__init__.py")]
     # Ops by name, because type checkers keep the first of two definitions: those that a function replaces are left out.
     replaced = {line.rpartition(" ")[2] for line in eager} | modules.keys()
-    ops = [f"from polyhal.functions import {op} as {op}" for op in functions.__all__ if op not in replaced]
+    ops = [f"from polyhal.functions import {op} as {op}" for op in sorted(PUBLIC) if op not in replaced]
     lines = [part for line in eager for part in (ops if line == _OPS else [line])]
     lines += [f"from polyhal import {name} as {name}" for name in _constant("_PACKAGES")]
     lines += [f"from polyhal.hal.dtypes import {dtype.name} as {name}" for name, dtype in _constant("_DTYPES").items()]
