@@ -17,7 +17,7 @@ from tools.distribution import ROOT, folders, tracked
 
 PAGE = ROOT / "THIRD-PARTY.md"
 UNKNOWN = "unknown"
-_FOR_DEVELOPERS = ("dev", "test", "all")
+_FOR_DEVELOPERS = ("dev", "test", "docs", "all")
 _ROW = re.compile(r"^\| `([\w.-]+)` \| (.+?) \| (.+?) \|$", re.MULTILINE)
 _ADDRESS = re.compile(r"\b((?:[a-z0-9-]+\.)+(?:com|org|net|io|info|edu)/[\w.~/-]*[\w/])")
 _CLASSIFIER = "License :: OSI Approved :: "
