@@ -5,8 +5,8 @@
 
 The files are the type stubs of ops, the coverage page with its data, the contract's text, the start page, the pages of
 performance, reported devices and reliability, licences of packages, predictions of the simulator, the index of kernels, the
-table of losses beside PEFT's, the list of quirks, the catalogue of cards, and diagrams. A test compares each file
-with the output of this command.
+table of losses beside PEFT's, the list of quirks, the catalogue of cards, sizes of installs, and diagrams. A test
+compares each file with the output of this command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import report, reported_devices, start_page
+from benchmarks import installing, report, reported_devices, start_page
 from benchmarks.reliability import page as reliability
 from polyhal.backends.common.quirks import markdown
 from polyhal.backends.opencl_c.quirks import DriverQuirks
@@ -79,6 +79,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         _cards,
         _pictures,
         _notices,
+        installing.page,
     ):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))

@@ -107,7 +107,7 @@ class CleanEnvironment:
 
     def polyhal(self, *arguments: str, code: int = 0) -> str:
         """Run the command line."""
-        return self.run(f"polyhal {arguments[0]}", str(self._scripts / "polyhal"), *arguments, code=code)
+        return self.run(f"polyhal {' '.join(arguments[:2])}", str(self._scripts / "polyhal"), *arguments, code=code)
 
 
 def public_modules(extras: Sequence[str]) -> list[str]:

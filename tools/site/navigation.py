@@ -14,7 +14,10 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("Getting started", ("quickstart", "coming-from-pytorch", "tour", "examples", "command-line", "comparison")),
+    Section(
+        "Getting started",
+        ("quickstart", "installing", "coming-from-pytorch", "tour", "examples", "command-line", "comparison"),
+    ),
     Section(
         "Guides",
         (
