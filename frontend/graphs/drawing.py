@@ -20,8 +20,7 @@ from polyhal.hal.system.diagnostics.graph_picture import boxes
 def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | None = None) -> Path:
     """Draw a step as it runs, or a `Graph`: as an HTML page (`.html`), an image (`.svg`), or for Graphviz (`.dot`, `.gv`).
 
-    A profile of the step adds times. The package grandalf places ops and edges of images. Raises ValueError for another suffix,
-    MissingPackageError without grandalf, CaptureError as `save_graph` does, and OSError.
+    A profile of the step adds times. Raises ValueError for another suffix, CaptureError as `save_graph` does, and OSError.
     """
     target = Path(path)
     executable = None if isinstance(step, Graph) else recorded_step(step).executable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,7 +14,6 @@ import pytest
 
 import polyhal as ph
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.errors import MissingPackageError
 from polyhal.steps.jit import Jitted
 
 
@@ -107,7 +105,6 @@ def test_dot(numpy_device: ph.Device, tmp_path: Path) -> None:
 
 def test_svg(numpy_device: ph.Device, tmp_path: Path) -> None:
     """Operands are above their users, boxes do not overlap, and each edge joins the borders of two boxes."""
-    pytest.importorskip("grandalf")
     step = make_step(numpy_device)
     root = ElementTree.parse(ph.draw_graph(step, tmp_path / "step.svg")).getroot()
     name = "{http://www.w3.org/2000/svg}"
@@ -131,15 +128,6 @@ def test_svg(numpy_device: ph.Device, tmp_path: Path) -> None:
         assert ay < by
         assert any(abs(ax - x) <= 1 and abs(ay - y) <= 1 for x, y in lower)
         assert any(abs(bx - x) <= 1 and abs(by - y) <= 1 for x, y in upper)
-
-
-def test_without_grandalf_a_sentence_says_so(
-    numpy_device: ph.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "grandalf.graphs", None)
-    with pytest.raises(MissingPackageError, match=r'need the package grandalf.*pip install "polyhal\[draw\]"'):
-        ph.draw_graph(make_step(numpy_device), tmp_path / "step.svg")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_explanation_and_profile(device: ph.Device) -> None:
