@@ -130,6 +130,14 @@ def test_svg(numpy_device: ph.Device, tmp_path: Path) -> None:
         assert any(abs(bx - x) <= 1 and abs(by - y) <= 1 for x, y in upper)
 
 
+def test_svg_of_an_empty_graph(tmp_path: Path) -> None:
+    from polyhal.hal.compile.ir.parse import parse
+
+    graph = parse("%0: float32[2]\nreturn %0")
+    root = ElementTree.parse(ph.draw_graph(graph, tmp_path / "empty.svg")).getroot()
+    assert all(float(root.attrib[key]) > 0 for key in ("width", "height"))
+
+
 def test_explanation_and_profile(device: ph.Device) -> None:
     step = make_step(device)
     text = step.explain()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from polyhal.hal.system.diagnostics.graph_layout import Point, layered
 from polyhal.hal.system.diagnostics.graph_picture import INPUT, Box
@@ -31,10 +31,8 @@ def write(boxes: Sequence[Box]) -> str:
     edges = list(dict.fromkeys((source, b.number) for b in drawn for source in b.reads if source in labels))
     centres, routes = layered(sizes, edges)
     corners = {n: (x - sizes[n][0] / 2, y - sizes[n][1] / 2) for n, (x, y) in centres.items()}
-    across = [x for n, (x, _) in corners.items() for x in (x, x + sizes[n][0])] + [x for r in routes for x, _ in r] or [
-        0
-    ]
-    down = [y for n, (_, y) in corners.items() for y in (y, y + sizes[n][1])] or [0]
+    opposite = [(x + sizes[n][0], y + sizes[n][1]) for n, (x, y) in corners.items()]
+    across, down = zip(*corners.values(), *opposite, *chain.from_iterable(routes), strict=True) if drawn else ([0], [0])
     left, top = min(across) - _MARGIN, min(down) - _MARGIN
     width, height = max(across) + _MARGIN - left, max(down) + _MARGIN - top
     view_box = f"{left:.0f} {top:.0f} {width:.0f} {height:.0f}"
