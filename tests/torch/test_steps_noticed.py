@@ -116,6 +116,28 @@ def test_python_numbers_behind_the_function() -> None:
         assert torch.equal(step(x), x**power * SCALE + settings["offset"])
 
 
+class _Scale:
+    """An object that a step reads by its special methods only."""
+
+    def __init__(self) -> None:
+        self.by = 2.0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by
+
+    def __getitem__(self, power: int) -> float:
+        return self.by**power
+
+
+def test_attributes_that_special_methods_read() -> None:
+    called, subscripted = _Scale(), _Scale()
+    step = polyhal.torch.jit(lambda x: called(x) + subscripted[2])
+    x = torch.ones(3, device="polyhal")
+    for i in range(12):
+        (called if i % 2 else subscripted).by = 1.0 + i // 4
+        assert torch.equal(step(x), called(x) + subscripted[2])
+
+
 def test_memory_that_is_written_between_calls_is_seen() -> None:
     bias = torch.zeros(3, device="polyhal")
     step = polyhal.torch.jit(lambda x: x + bias)

@@ -25,6 +25,9 @@ _MOST_ITEMS = 256
 """Maximum length of lists and dictionaries whose items are compared. Longer ones are data: only their size is compared."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
+_UNCALLED = frozenset(f"__{name}__" for name in ("init", "new", "del", "init_subclass", "repr", "str", "reduce"))
+"""Special methods that begin, end or describe an object."""
+
 
 class LoadedNames(NamedTuple):
     """The names that code loads."""
@@ -64,6 +67,13 @@ def _library_folders() -> tuple[str, ...]:
 def is_library(code: CodeType) -> bool:
     """Return whether code belongs to an installed library rather than to this program."""
     return code.co_filename.startswith(_library_folders())
+
+
+def _special_methods(kind: type) -> list[FunctionType]:
+    """Return the methods of a class, and of its bases, that programs call by operators or calls rather than by their names."""
+    own = (vars(c).items() for c in kind.__mro__)
+    special = [f for items in own for n, f in items if n.startswith("__") and n.endswith("__") and n not in _UNCALLED]
+    return [f for f in special if isinstance(f, FunctionType) and not is_library(f.__code__)]
 
 
 class Reach:
@@ -117,7 +127,7 @@ class Reach:
             self._visit_namespace(value, name)
         elif hasattr(value, "__dict__") and not type(value).__module__.startswith(("torch.", "polyhal.")):
             self.guards.note_attributes(value.__dict__)
-            self._objects.append((value, value.__dict__, name))
+            self._add_object(value, name)
 
     def _guard_item(self, container: Any, key: int | str, name: str) -> None:
         """Guard the object or value `container[key]`, and visit it."""
@@ -192,7 +202,12 @@ class Reach:
         for hooks in _HOOKS:
             guards.expect_size(own[hooks], f"{name}.{hooks}")
         if not is_torch:
-            self._objects.append((module, own, name))
+            self._add_object(module, name)
+
+    def _add_object(self, value: Any, name: str) -> None:
+        self._objects.append((value, value.__dict__, name))
+        for method in _special_methods(type(value)):
+            self._visit(method, name)
 
     def _visit_tensor(self, x: torch.Tensor) -> None:
         self.guards.expect_memory(x)
