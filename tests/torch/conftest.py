@@ -63,3 +63,12 @@ def fresh_compiler(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None
 def place(request: pytest.FixtureRequest) -> str:
     """Return the PyTorch device of the tensors of compiled programs."""
     return str(request.param)
+
+
+@pytest.fixture
+def eager_variances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let recorded steps compute variances from inverse deviations, as eager calls do: results are equal bit for bit."""
+    from polyhal.hal.compile.passes import pipeline
+    from polyhal.hal.compile.passes.simplify.saved_variances import restore_variances
+
+    monkeypatch.setattr(pipeline, "PASSES", tuple(p for p in pipeline.PASSES if p is not restore_variances))

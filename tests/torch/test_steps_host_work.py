@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import polyhal.torch
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.usefixtures("eager_variances"), pytest.mark.filterwarnings("error")]
 
 
 def _assigned(cost: Any) -> tuple[np.ndarray, np.ndarray]:

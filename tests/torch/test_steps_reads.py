@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import polyhal.torch
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.usefixtures("eager_variances"), pytest.mark.filterwarnings("error")]
 
 Body = Callable[[Program, torch.Tensor], Any]
 
