@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import platformdirs
 
 from polyhal.backends.opencl import icd, identity, install_hints, pocl_affinity, sub_devices, unusable
 from polyhal.backends.opencl_c.quirks import PLATFORM_ALIASES
@@ -81,6 +85,7 @@ def discover() -> Discovered:
 def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
     """Return platforms and devices as the drivers list them, and the platforms whose drivers fail or list no devices."""
     registered = bool(icd.prepare().folder)
+    _allow_absent_cache()
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -110,6 +115,21 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
     if not listed and not refused:
         raise _no_driver()
     return listed, refused
+
+
+def _allow_absent_cache() -> None:
+    """Let pyopencl do without its own cache, and not fail, where the cache's folder cannot be written.
+
+    It reads the variable when it is imported.
+    """
+    folder = Path(platformdirs.user_cache_dir("pytools", "pytools"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 
 def _examined(platform: Any, device: Any) -> OpenCLDevice | UnusableDevice:
