@@ -112,6 +112,22 @@ def test_a_program_that_fails_is_profiled_until_then(polyhal: Command, tmp_path:
     assert (tmp_path / "page.html").is_file()
 
 
+@pytest.mark.parametrize("command", ["profile", "trace"])
+@pytest.mark.parametrize(
+    ("text", "last"), [("\n1/0\n", "ZeroDivisionError: division by zero"), ("1 +", "SyntaxError: ")]
+)
+def test_a_program_that_fails_shows_its_own_line(
+    polyhal: Command, tmp_path: Path, command: str, text: str, last: str
+) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text(text)
+    run = polyhal(command, program, "--device", "numpy")
+    assert run.code == 1
+    assert re.findall(r'File ".*?(\w+\.py)", line (\d)', run.err) == [("failing.py", "2" if "/" in text else "1")]
+    assert last in run.err
+    assert "unexpected" not in run.err
+
+
 def test_an_output_without_a_folder_is_found_before_the_program_runs(polyhal: Command, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("print('ran')\n")

@@ -41,20 +41,22 @@ def profile(
     out. The program's exit code is kept, and a program that fails or is interrupted is shown until then.
     """
     import polyhal
-    from polyhal.cli.workers.program import exit_status, run_program
+    from polyhal.cli.workers.program import exit_status, print_failure, run_program
 
     for output in (html, trace):
         _check_folder(output)
     status = 0
-    failure: BaseException | None = None
+    interrupt: KeyboardInterrupt | None = None
     found = polyhal.profile()
     with printing_json() if json else nullcontext(), found:
         try:
             run_program(script, arguments or [], device)
         except SystemExit as exit_:
             status = exit_status(exit_.code)
-        except (Exception, KeyboardInterrupt) as error:
-            failure = error
+        except KeyboardInterrupt as error:
+            interrupt = error
+        except Exception as error:
+            status = print_failure(error)
     if json:
         print_json("profile", found.to_json())
     else:
@@ -63,8 +65,8 @@ def profile(
         found.save_html(html)
     if trace is not None:
         found.save_chrome_trace(trace)
-    if failure is not None:
-        raise failure
+    if interrupt is not None:
+        raise interrupt
     if status:
         raise typer.Exit(status)
 

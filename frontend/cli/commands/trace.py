@@ -45,7 +45,7 @@ def trace(
     the program. The device finishes each op before the next one begins, so that the sum of times is more than the program takes
     without a trace. A summary by op follows at the end. The program's exit code is kept.
     """
-    from polyhal.cli.workers.program import exit_status, run_program
+    from polyhal.cli.workers.program import exit_status, print_failure, run_program
     from polyhal.hal.core import dispatch
     from polyhal.hal.system.checks.modes import observing
     from polyhal.hal.system.checks.op_record import UncapturedExecutor
@@ -59,6 +59,8 @@ def trace(
             run_program(script, arguments or [], device)
     except SystemExit as exit_:
         raise typer.Exit(exit_status(exit_.code)) from None
+    except Exception as error:
+        raise typer.Exit(print_failure(error)) from error
     finally:
         if json:
             print_json("trace", printer.to_json())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
+from polyhal.cli.reporting import INTERNAL
 from polyhal.default_device import set_default_device
 from polyhal.hal.device import Device
 from polyhal.hal.system.discovery.registry import registry
@@ -26,6 +29,31 @@ def run_program(script: Path, arguments: Sequence[str], device: Device | str | N
     finally:
         sys.argv, sys.path = argv, path
         set_default_device(default)
+
+
+def print_failure(error: Exception) -> int:
+    """Print the traceback of an error of the program, from its own first line, and return the exit code of a failed program.
+
+    Errors from before the program began are raised again.
+    """
+    trace = of_program(error.__traceback__)
+    if trace is None and not isinstance(error, SyntaxError):
+        raise error
+    traceback.print_exception(error.with_traceback(trace))
+    return INTERNAL
+
+
+def of_program(trace: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that begins in a program run by `runpy`; None if the program did not begin."""
+    while trace is not None and not _is_runpy(trace):
+        trace = trace.tb_next
+    while trace is not None and _is_runpy(trace):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_runpy(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith("<frozen runpy")
 
 
 def exit_status(code: str | int | None) -> int:

@@ -7,11 +7,11 @@ import sys
 import traceback
 from io import TextIOWrapper
 from pathlib import Path
-from types import TracebackType
 
 from polyhal.cli import reporting
 from polyhal.cli.app import COMMANDS
 from polyhal.cli.reporting import INTERNAL, INTERRUPTED
+from polyhal.cli.workers.program import of_program
 from polyhal.distributed.environment import mpi_place
 from polyhal.distributed.job import is_initialized
 from polyhal.distributed.mpi import keep_watch
@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> int:
         return INTERRUPTED
     except BaseException as error:
         if watch.failure is None:
-            traceback.print_exception(error.with_traceback(_of_program(error.__traceback__)))
+            trace = error.__traceback__
+            traceback.print_exception(error.with_traceback(of_program(trace) or trace))
             text = " ".join(str(error).split())
             said.append(f"{type(error).__name__}: {text}" if text else type(error).__name__)
         status = INTERNAL
@@ -55,16 +56,6 @@ def main(arguments: list[str]) -> int:
     if not is_initialized():  # otherwise the group leaves when Python ends
         watch.leave()
     return status
-
-
-def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the program."""
-    while trace is not None and trace.tb_next is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file != __file__ and not file.startswith("<frozen runpy"):
-            break
-        trace = trace.tb_next
-    return trace
 
 
 def _run(arguments: list[str]) -> int:
