@@ -242,6 +242,19 @@ def test_printing(device: Device) -> None:
     assert "1.5" in repr(Tensor([1.5], dtype="bfloat16", device=device))
 
 
+@pytest.mark.parametrize("shape", [(70_000,), (7, 10_000), (10_000, 8), (3, 2, 20_000), (8, 9, 1_000)])
+def test_a_large_tensor_prints_as_its_array_does(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(5).normal(0, 1000, shape).astype("float32")
+    values.ravel()[30_000] = np.nan  # not shown, so that columns are no wider
+    expected = np.array2string(values, separator=", ", prefix="tensor(", precision=4, threshold=200)
+    assert repr(polyhal.tensor(values, device="numpy")).startswith(f"tensor({expected}, dtype=")
+
+
+def test_printing_reads_shown_elements() -> None:
+    wide = polyhal.zeros((1,), device="numpy").expand((10**6, 10**6))  # 3.6 TiB, if all were read
+    assert repr(wide).count("...") == 7
+
+
 def test_creation(device: Device) -> None:
     assert polyhal.eye(2, 3, device=device).tolist() == [[1, 0, 0], [0, 1, 0]]
     assert polyhal.linspace(0, 1, 3, device=device).tolist() == [0.0, 0.5, 1.0]
