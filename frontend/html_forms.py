@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from polyhal.hal.byte_sizes import size_text
 
 if TYPE_CHECKING:
-    from polyhal.nn import Module
+    from polyhal.nn import Module, Parameter
 
 _EDGE = 3
 """Rows and columns at each edge of an abridged matrix."""
@@ -66,18 +67,24 @@ def _text(value: Any) -> str:
     return f"{complex(value):.4g}" if kind == "c" else str(value)
 
 
-def module_html(module: Module) -> str:
-    """Return a tree of a module and its submodules with their parameter counts, which fold."""
-    total = sum(p.size for p in module.parameters())
-    trainable = sum(p.size for p in module.parameters() if p.requires_grad)
-    nbytes = sum(p.size * p.dtype.itemsize for p in module.parameters())
+def module_html(module: Module, is_lazy: Callable[[Parameter], bool]) -> str:
+    """Return a tree of a module and its submodules with their parameter counts, which fold.
+
+    Lazy parameters, which have no shape yet, are not counted.
+    """
+    known = [p for p in module.parameters() if not is_lazy(p)]
+    total = sum(p.size for p in known)
+    trainable = sum(p.size for p in known if p.requires_grad)
+    nbytes = sum(p.size * p.dtype.itemsize for p in known)
     note = "" if trainable == total else f", {trainable:,} trainable"
+    lazy = sum(1 for _ in module.parameters()) - len(known)
+    note += f", and {lazy} without a shape yet" if lazy else ""
     head = f"<div><b>{escape(type(module).__name__)}</b> {total:,} parameters{note}, {size_text(nbytes)}</div>"
-    return head + _tree(module, "", 0)
+    return head + _tree(module, "", 0, is_lazy)
 
 
-def _tree(module: Module, name: str, depth: int) -> str:
-    count = sum(p.size for p in module.parameters())
+def _tree(module: Module, name: str, depth: int, is_lazy: Callable[[Parameter], bool]) -> str:
+    count = sum(p.size for p in module.parameters() if not is_lazy(p))
     label = f"{escape(name)}: " if name else ""
     extra = escape(module.extra_repr())
     title = f"{label}<code>{escape(type(module).__name__)}({extra})</code> <small>{count:,}</small>"
@@ -85,7 +92,7 @@ def _tree(module: Module, name: str, depth: int) -> str:
     margin = 'style="margin-left:1.2em"'
     if not children:
         return f"<div {margin}>{title}</div>"
-    inner = "".join(_tree(child, child_name, depth + 1) for child_name, child in children[:_MOST_CHILDREN])
+    inner = "".join(_tree(child, child_name, depth + 1, is_lazy) for child_name, child in children[:_MOST_CHILDREN])
     if len(children) > _MOST_CHILDREN:
         inner += f"<div {margin}>and {len(children) - _MOST_CHILDREN} more</div>"
     opened = " open" if depth < 2 else ""

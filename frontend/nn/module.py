@@ -383,7 +383,7 @@ class Module(ModuleState):
         """Return a tree with parameter counts, for notebooks."""
         from polyhal.html_forms import module_html
 
-        return module_html(self)
+        return module_html(self, is_uninitialized)
 
 
 def _join(prefix: str, name: str) -> str:

@@ -67,6 +67,12 @@ def test_odd_shapes(numpy_device: ph.Device) -> None:
     assert "requires grad" in ph.ones((2,), device=numpy_device, requires_grad=True)._repr_html_()
 
 
+def test_a_lazy_layer_has_no_count_yet(numpy_device: ph.Device) -> None:
+    with numpy_device:
+        model = nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 1))
+    assert "4 parameters, and 2 without a shape yet, 16 B" in _Texts(model._repr_html_()).text
+
+
 def test_a_module_is_a_tree_with_parameter_counts(numpy_device: ph.Device) -> None:
     class Odd(nn.Module):
         def extra_repr(self) -> str:
