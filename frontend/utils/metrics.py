@@ -52,7 +52,8 @@ class JsonLines(ClosingSink):
 
     def log(self, step: int, values: Values) -> None:
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **values}) + "\n")
+            # Tensors and scalars of NumPy are numbers, too.
+            file.write(json.dumps({"step": step, **values}, default=float) + "\n")
 
 
 class TensorBoard(ClosingSink):

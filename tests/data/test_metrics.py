@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import polyhal as ph
 from polyhal.hal.errors import MissingPackageError
 from polyhal.utils.curves import Curves
 from polyhal.utils.metrics import JsonLines, MetricsSink, TensorBoard
@@ -33,6 +34,12 @@ def test_all_sinks_have_one_interface(tmp_path: Path) -> None:
     assert rows[0] == {"step": 0, "loss": 1.0, "val_loss": None}
     assert rows[2] == {"step": 2, "loss": 1 / 3, "val_loss": 0.5}
     assert curves.points == {"loss": [(0, 1.0), (1, 0.5), (2, 1 / 3)], "val_loss": [(2, 0.5)]}
+
+
+def test_a_loss_may_be_a_tensor(tmp_path: Path) -> None:
+    with JsonLines(tmp_path / "metrics.jsonl") as sink:
+        sink.log(1, {"loss": ph.tensor(0.5, device="numpy")})
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 0.5}
 
 
 def test_events_are_those_that_tensorboard_reads(tmp_path: Path) -> None:
