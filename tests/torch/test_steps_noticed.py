@@ -138,6 +138,42 @@ def test_attributes_that_special_methods_read() -> None:
         assert torch.equal(step(x), called(x) + subscripted[2])
 
 
+class _Slots:
+    __slots__ = ("by",)
+
+
+class _Inherits:
+    by = 2.0
+
+    @property
+    def doubled(self) -> float:
+        return self.by * 2
+
+    @classmethod
+    def squared(cls) -> float:
+        return cls.by**2
+
+
+def _with_attribute(x: torch.Tensor) -> torch.Tensor:
+    return x * _with_attribute.by  # type: ignore[attr-defined]
+
+
+def test_attributes_of_classes_slots_and_functions() -> None:
+    slots, inherits = _Slots(), _Inherits()
+    slots.by = _with_attribute.by = 2.0  # type: ignore[attr-defined]
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return _with_attribute(x) + slots.by + inherits.by + inherits.doubled + inherits.squared()
+
+    step = polyhal.torch.jit(body)
+    x = torch.ones(3, device="polyhal")
+    for i, target in enumerate((slots, _Inherits, inherits, _with_attribute)):
+        for _ in range(4):
+            assert torch.equal(step(x), body(x))
+        target.by = 3.0 + i  # type: ignore[union-attr, attr-defined]
+        assert torch.equal(step(x), body(x))
+
+
 def test_memory_that_is_written_between_calls_is_seen() -> None:
     bias = torch.zeros(3, device="polyhal")
     step = polyhal.torch.jit(lambda x: x + bias)

@@ -223,3 +223,21 @@ class Attributes:
 
     def __setitem__(self, name: str, value: Any) -> None:
         setattr(self._target, name, value)
+
+
+class ClassValues:
+    """Access to an attribute that an object has from a class, by `[name]`."""
+
+    __slots__ = ("_kind", "_target")
+
+    def __init__(self, target: Any, kind: type) -> None:
+        self._target, self._kind = target, kind
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self._target, name)
+        except AttributeError as error:
+            raise KeyError(name) from error
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._kind, name, value)

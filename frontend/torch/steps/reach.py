@@ -10,7 +10,7 @@ import functools
 import sys
 import sysconfig
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 import polyhal
-from polyhal.torch.steps.guards import SIMPLE, Attributes, Guards
+from polyhal.torch.steps.guards import SIMPLE, Attributes, ClassValues, Guards
 
 _MOST_ITEMS = 256
 """Maximum length of lists and dictionaries whose items are compared. Longer ones are data: only their size is compared."""
@@ -69,6 +69,11 @@ def is_library(code: CodeType) -> bool:
     return code.co_filename.startswith(_library_folders())
 
 
+def _has_attributes(value: Any) -> bool:
+    """Return whether a program can assign attributes to an object, in its dictionary or in slots."""
+    return hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
+
+
 def _special_methods(kind: type) -> list[FunctionType]:
     """Return the methods of a class, and of its bases, that programs call by operators or calls rather than by their names."""
     own = (vars(c).items() for c in kind.__mro__)
@@ -115,6 +120,10 @@ class Reach:
         elif isinstance(value, MethodType):
             self._visit(value.__self__, name)
             self._visit(value.__func__, name)
+        elif isinstance(value, (classmethod, staticmethod)):
+            self._visit(value.__func__, name)
+        elif isinstance(value, property):
+            self._visit(value.fget, name)
         elif isinstance(value, functools.partial):
             for x in (value.func, *value.args, *value.keywords.values()):
                 self._visit(x, name)
@@ -125,8 +134,9 @@ class Reach:
                 self._visit(x, f"{name}[{i}]")
         elif isinstance(value, (ModuleType, type)):
             self._visit_namespace(value, name)
-        elif hasattr(value, "__dict__") and not type(value).__module__.startswith(("torch.", "polyhal.")):
-            self.guards.note_attributes(value.__dict__)
+        elif _has_attributes(value) and not type(value).__module__.startswith(("torch.", "polyhal.")):
+            if hasattr(value, "__dict__"):
+                self.guards.note_attributes(value.__dict__)
             self._add_object(value, name)
 
     def _guard_item(self, container: Any, key: int | str, name: str) -> None:
@@ -150,6 +160,9 @@ class Reach:
         for x in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(x, f"a default of {function.__qualname__}")
         if not is_library(code):
+            if function.__dict__:
+                self.guards.note_attributes(function.__dict__)
+                self._objects.append((function, function.__dict__, function.__qualname__))
             for variable in sorted(names.variables & function.__globals__.keys()):
                 if (id(function.__globals__), variable) not in self._done:
                     self._done.add((id(function.__globals__), variable))
@@ -167,6 +180,17 @@ class Reach:
         if source and not source.startswith(_library_folders()):
             self._objects.append((value, vars(value), name))
 
+    def _visit_inherited(self, target: Any, kind: type, attribute: str, name: str) -> None:
+        """Visit an attribute that a class defines for an object: a value, which the object may replace, a slot, or a method."""
+        found = vars(kind)[attribute]
+        if isinstance(found, SIMPLE) and not isinstance(target, type):
+            self.guards.expect_value(ClassValues(target, kind), attribute, name)
+        elif isinstance(found, MemberDescriptorType):
+            if hasattr(target, attribute):
+                self._guard_item(Attributes(target), attribute, name)
+        else:
+            self._visit(found, name)
+
     def _visit_attributes(self, target: Any, places: Any, name: str) -> None:
         """Visit the attributes of an object whose names are loaded by code."""
         methods = [c for c in type(target).__mro__ if c not in (object, nn.Module, type)]
@@ -178,11 +202,9 @@ class Reach:
                 self._guard_item(places, attribute, f"{name}.{attribute}")
                 continue
             for kind in methods:
-                found = vars(kind).get(attribute)
-                if found is not None:
+                if attribute in vars(kind):
                     self._done.add((id(target), attribute))
-                    function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
-                    self._visit(function, f"{name}.{attribute}")
+                    self._visit_inherited(target, kind, attribute, f"{name}.{attribute}")
                     break
 
     def _visit_module(self, module: nn.Module, name: str) -> None:
@@ -205,7 +227,7 @@ class Reach:
             self._add_object(module, name)
 
     def _add_object(self, value: Any, name: str) -> None:
-        self._objects.append((value, value.__dict__, name))
+        self._objects.append((value, getattr(value, "__dict__", {}), name))
         for method in _special_methods(type(value)):
             self._visit(method, name)
 
