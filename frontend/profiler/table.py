@@ -31,6 +31,9 @@ def _lines(profile: Profile, limit: int) -> Iterator[str]:
     order = (lambda row: -row.device) if timed else (lambda row: -row.total)
     ops = sorted(profile.ops.values(), key=order)
     yield ""
+    if not ops and not profile.launches and not profile.copies:
+        yield "no op ran"
+        return
     yield from _columns(
         ("op", "calls", "host ms", "wait ms", "device ms", "%", "GFLOP/s", "GB/s"),
         [
