@@ -50,7 +50,9 @@ class _NativeMapper:
         self._api, self._device = api, device
         self._numbers = itertools.count(1)
         self._pending: dict[int, _NativeMapping] = {}
-        self._callback = api.ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", self._mapped)
+        self._interruption: BaseException | None = None
+        types = "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)"
+        self._callback = api.ffi.callback(types, self._mapped, onerror=self._interrupted)
 
     def start(self, buffer: Any, nbytes: int, submission: int) -> _NativeMapping:
         """Start to map a buffer."""
@@ -64,16 +66,31 @@ class _NativeMapper:
         return mapping
 
     def _mapped(self, status: int, text: Any, number: Any, _: Any) -> None:
-        mapping = self._pending.pop(int(self._api.ffi.cast("uintptr_t", number)))
+        key = int(self._api.ffi.cast("uintptr_t", number))
+        if (mapping := self._pending.get(key)) is None:
+            return
         if status != self._api.lib.WGPUMapAsyncStatus_Success:
             mapping.problem = f"Could not map buffer ({status} : {self._api.from_c_string_view(text)})."
         mapping.is_done.set()
+        del self._pending[key]
+
+    def _interrupted(self, _: Any, error: BaseException, trace: Any) -> None:
+        """Complete the mapping whose callback `error`, such as a KeyboardInterrupt, ended; `poll` raises it.
+
+        The library's code cannot pass it on, and nobody would complete the mapping.
+        """
+        values = trace.tb_frame.f_locals
+        self._mapped(values["status"], values["text"], values["number"], None)
+        self._interruption = error
 
     def poll(self, submission: int | None) -> None:
         """Process what the device has finished, after waiting for a submission if it is given."""
         ffi = self._api.ffi
         awaited = ffi.NULL if submission is None else ffi.new("WGPUSubmissionIndex *", submission)
         self._api.libf.wgpuDevicePoll(self._device._internal, submission is not None, awaited)
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            raise interruption
 
     def read(self, buffer: Any, nbytes: int, start: int, target: memoryview) -> None:
         """Copy bytes of a mapped buffer, and unmap it."""

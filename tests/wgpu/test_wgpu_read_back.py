@@ -39,3 +39,27 @@ def test_a_failure_reaches_the_callback(device: Harness, monkeypatch: pytest.Mon
     with pytest.raises(BackendError, match="reading 64 bytes failed with RuntimeError: Could not map"):
         event.wait()
     backend.deallocate(handle)
+
+
+def test_an_interrupt_in_the_callback_of_the_driver_ends_the_wait(
+    device: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    class Interrupted(threading.Event):
+        def set(self) -> None:
+            if interrupts:
+                raise interrupts.pop()
+            super().set()
+
+    backend = device.backend
+    handle = backend.allocate(64)
+    backend.copy_to_device(memoryview(bytes(range(64))), handle, 0)
+    monkeypatch.setattr("polyhal.backends.wgpu.mapping.threading.Event", Interrupted)
+    got = bytearray(64)
+    with pytest.raises(KeyboardInterrupt):
+        backend.copy_from_device(handle, 0, memoryview(got))
+    monkeypatch.undo()
+    backend.copy_from_device(handle, 0, memoryview(got))
+    assert got == bytes(range(64))
+    backend.deallocate(handle)
