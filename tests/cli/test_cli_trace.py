@@ -93,7 +93,7 @@ def test_an_error_of_the_program_is_reported_after_its_ops(polyhal: Command, tmp
     done = polyhal("trace", tmp_path / "bad.py", "--device", "numpy")
     assert done.code != 0
     assert "Traceback" not in done.err
-    assert "[matmul]" in done.err
+    assert "bad.py:2: [matmul]" in " ".join(done.err.split())
 
 
 def test_a_program_that_is_not_there(polyhal: Command) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from polyhal.cli.reporting import INTERNAL
+from polyhal.cli.reporting import BAD_INPUT, INTERNAL, fail, sentence
 from polyhal.default_device import set_default_device
 from polyhal.hal.device import Device
+from polyhal.hal.errors import PolyhalError
 from polyhal.hal.system.discovery.registry import registry
 
 
@@ -34,9 +35,12 @@ def run_program(script: Path, arguments: Sequence[str], device: Device | str | N
 def print_failure(error: Exception) -> int:
     """Print the traceback of an error of the program, from its own first line, and return the exit code of a failed program.
 
-    Errors from before the program began are raised again.
+    Errors of Polyhal are one sentence with the program's line. Errors from before the program began are raised again.
     """
     trace = of_program(error.__traceback__)
+    if isinstance(error, PolyhalError) and trace is not None:
+        fail(f"{_last_line(trace)}: {sentence(error)}")
+        return BAD_INPUT
     if trace is None and not isinstance(error, SyntaxError):
         raise error
     traceback.print_exception(error.with_traceback(trace))
@@ -50,6 +54,13 @@ def of_program(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and _is_runpy(trace):
         trace = trace.tb_next
     return trace
+
+
+def _last_line(trace: TracebackType) -> str:
+    """Return the file and line of the last frame in the file in which a traceback begins."""
+    file = trace.tb_frame.f_code.co_filename
+    lines = [line for frame, line in traceback.walk_tb(trace) if frame.f_code.co_filename == file]
+    return f"{file}:{lines[-1]}"
 
 
 def _is_runpy(trace: TracebackType) -> bool:
