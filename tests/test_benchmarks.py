@@ -157,13 +157,15 @@ def test_predictions_of_training_steps_are_near_the_measured_ones():
 
 
 def test_the_page_has_a_section_for_every_benchmark():
-    assert set(report._SECTIONS) == set(door.NAMES) - {"guard"}, "a guard compares, and has no results of its own"
+    assert set(report._SECTIONS) == set(door.NAMES) - {"guard", "profiler"}, (
+        "they compare with a limit, and have no results"
+    )
 
 
 def test_the_page_leaves_out_rates_that_were_not_measured():
     assert "copies 0 GB/s" not in report.page(report.results())
     device = {"name": "d", "driver": "v", "type": "cpu"}
-    assert report._device("d:0", device, {"bytes_per_s": 0.0, "flops_per_s": 0.0}) == "`d:0`: d, v"
+    assert report._device("d:0", device, {"bytes_per_s": 0.0, "flops_per_s": 0.0}) == "`d:0` (d, v)"
 
 
 def run_door(*arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -176,7 +178,6 @@ def test_every_file_of_the_suite_is_listed_with_one_line():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
-    assert len(lines) == 26
     assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
 
 
@@ -258,7 +259,7 @@ def test_collectives_are_measured(tmp_path):
     assert [(r["kind"], r["dtype"]) for r in result["rows"]] == [
         (kind, dtype) for kind in collectives.KINDS for dtype in ("float32", "bfloat16")
     ]
-    assert "| `all_reduce` | 2 | float32 | 0 MiB |" in report.page([{"place": "here", **result}])
+    assert "| `all_reduce` | 2 | float32 | 4 KiB |" in report.page([{"place": "here", **result}])
 
 
 def test_language_models_of_files_are_measured(tmp_path, monkeypatch):

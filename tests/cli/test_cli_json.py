@@ -122,7 +122,7 @@ def test_calibrations_and_builds(polyhal: Command) -> None:
     devices = opencl_devices()
     if not devices:
         pytest.skip("no OpenCL device")
-    device = f"opencl:{devices[0].name.partition('-')[0]}"
+    device = f"opencl:{devices[0].id.partition('-')[0]}"
     found = parsed(polyhal("prebuild", "--for", "basics", "--jobs", "1", "--device", device, "--json").out, "prebuild")
     assert found["built"] + found["cached"] > 0
     found = parsed(polyhal("sim", "calibrate", device, "--output", "card.toml", "--json").out, "sim calibrate")

@@ -76,7 +76,7 @@ def test_a_missing_matplotlib_costs_only_the_curve(polyhal: Command, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     outcome = polyhal("plan", *_QUICK, "--no-curve", "--plot", "curve.png")
     assert outcome.code == 0, outcome.err
-    assert "pip install 'polyhal[plot]'" in outcome.err
+    assert 'pip install "polyhal[plot]"' in outcome.err
 
 
 @pytest.mark.parametrize(
