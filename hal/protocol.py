@@ -26,6 +26,10 @@ from polyhal.hal.command_buffers import BindingSlot as BindingSlot
 from polyhal.hal.command_buffers import CommandBuffer as CommandBuffer
 from polyhal.hal.command_buffers import RecordedLaunch as RecordedLaunch
 from polyhal.hal.command_buffers import SupportsCommandBuffers
+from polyhal.hal.graphs import GraphNode as GraphNode
+from polyhal.hal.graphs import GraphProgram as GraphProgram
+from polyhal.hal.graphs import GraphValue as GraphValue
+from polyhal.hal.graphs import SupportsGraphs
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.peer_memory import SupportsMemoryImport, SupportsPeerCopy
 
@@ -331,6 +335,7 @@ class Feature(enum.Flag):
     LOSS_DETECTION = enum.auto()
     PEER_COPY = enum.auto()
     MEMORY_IMPORT = enum.auto()
+    GRAPHS = enum.auto()
 
 
 PROTOCOLS: dict[Feature, type] = {
@@ -345,6 +350,7 @@ PROTOCOLS: dict[Feature, type] = {
     Feature.LOSS_DETECTION: SupportsLossDetection,
     Feature.PEER_COPY: SupportsPeerCopy,
     Feature.MEMORY_IMPORT: SupportsMemoryImport,
+    Feature.GRAPHS: SupportsGraphs,
 }
 
 

@@ -18,6 +18,14 @@ from polyhal.hal.protocol import BindingSlot, CommandBuffer, CompletionEvent, Ev
 
 _OBJECTS = (Event, Launch, CommandBuffer, CompletionEvent)
 """Types that backends return."""
+_TUPLES = (
+    layout.Spec,
+    layout.ScalarSpec,
+    RecordedLaunch,
+    protocol.GraphValue,
+    protocol.GraphNode,
+    protocol.GraphProgram,
+)
 _HEAD = """\
 # The interface of a backend under contract version {version}. Written by `make generate`. Sections marked + may grow,
 # records at the end and by fields with a default; nothing else may change without a new API_VERSION.
@@ -62,7 +70,7 @@ def contract_text() -> str:
                 protocol.Declined,
             )
         },
-        **{f"record {r.__name__} +": _tuple_fields(r) for r in (layout.Spec, layout.ScalarSpec, RecordedLaunch)},
+        **{f"record {r.__name__} +": _tuple_fields(r) for r in _TUPLES},
         **{
             f"attributes of {c.__name__} +": _attributes(c)
             for c in (layout.Ref, layout.Spec, layout.ScalarSpec, dtypes.DType, BindingSlot)

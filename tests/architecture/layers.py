@@ -38,6 +38,7 @@ HAL = (
             "layout",
             "member_names",
             "launch_resources",
+            "graphs",
             "peer_memory",
             "printable",
             "protocol",

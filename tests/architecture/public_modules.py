@@ -39,6 +39,7 @@ CONTRACT = tuple(
         "layout",
         "ops",
         "launch_resources",
+        "graphs",
         "peer_memory",
         "protocol",
         "quantization.formats",

@@ -73,7 +73,7 @@ def test_the_choice_does_not_depend_on_noise(machine: str, tmp_path: Path, monke
 
 
 def test_one_run_of_each_device_would_not_suffice() -> None:
-    """The noise of these tests changes the choice if only the first run counts, so the tests can fail."""
+    """The noise in the tests above changes the choice if only the first run counts, so the tests can fail."""
     seconds = MACHINES["the second driver is faster"]
     clock = NoisyClock(seconds, {"intel": None, "pocl": 0, "wgpu": None}, seed=1)
     candidates = with_backends(*(ALL[name] for name in seconds)).candidates()

@@ -60,7 +60,7 @@ def test_changes_that_break_backends_are_reported(old: str, new: str, told: str)
     [
         ("    lacks = ''\n", "    lacks = ''\n    serial = ''\n"),
         ("    distinct_memory = 0\n", "    distinct_memory = 0\n    max_bindings = 0\n"),
-        ("    MEMORY_IMPORT\n", "    MEMORY_IMPORT\n    COLLECTIVES\n"),
+        ("    GRAPHS\n", "    GRAPHS\n    COLLECTIVES\n"),
         ("protocol Event\n", "protocol Collectives\n    all_reduce()\n\nprotocol Event\n"),
         ("record DeviceInfo +\n", "record Rack +\n    name\n\nrecord DeviceInfo +\n"),
         ("    ShapeError(", "    RankError(ShapeError)\n    ShapeError("),

@@ -25,6 +25,7 @@ from polyhal.hal.protocol import (
     ComputeBackend,
     Declined,
     Feature,
+    GraphProgram,
     Handle,
     InputSpec,
     Launch,
@@ -65,6 +66,13 @@ class FullBackend(RecordsCalls, NumpyBackend):
     def compile_kernel(self, kernel: UserKernel, *args: Any) -> Launch | Declined:
         self.called.add("compile_kernel")
         return super().compile_kernel(kernel, *args)
+
+    def claim_op(self, *args: Any) -> None:
+        self.called.add("claim_op")
+
+    def compile_graph(self, graph: GraphProgram) -> Declined:
+        self.called.add("compile_graph")
+        return Declined("its ops run by launches")
 
     def copy(self, src: Ref, out: Ref) -> None:
         self.enqueue("copy", super().copy, src, out)
@@ -203,6 +211,7 @@ CALLERS: dict[Feature, Callable[[Device], None]] = {
     Feature.LOSS_DETECTION: _loss,
     Feature.PEER_COPY: _transfer,
     Feature.MEMORY_IMPORT: _shared_memory,
+    Feature.GRAPHS: _captured_step,
 }
 """Programs that make the framework call all members, by optional protocol."""
 

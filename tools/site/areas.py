@@ -111,6 +111,7 @@ AREAS = (
                 "protocol",
                 "capabilities",
                 "command_buffers",
+                "graphs",
                 "peer_memory",
                 "launch_resources",
                 "device",

@@ -32,7 +32,7 @@ _WORDS = {"None": None, "True": True, "False": False}
 
 
 def parse(text: str, device: Device | str | None = None) -> Graph:
-    """The graph of which `text` is `str(graph)`, on `device` if one is given and otherwise on those that the text names.
+    """Return the graph whose `str` is `text`, on `device` if one is given and otherwise on those that the text names.
 
     Raises CorruptFileError, which names the line, and DeviceUnavailableError.
     """

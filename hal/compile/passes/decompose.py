@@ -25,14 +25,15 @@ def decompose(graph: Graph) -> Graph:
         rewriter = GraphRewriter(graph)
         for node, expand in zip(graph.nodes, composed, strict=True):
             if expand:
-                _inline(rewriter, node)
+                inline_decomposition(rewriter, node)
             else:
                 rewriter.keep(node)
         graph = rewriter.finish()
     return graph
 
 
-def _inline(rewriter: GraphRewriter, node: Node) -> None:
+def inline_decomposition(rewriter: GraphRewriter, node: Node) -> None:
+    """Add the ops of a node's decomposition in place of the node."""
     graph = rewriter.old
     specs = tuple(graph.spec_of(x) for x in node.inputs)
     parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound, node.device.stand_ins)

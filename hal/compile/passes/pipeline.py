@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from polyhal.hal.compile.ir.graph import Graph
+from polyhal.hal.compile.passes.claim_programs import claim_programs
 from polyhal.hal.compile.passes.decompose import decompose
 from polyhal.hal.compile.passes.fuse.activations import recognize_activations
 from polyhal.hal.compile.passes.fuse.batch_products import batch_products
@@ -40,6 +43,9 @@ from polyhal.hal.compile.passes.simplify.saved_variances import restore_variance
 from polyhal.hal.compile.passes.simplify.views import simplify_views
 from polyhal.hal.core.settings.log import logger
 
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
 _LOG = logger("passes")
 
 _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subexpressions, remove_dead_code)
@@ -50,6 +56,7 @@ PASSES = (
     remove_logit_casts,
     restore_variances,
     *_TIDYING,
+    claim_programs,
     recognize_activations,
     remove_dead_code,
     merge_host_calls,
@@ -85,11 +92,19 @@ PASSES = (
 )
 
 
-def optimize(graph: Graph) -> Graph:
-    """Return the graph after all passes. Outputs that became one value get their own memory from the scheduler."""
+def optimize(graph: Graph, declined: Collection[Device] = ()) -> Graph:
+    """Return the graph after all passes. Outputs that became one value get their own memory from the scheduler.
+
+    Devices in `declined` get no programs (see `claim_programs`).
+    """
     for step in PASSES:
         start, before = time.perf_counter(), len(graph.nodes)
-        graph = step(graph)
+        graph = apply_pass(step, graph, declined)
         milliseconds = 1e3 * (time.perf_counter() - start)
         _LOG.debug("%s: %d nodes, before %d, in %.2f ms", step.__name__, len(graph.nodes), before, milliseconds)
     return graph
+
+
+def apply_pass(step: Callable[[Graph], Graph], graph: Graph, declined: Collection[Device]) -> Graph:
+    """Return the graph after one of the passes; `declined` is as for `optimize`."""
+    return claim_programs(graph, declined) if step is claim_programs else step(graph)

@@ -18,6 +18,8 @@ class ResolutionStep(enum.StrEnum):
     """No-op: the result is the input's memory in another layout."""
     NATIVE = "native"
     """A kernel for the whole op, from the backend's `lower`."""
+    PROGRAM = "program"
+    """A program for many ops, from the backend's `compile_graph`."""
     CORE = "core"
     """Members of the contract: arithmetic, fill, copy, upload."""
     COMPOSED = "composed"

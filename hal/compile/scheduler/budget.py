@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from polyhal.hal.byte_sizes import size_text
 from polyhal.hal.compile.capture.result import CapturedGraph
+from polyhal.hal.compile.ir.program import PROGRAM
 from polyhal.hal.compile.scheduler.liveness import peak_live_bytes
 from polyhal.hal.compile.scheduler.plan import StepPlan, plan_step
 from polyhal.hal.compile.scheduler.rematerialize import rematerialize
@@ -23,6 +25,14 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
         return plan
     inside = frozenset() if separate_gradients else captured.write_only_gradients()
     excess = _needed(plan) - budget
+    if excess > 0 and (programs := {n.device for n in plan.graph.nodes if n.op is PROGRAM}):
+        # The values within a program cannot be recomputed by the scheduler.
+        reason = (
+            f"a step with programs needs {size_text(_needed(plan))}, which exceeds the budget of {size_text(budget)}"
+        )
+        declined = {**plan.declined, **dict.fromkeys(programs, reason)}
+        plan = plan_step(captured, separate_gradients=separate_gradients, compact=True, declined=declined)
+        excess = _needed(plan) - budget
     for _ in range(_MAX_TRIES):
         # The arena may be a little larger than the sum of its tensors, so the target is lowered until the plan fits.
         before = plan.scheduled
@@ -30,7 +40,7 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
         graph = rematerialize(before, target, inside) if excess > 0 and target > 0 else before
         if graph is before:
             break
-        plan = plan_step(captured, graph, separate_gradients=separate_gradients, compact=True)
+        plan = plan_step(captured, graph, separate_gradients=separate_gradients, compact=True, declined=plan.declined)
         excess = _needed(plan) - budget
     if excess > 0:
         raise OutOfMemoryError(

@@ -215,7 +215,7 @@ class _Assigner(Generic[D]):
         return self._root[value] == value and _fits(graph.tensor(value), graph.tensor(x))
 
     def _outlives(self, views: Sequence[int], k: int) -> bool:
-        """Return whether any of these values is read after step `k`, or outlives the graph."""
+        """Return whether any of `views` is read after step `k`, or outlives the graph."""
         return any(v in self._kept or any(u > k for u in self._graph.user_indices(v)) for v in views)
 
     # --- allocations ------------------------------------------------------------------------------------------------

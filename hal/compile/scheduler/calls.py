@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.ir.graph import Graph, Node, Value
+from polyhal.hal.compile.ir.program import PROGRAM
 from polyhal.hal.compile.planning.host_calls import host_call_run
+from polyhal.hal.compile.planning.program import compile_program, declined_op
 from polyhal.hal.compile.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.compile.scheduler.announced_kernels import announce
 from polyhal.hal.compile.scheduler.async_ops import AsyncOp
@@ -20,7 +22,7 @@ from polyhal.hal.core.transfers.relay import HostRelay
 from polyhal.hal.core.transfers.worker_link import COLLECTIVES, WorkerKey, WorkerLink
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.ops.layout.host_call import HOST_CALL, name_of
-from polyhal.hal.protocol import Handle
+from polyhal.hal.protocol import Feature, Handle
 
 if TYPE_CHECKING:
     from polyhal.hal.core.memory.streams import Stream
@@ -65,9 +67,15 @@ class NodeCall(NamedTuple):
 
 
 def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeCall | None]:
-    """Return the call of each node, None for views; `aliases` has the operand that each output overwrites."""
+    """Return the call of each node, None for views; `aliases` has the operand that each output overwrites.
+
+    Raises ProgramDeclinedError if a backend declines the graph of a program.
+    """
     links: dict[Any, Any] = {}
-    announce(graph, [n for n, a in zip(graph.nodes, aliases, strict=True) if a and n.op not in _PARTS])
+    announce(
+        graph,
+        [n for n, a in zip(graph.nodes, aliases, strict=True) if a and n.op not in _PARTS and n.op is not PROGRAM],
+    )
     return [
         _PARTS[n.op](graph, n, links) if n.op in _PARTS else _select(graph, n, a)
         for n, a in zip(graph.nodes, aliases, strict=True)
@@ -78,11 +86,16 @@ def _select(graph: Graph, node: Node, aliases: tuple[int, ...]) -> NodeCall | No
     """Resolve a node. `aliases` has the operand that each output overwrites; empty if the node needs no call."""
     if not aliases:
         return None
+    if node.op is PROGRAM:
+        program, note = compile_program(graph, node, aliases)
+        return NodeCall(program, node.inputs, node.outputs, program.workspace, True, node, note)
     specs = tuple(graph.spec_of(x) for x in node.inputs)
     overwritten = aliases if any(a >= 0 for a in aliases) else ()
     with settings.restored(node.place.settings):
         planner = node.device.planner
         run, launch, note = planner.resolve(node.op, specs, graph.output_specs(node), node.bound, overwritten)
+        if node.device.features & Feature.GRAPHS and (reason := declined_op(node.device, graph, node)):
+            note.skipped.insert(0, f"program: {reason}")
     if launch is not None:
         return NodeCall(launch, node.inputs, node.outputs, launch.workspace, True, node, note)
     return NodeCall(run, node.inputs, node.outputs, (), False, node, note)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.compile.capture.result import CapturedGraph, InputSource, StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant, Graph
 from polyhal.hal.compile.passes.pipeline import optimize
+from polyhal.hal.compile.planning.program import ProgramDeclinedError
 from polyhal.hal.compile.scheduler.arena import ArenaLayout, LiveInterval, plan_arena, round_up
 from polyhal.hal.compile.scheduler.buffers import BufferAssignment, assign_buffers
 from polyhal.hal.compile.scheduler.calls import NodeCall, select_calls
@@ -72,6 +73,8 @@ class StepPlan:
     arenas: dict[Device, Arena]
     gradients: frozenset[int]
     """Allocations of gradients that outlive the step and share the arenas."""
+    declined: dict[Device, str]
+    """Devices whose backends declined a graph of the step, which therefore has no programs there, with the reasons."""
     settled: int
     """Position of the last node that may end a run before it has any effect; -1 if there is none (see `deciding`)."""
 
@@ -89,17 +92,41 @@ class StepPlan:
 
 
 def plan_step(
-    captured: CapturedGraph, graph: Graph | None = None, *, separate_gradients: bool = False, compact: bool = False
+    captured: CapturedGraph,
+    graph: Graph | None = None,
+    *,
+    separate_gradients: bool = False,
+    compact: bool = False,
+    declined: Mapping[Device, str] | None = None,
 ) -> StepPlan:
     """Plan a step; `graph` is the optimized and scheduled graph if it exists already.
 
     Gradients that the step only writes are allocated in the arenas, where other values use their memory first; with
     `separate_gradients` they have separate memory, like results. With `compact`, values share memory in small steps, too.
+    Devices in `declined` get no programs, for the reasons given there, and neither do devices whose backends decline one.
     """
+    declined = dict(declined or {})
+    while True:
+        try:
+            return _planned(captured, graph, separate_gradients, compact, declined)
+        except ProgramDeclinedError as error:
+            declined[error.device] = error.reason
+
+
+def _planned(
+    captured: CapturedGraph,
+    graph: Graph | None,
+    separate_gradients: bool,
+    compact: bool,
+    declined: dict[Device, str],
+) -> StepPlan:
+    """Plan a step without programs on the devices in `declined`. Raises ProgramDeclinedError."""
     check = captured.check
     may_end = check is not None or bool(deciding(captured.graph, check))
     inside = frozenset() if separate_gradients or may_end else captured.write_only_gradients()
-    scheduled = interleave(sink_results(schedule(optimize(captured.graph), inside, check))) if graph is None else graph
+    scheduled = graph
+    if scheduled is None:
+        scheduled = interleave(sink_results(schedule(optimize(captured.graph, declined), inside, check)))
     sources = [*captured.sources, *scheduled.constants]
     graph = lower_cross_device_ops(scheduled, _devices(sources, scheduled))
     devices = _devices(sources, graph)
@@ -112,7 +139,7 @@ def plan_step(
     )
     arenas = _arenas(graph, devices, buffers, calls, write_backs, gradients, compact=compact)
     return StepPlan(
-        captured, scheduled, graph, sources, devices, buffers, calls, write_backs, arenas, gradients, settled
+        captured, scheduled, graph, sources, devices, buffers, calls, write_backs, arenas, gradients, declined, settled
     )
 
 

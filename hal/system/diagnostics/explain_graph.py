@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.ir.graph import Graph, Node
 from polyhal.hal.compile.ir.text import operand_text, spec_text
-from polyhal.hal.compile.passes.pipeline import PASSES
+from polyhal.hal.compile.passes.pipeline import PASSES, apply_pass
 from polyhal.hal.compile.planning.resolution import Resolution
 
 if TYPE_CHECKING:
     from polyhal.hal.compile.scheduler.executable import Executable
+    from polyhal.hal.device import Device
 
 
 def explain(executable: Executable) -> str:
     """Return a text with the changes of each pass, then one entry per op that runs: its kernel and the reason for it."""
-    recorded, final = executable.captured.graph, executable.graph
+    plan, recorded, final = executable.plan, executable.captured.graph, executable.graph
     calls = [c for c in executable.calls if c is not None]
     devices = ", ".join(sorted({f"{n.origin.device} ({n.origin.device.info.name})" for n in final.nodes if n.origin}))
     in_place = sum(c is None and not final.is_view(n) for n, c in zip(final.nodes, executable.calls, strict=True))
@@ -27,7 +28,8 @@ def explain(executable: Executable) -> str:
         f"{len(recorded.nodes)} ops were recorded; {len(calls)} run on {devices or 'no device'}, and {others}",
         "",
         "passes",
-        *(f"  {line}" for line in passes(recorded, final)),
+        *(f"  {line}" for line in passes(recorded, final, plan.declined)),
+        *(f"  no programs on {device}: {reason}" for device, reason in plan.declined.items()),
         "",
         "ops, in execution order",
     ]
@@ -37,10 +39,10 @@ def explain(executable: Executable) -> str:
     return "\n".join(lines)
 
 
-def passes(graph: Graph, final: Graph) -> Iterator[str]:
+def passes(graph: Graph, final: Graph, declined: Collection[Device] = ()) -> Iterator[str]:
     """Yield the changes of each pass, found by running it again on `graph`; then the changes of scheduling to `final`."""
     for step in PASSES:
-        after = step(graph)
+        after = apply_pass(step, graph, declined)
         changes = _changes(graph, after)
         if changes:
             yield f"{step.__name__}: {changes}"
