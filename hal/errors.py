@@ -102,6 +102,10 @@ class CaptureError(PolyhalError, RuntimeError):
     """A captured step asked for something that only exists when it runs, or cannot be captured or replayed."""
 
 
+class ExportError(PolyhalError, RuntimeError):
+    """A captured step contains work that cannot run outside of this library. The message lists all of it."""
+
+
 class NumberRangeError(PolyhalError, OverflowError):
     """A Python number does not fit the dtype in which it is stored."""
 

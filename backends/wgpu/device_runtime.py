@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.launch import Arguments, Workspace
@@ -22,7 +22,7 @@ from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
 from polyhal.backends.wgpu.native import binder, waiter
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.read_back import ReadBack
-from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.backends.wgpu.runtime import PipelineBuilder, Runtime
 from polyhal.backends.wgpu.shader import ComputePipeline, PipelineCache
 
 
@@ -65,13 +65,13 @@ class WGPURuntime(Runtime):
     def _dispatch(
         self,
         pipeline: ComputePipeline,
-        writing: Callable[[], ComputePipeline],
+        build: PipelineBuilder,
         bound: BoundArguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...],
     ) -> DispatchLaunch:
         """Implement `Runtime._dispatch`."""
-        return DispatchLaunch(self, pipeline, writing, bound, grid, workspace)
+        return DispatchLaunch(self, pipeline, lambda: build("read_write"), bound, grid, workspace)
 
     def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""

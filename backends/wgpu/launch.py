@@ -6,53 +6,22 @@ each tensor, and each number in its own type, with 64-bit integers as two `u32`,
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.launching.kernel_arguments import Number
 from polyhal.backends.common.launching.launch import Table, Tensor
-from polyhal.backends.wgpu.arguments import BoundArguments, Offset
+from polyhal.backends.wgpu.arguments import BoundArguments
 from polyhal.backends.wgpu.binding_windows import window_start
 from polyhal.backends.wgpu.memory import Allocation
+from polyhal.backends.wgpu.parameter_struct import ParameterStruct
 from polyhal.backends.wgpu.shader import ComputePipeline
-from polyhal.hal.core.dispatch.number_range import in_64_bits
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.device_runtime import WGPURuntime
     from polyhal.backends.wgpu.native import Dispatch
 
-_CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
 _MAX_BIND_GROUPS = 512
 """Maximum bind groups cached per launch. Few are used, because buffers from the pool recur."""
-
-
-def _wrap(bits: int, signed: bool) -> Callable[[Any], int]:
-    """Return a converter that wraps Python integers to a fixed width."""
-    mask, sign = (1 << bits) - 1, 1 << (bits - 1)
-
-    def convert(value: Any) -> int:
-        n = (in_64_bits(int(value)) if bits == 64 else int(value)) & mask
-        return n - (1 << bits) if signed and n & sign else n
-
-    return convert
-
-
-def _float(value: Any) -> float:
-    try:
-        struct.pack("<f", value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-    return float(value)
-
-
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "int": _wrap(32, True),
-    "uint": _wrap(32, False),
-    "long": _wrap(64, True),
-    "ulong": _wrap(64, False),
-    "float": _float,
-}
 
 
 class DispatchLaunch:
@@ -64,14 +33,10 @@ class DispatchLaunch:
         "_grid",
         "_groups",
         "_make_aliased",
-        "_numbers",
-        "_packed",
+        "_parameters",
         "_pipeline",
         "_runtime",
-        "_struct",
         "_tables",
-        "_template",
-        "_tensors",
         "name",
         "workspace",
     )
@@ -96,29 +61,9 @@ class DispatchLaunch:
         self._make_aliased = make_aliased
         self._aliased: ComputePipeline | None = None
         self._grid = grid
-        template: list[int | float] = []
-        codes = "<"
-        tensors: list[tuple[int, int, int]] = []
-        numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
-        for place, member in enumerate(arguments.members):
-            if isinstance(member, Offset):
-                tensors.append((place, arguments.buffers[member.binding].index, member.binding))
-                template.append(0)
-                codes += "I"
-            else:
-                if isinstance(member, Number):
-                    numbers.append((place, member.index, _CONVERTERS[member.type]))
-                    template.append(0)
-                else:
-                    template.append(_CONVERTERS[member.type](member.value))
-                codes += _CODES[member.type]
-        self._template = template
-        self._tensors = tuple(tensors)
-        self._numbers = tuple(numbers)
+        self._parameters = ParameterStruct(arguments)
         self._buffers = tuple((b.index, isinstance(b, Tensor)) for b in arguments.buffers)
         self._tables = [_upload(runtime, table) for table in arguments.tables]
-        self._struct = struct.Struct(codes)
-        self._packed = b"" if numbers or not template else self._struct.pack(*template)
         self._groups: dict[Any, tuple[ComputePipeline, Any]] = {}
 
     def __call__(self, *args: Any) -> None:
@@ -136,29 +81,22 @@ class DispatchLaunch:
         for allocation in allocations:
             if allocation.exceeds_binding:
                 return self._windowed(args, allocations)
-        data = self._packed
-        offsets = [args[index].offset for _, index, _ in self._tensors]
+        parameters = self._parameters
+        data = parameters.packed
+        offsets = [args[index].offset for _, index, _ in parameters.tensors]
         if not data or any(offsets):
-            data = self._pack(args, offsets)
+            data = parameters.pack(args, offsets)
         key = tuple([a.key for a in allocations])
         bound = self._groups.get(key)
         if bound is None:
             bound = self._bind(key, allocations, [(0, a.nbytes) for a in allocations])
         return (*bound, data, *self._grid)
 
-    def _pack(self, args: Sequence[Any], offsets: Sequence[int]) -> bytes:
-        values = self._template.copy()
-        for (place, _, _), offset in zip(self._tensors, offsets, strict=True):
-            values[place] = offset
-        for place, index, convert in self._numbers:
-            values[place] = convert(args[index])
-        return self._struct.pack(*values)
-
     def _windowed(self, args: Sequence[Any], allocations: list[Allocation]) -> Dispatch:
         """Bind windows of buffers that exceed a binding: each starts just before its operand."""
         limit = self._runtime.features.max_binding
         windows, offsets = [], {}
-        by_buffer = {binding: (place, index) for place, index, binding in self._tensors}
+        by_buffer = {binding: (place, index) for place, index, binding in self._parameters.tensors}
         for binding, allocation in enumerate(allocations):
             start = 0
             if allocation.exceeds_binding and binding in by_buffer:
@@ -166,10 +104,10 @@ class DispatchLaunch:
                 start = window_start(ref, limit, self.name, self._runtime.info.name)
                 offsets[by_buffer[binding][0]] = ref.offset - start // ref.dtype.itemsize
             windows.append((start, min(limit, allocation.nbytes - start)))
-        shifted = [offsets.get(place, args[index].offset) for place, index, _ in self._tensors]
+        shifted = [offsets.get(place, args[index].offset) for place, index, _ in self._parameters.tensors]
         key = (tuple(a.key for a in allocations), tuple(windows))
         pipeline, group = self._groups.get(key) or self._bind(key, allocations, windows)
-        return pipeline, group, self._pack(args, shifted), *self._grid
+        return pipeline, group, self._parameters.pack(args, shifted), *self._grid
 
     def _bind(
         self, key: Any, allocations: list[Allocation], windows: Sequence[tuple[int, int]]

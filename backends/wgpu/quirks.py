@@ -38,6 +38,11 @@ class WGPUQuirks:
         evidence="Mesa 22.3: the device's name contains the width in bits",
         link="https://docs.mesa3d.org/drivers/llvmpipe.html",
     )
+    long_shaders: bool = quirk(
+        lambda d: False,
+        reason="fused attention takes the driver's compiler minutes; the steps of attention are launched one by one",
+        evidence="SwiftShader in Chromium 156: attention is not compiled within 180 s, and the page loses its device",
+    )
 
 
 def match(api: str, driver: str, device: str, *, cpu: bool) -> WGPUQuirks:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments
@@ -12,6 +14,19 @@ from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, Pipelines
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.protocol import Launch
+
+NOTHING_SHARED: Mapping[str, str] = MappingProxyType({})
+
+
+class PipelineBuilder(Protocol):
+    """Builds a pipeline and its variants for launches whose inputs and outputs are in one buffer."""
+
+    def __call__(self, access: str, shared: Mapping[str, str] = ...) -> ComputePipeline:
+        """Return the pipeline for an access mode of the inputs, "read" or "read_write".
+
+        `shared` maps inputs to outputs of the same type whose binding they use instead of one of their own, if the kernel
+        is generated from a template.
+        """
 
 
 class Runtime(ABC):
@@ -42,33 +57,34 @@ class Runtime(ABC):
         groups by `storage.group()` and checks the number.
         """
 
-        def build(access: str) -> ComputePipeline:
-            return self.pipelines.pipeline(source, {**definitions, "ACCESS": access})
+        def build(access: str, shared: Mapping[str, str] = NOTHING_SHARED) -> ComputePipeline:
+            sharing = {"SHARED_BINDINGS": shared} if shared else {}
+            return self.pipelines.pipeline(source, {**definitions, "ACCESS": access, **sharing})
 
         return self.dispatch(build, args, self.spread(groups), workspace)
 
     def dispatch(
         self,
-        build: Callable[[str], ComputePipeline],
+        build: PipelineBuilder,
         args: Arguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
     ) -> Launch:
-        """Return a launch over a grid of groups; `build` returns the pipeline for an access mode of the inputs."""
+        """Return a launch over a grid of groups."""
         pipeline = build("read")
         bound = bind(pipeline.signature, args)
-        return self._dispatch(pipeline, lambda: build("read_write"), bound, grid, workspace)
+        return self._dispatch(pipeline, build, bound, grid, workspace)
 
     @abstractmethod
     def _dispatch(
         self,
         pipeline: ComputePipeline,
-        writing: Callable[[], ComputePipeline],
+        build: PipelineBuilder,
         bound: BoundArguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...],
     ) -> Launch:
-        """Return a launch of a pipeline; `writing` returns the variant whose inputs may alias outputs."""
+        """Return a launch of a pipeline; `build` returns variants whose inputs may alias outputs."""
 
     def spread(self, groups: int) -> tuple[int, int]:
         """Return a grid of two axes with at least `groups` groups."""

@@ -12,6 +12,7 @@ from polyhal.backends.common.launching.kernel_signature import KernelParameter, 
 from polyhal.backends.common.launching.launch import ScalarType
 
 _BINDING = re.compile(r"@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)> (\w+)")
+_TYPE = re.compile(r"@group\(0\) @binding\(\d+\) var<storage, \w+> (\w+):([^;]+);")
 _STRUCT = re.compile(r"\bstruct Parameters \{([^}]*)\}")
 _SCALARS: dict[str, ScalarType] = {"u32": "uint", "i32": "int", "f32": "float"}
 _LOW, _HIGH = "_low", "_high"
@@ -22,18 +23,24 @@ def binding_access(text: str) -> dict[int, str]:
     return dict(sorted((int(number), access) for number, access, _ in _BINDING.findall(text)))
 
 
+def element_types(text: str) -> dict[str, str]:
+    """Return the type of each buffer by name."""
+    return {name: kind.strip() for name, kind in _TYPE.findall(text)}
+
+
 def written(text: str) -> frozenset[int]:
     """Return the bindings that a shader may write."""
     return frozenset(n for n, access in binding_access(text).items() if access == "read_write")
 
 
-def read_signature(source: str, text: str) -> KernelSignature:
+def read_signature(source: str, text: str, *, gaps: bool = False) -> KernelSignature:
     """Return the signature of shaders/wgsl/`source`.wgsl from its rendered text: buffers by binding, then the struct's members.
 
-    The kernel's name is the path with `_` for `/`. Raises ValueError if it cannot be read.
+    The kernel's name is the path with `_` for `/`. With `gaps`, numbers of bindings may be left out, as in variants whose
+    inputs share the bindings of outputs. Raises ValueError if it cannot be read.
     """
     buffers = sorted((int(number), name) for number, _, name in _BINDING.findall(text))
-    if [number for number, _ in buffers] != list(range(len(buffers))):
+    if not gaps and [number for number, _ in buffers] != list(range(len(buffers))):
         raise ValueError(f"the bindings of {source} are {buffers}; expected 0, 1, ...")
     parameters = [KernelParameter(name, "global") for _, name in buffers]
     struct = _STRUCT.search(text)

@@ -21,6 +21,7 @@ from polyhal.backends.common.launching.launch import Argument, Scalar, Tensor
 from polyhal.backends.common.launching.user_kernels import sizes, without_comments
 from polyhal.backends.wgpu.as_written import as_written
 from polyhal.backends.wgpu.parameter_ring import MAX_PARAMETER_WORDS
+from polyhal.backends.wgpu.runtime import NOTHING_SHARED
 from polyhal.backends.wgpu.shader import ComputePipeline, build_error
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.layout import Spec
@@ -165,7 +166,9 @@ def compile_kernel(
     immediates = runtime.features.immediates >= 4 * len(members)
     rest = _declarations(specs, kernel.outputs, members, params, immediates) + entry.generated
 
-    def build(access: str) -> ComputePipeline:
+    def build(
+        access: str, shared: Mapping[str, str] = NOTHING_SHARED
+    ) -> ComputePipeline:  # the source is not a template
         start = "enable f16; " if any(s.dtype.name == "float16" for s in specs.values()) else ""
         full = f"{start}{text}\n{rest.replace('ACCESS', access)}"
         fix = "mend the line that the log names"

@@ -40,6 +40,11 @@ def load_graph(path: str | os.PathLike[str], device: Device | str | None = None)
     Raises CorruptFileError, which names the node, for a file that is damaged or was altered, IncompatibleFileError for one of
     another kind or version, and DeviceUnavailableError.
     """
+    return LoadedGraph(path, read_graph(path), device)
+
+
+def read_graph(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Return the content of a file of `save_graph`, with lazy state. Raises as `load_graph`."""
     data = load(path, Device("numpy"), lazy=True)
     kind = data.get("format") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind != FORMAT:
@@ -56,7 +61,7 @@ def load_graph(path: str | os.PathLike[str], device: Device | str | None = None)
     missing = {"graph", "sources", "results", "numbers", "streams", "state"} - set(data)
     if missing:
         raise CorruptFileError(message("load_graph", f"{path} lacks {', '.join(sorted(missing))}"))
-    return LoadedGraph(path, data, device)
+    return data  # type: ignore[no-any-return]
 
 
 class LoadedGraph:

@@ -39,12 +39,17 @@ def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
     `load_graph`. The file, or the folder if `path` has no suffix, has the format of `polyhal.save` and is replaced as a whole
     or not at all. Raises CaptureError for a step that is not recorded, TypeError for results that cannot be saved.
     """
+    return save(graph_data(step), path)
+
+
+def graph_data(step: Any) -> dict[str, Any]:
+    """Return the content of a file of `save_graph`. Raises as it does."""
     recorded = recorded_step(step)
     graph, results = recorded.captured.graph, recorded.results
     if isinstance(step, CapturedBlock):  # it returns nothing, but leaves live-outs
         results = tuple(OutputIndex(i) for i in range(len(graph.outputs)))
     encoder = _Encoder(recorded.captured)
-    data = {
+    return {
         "format": FORMAT,
         "schema": SCHEMA,
         "graph": describe(graph.returning(_output_count(results))),
@@ -54,7 +59,6 @@ def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
         "streams": [{"state": s.source.get_state(), "blocks": s.blocks} for s in encoder.scalars.streams],
         "state": encoder.state,
     }
-    return save(data, path)
 
 
 def _output_count(structure: Any) -> int:

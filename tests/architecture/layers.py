@@ -37,6 +37,7 @@ HAL = (
             "hookspecs",
             "layout",
             "member_names",
+            "launch_descriptions",
             "launch_resources",
             "graphs",
             "peer_memory",

@@ -9,8 +9,8 @@ LIBRARY = (
         for name in (
             "amp", "autograd", "cli.chosen_devices", "cli.completion", "cli.display", "cli.progress_bar", "cli.reporting",
             "cli.stop_request", "data", "devices",
-            "distributed", "distributions", "fft", "func", "linalg", "nn", "nn.functional", "nn.init", "nn.utils", "optim",
-            "optim.lr_scheduler", "parallel", "profiler", "random", "serialize", "signal", "special", "utils",
+            "distributed", "distributions", "export", "fft", "func", "linalg", "nn", "nn.functional", "nn.init", "nn.utils",
+            "optim", "optim.lr_scheduler", "parallel", "profiler", "random", "serialize", "signal", "special", "utils",
             "utils.curves", "utils.data", "utils.files", "utils.metrics", "utils.progress",
         )
     ),
@@ -38,6 +38,7 @@ CONTRACT = tuple(
         "hookspecs",
         "layout",
         "ops",
+        "launch_descriptions",
         "launch_resources",
         "graphs",
         "peer_memory",

@@ -29,6 +29,7 @@ SECTIONS = (
             "serving",
             "data-loading",
             "saving",
+            "exporting",
             "precision",
             "memory",
             "debugging",

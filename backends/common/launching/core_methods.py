@@ -142,7 +142,8 @@ class _Temporary:
 def _as_number(value: Any, dtype: DType) -> Any:
     """Cast a Python number to `dtype`; a runtime scalar becomes a derived runtime scalar."""
     if isinstance(value, RuntimeScalar):
-        return DerivedScalar(lambda: _as_number(value.value, dtype))
+        kind = "bool" if dtype.kind == "bool" else "float" if dtype.kind == "float" else "int"
+        return DerivedScalar(lambda: _as_number(value.value, dtype), kind, (value,))
     if dtype.kind == "bool":
         return bool(value)
     return float(value) if dtype.kind == "float" else int(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,10 @@ class AdapterDescription(CardDescription):
         found = discovery.describe(self.adapter)
         name = f"{', '.join(filter(None, (self.card.title, _APIS[self.api])))} (described)"
         return replace(found, backend=NAME, name=name, id=f"{NAME}/{self.key}", selector=self.key)
+
+    def having(self, features: Iterable[str]) -> AdapterDescription:
+        """Return the description of an adapter that also has these features."""
+        return replace(self, adapter=replace(self.adapter, features=self.adapter.features.union(features)))
 
 
 def known() -> list[str]:

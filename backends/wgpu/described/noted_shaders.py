@@ -112,5 +112,5 @@ class NotedShaders(Pipelines):
 
     def _build(self, source: str, text: str, fix: str) -> ComputePipeline:
         """Return a pipeline whose native object is its text."""
-        signature = read_signature(source, text)
+        signature = read_signature(source, text, gaps=True)
         return ComputePipeline(text, None, text, signature)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.launch import Tensor
@@ -11,7 +11,7 @@ from polyhal.backends.wgpu.binding_windows import window_start
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.described.description import DescribedAdapter
 from polyhal.backends.wgpu.described.noted_shaders import NotedShaders
-from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.backends.wgpu.runtime import PipelineBuilder, Runtime
 from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
@@ -33,22 +33,23 @@ class DescribedAdapterRuntime(Runtime):
     def _dispatch(
         self,
         pipeline: ComputePipeline,
-        writing: Callable[[], ComputePipeline],
+        build: PipelineBuilder,
         bound: BoundArguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...],
     ) -> Launch:
         """Record the shader. Raises KernelBuildError if the device could not run it."""
-        self._check(pipeline, grid, workspace)
+        self.check(pipeline, grid, workspace)
 
         def launch(*args: Any) -> None:
             handles = self._bound(pipeline.name, bound, args)
             if any(handles.count(handles[i]) > 1 for i in pipeline.written if i < len(handles)):
-                self._check(writing(), grid, workspace)
+                self.check(build("read_write"), grid, workspace)
 
         return SimpleLaunch(pipeline.name, launch, workspace)
 
-    def _check(self, pipeline: ComputePipeline, grid: tuple[int, int], workspace: Sequence[int]) -> None:
+    def check(self, pipeline: ComputePipeline, grid: tuple[int, int], workspace: Sequence[int]) -> None:
+        """Record a shader. Raises KernelBuildError if the device could not run it."""
         shader = self.pipelines.note(pipeline)
         if shader is None:
             return

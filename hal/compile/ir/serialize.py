@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from polyhal.hal.compile.ir.builder import GraphBuilder
 from polyhal.hal.compile.ir.graph import Graph, NodeOrigin, Operand, Value
+from polyhal.hal.core.execution.location import UNKNOWN, SourceLocation
 from polyhal.hal.core.settings.state import Precision, Settings
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
@@ -124,7 +125,9 @@ def _origin(places: Sequence[tuple[Device, tuple[Any, ...]]], entry: Mapping[str
     if number < 0:
         raise IndexError(f"place {number}")
     device, settings = places[number]
-    return NodeOrigin(device, settings, str(entry.get("module", "")), again)
+    location = entry.get("location")  # only in data that was not in a file
+    known = location if isinstance(location, SourceLocation) else UNKNOWN
+    return NodeOrigin(device, settings, str(entry.get("module", "")), again, known)
 
 
 def _settings(data: Mapping[str, Any]) -> tuple[Any, ...]:

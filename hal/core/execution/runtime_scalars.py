@@ -86,19 +86,19 @@ def current_values(operands: Iterable[Any]) -> list[Any]:
 class SharedDerivation:
     """Several numbers that one function computes in one call from operands, some of them runtime scalars."""
 
-    __slots__ = ("_cached_for", "_function", "_operands", "_results")
+    __slots__ = ("_cached_for", "_results", "function", "operands")
 
     def __init__(self, function: Callable[..., Sequence[Number]], operands: Sequence[Any]) -> None:
-        self._function = function
-        self._operands = tuple(operands)
+        self.function = function
+        self.operands = tuple(operands)
         self._cached_for: list[Any] | None = None
         self._results: Sequence[Number] = ()
 
     def results(self) -> Sequence[Number]:
         """The present numbers: the same object as long as the operands stay as they are."""
-        values = current_values(self._operands)
+        values = current_values(self.operands)
         if self._cached_for != values:
-            self._cached_for, self._results = values, self._function(*values)
+            self._cached_for, self._results = values, self.function(*values)
         return self._results
 
 
@@ -114,7 +114,10 @@ class ScalarElement(DerivedScalar):
 
 
 def derive(function: Callable[..., Sequence[Number]], operands: Sequence[Any], count: int) -> Sequence[Any]:
-    """Return the `count` numbers of `function(*operands)`; runtime scalars if an operand is one."""
+    """Return the `count` numbers of `function(*operands)`; runtime scalars if an operand is one.
+
+    For exports, `function` takes the functions that it uses by name, as `functions` (see `RuleProgram.numbers`).
+    """
     if not any(isinstance(x, RuntimeScalar) for x in operands):
         return function(*operands)
     derivation = SharedDerivation(function, operands)

@@ -8,6 +8,8 @@
     16 bits in words, `NAME_at8(i)` is one load of eight, where i is a multiple of 8.
   - `output(binding, name, dtype, lanes)` declares a write-only buffer, `NAME_set(i, value)` and `NAME_set4(i, values)`.
   - `inout(...)` declares both.
+  - SHARED_BINDINGS maps the names of inputs to outputs of the same type, in the same buffer: they have no binding of their own. WebGPU allows one
+    binding of a buffer that is written.
   - `scratch(binding, name, type, access)` declares workspace of plain WGSL elements.
   - `parameters(members)` declares the parameter struct `p` of u32, i32 and f32. `o_NAME` is the offset of a buffer in elements; a 64-bit
     integer is `NAME_low: u32, NAME_high: u32`.
@@ -57,18 +59,19 @@
 
 {% macro reader(name, dtype, lanes, atomic=false) %}
 {% set T = REGISTERS[dtype] %}
+{% set memory = (SHARED_BINDINGS | default({})).get(name, name) %}
 {% if packed(dtype) %}
 {% set per_word = 32 // BITS[dtype] %}
 {% set wide = lanes == 4 and per_word == 2 and not atomic %}
 fn {{ name }}_word(i: u32) -> u32 {
 {% if atomic %}
-    return atomicLoad(&{{ name }}[i]);
+    return atomicLoad(&{{ memory }}[i]);
 {% elif lanes == 8 %}
-    return {{ name }}[i >> 2u][i & 3u];
+    return {{ memory }}[i >> 2u][i & 3u];
 {% elif wide %}
-    return {{ name }}[i >> 1u][i & 1u];
+    return {{ memory }}[i >> 1u][i & 1u];
 {% else %}
-    return {{ name }}[i];
+    return {{ memory }}[i];
 {% endif %}
 }
 fn {{ name }}_at(i: u32) -> {{ T }} {
@@ -80,7 +83,7 @@ fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> {
     let w = {{ name }}_word(i / 4u);
     return vec4<{{ T }}>({{ decoded(dtype, "w") }}, {{ decoded(dtype, "w >> 8u") }}, {{ decoded(dtype, "w >> 16u") }}, {{ decoded(dtype, "w >> 24u") }});
 {% elif wide %}
-    let w = {{ name }}[i / 4u];
+    let w = {{ memory }}[i / 4u];
     return vec4<{{ T }}>({{ decoded(dtype, "w.x") }}, {{ decoded(dtype, "w.x >> 16u") }}, {{ decoded(dtype, "w.y") }}, {{ decoded(dtype, "w.y >> 16u") }});
 {% else %}
     return vec4<{{ T }}>({{ name }}_at(i), {{ name }}_at(i + 1u), {{ name }}_at(i + 2u), {{ name }}_at(i + 3u));
@@ -88,15 +91,15 @@ fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> {
 }
 {% if lanes == 8 %}
 fn {{ name }}_at8(i: u32) -> mat2x4<f32> {
-    let w = {{ name }}[i / 8u];
+    let w = {{ memory }}[i / 8u];
     return mat2x4<f32>({% for c in "xyzw" %}{{ ", " if not loop.first }}{{ decoded(dtype, "w." ~ c) }}, {{ decoded(dtype, "w." ~ c ~ " >> 16u") }}{% endfor %});
 }
 {% endif %}
 {% elif lanes == 4 %}
-fn {{ name }}_at(i: u32) -> {{ T }} { return {{ T }}({{ name }}[i >> 2u][i & 3u]); }
-fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> { return vec4<{{ T }}>({{ name }}[i >> 2u]); }
+fn {{ name }}_at(i: u32) -> {{ T }} { return {{ T }}({{ memory }}[i >> 2u][i & 3u]); }
+fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> { return vec4<{{ T }}>({{ memory }}[i >> 2u]); }
 {% else %}
-fn {{ name }}_at(i: u32) -> {{ T }} { return {{ T }}({{ name }}[i]); }
+fn {{ name }}_at(i: u32) -> {{ T }} { return {{ T }}({{ memory }}[i]); }
 fn {{ name }}_at4(i: u32) -> vec4<{{ T }}> {
     return vec4<{{ T }}>({{ name }}_at(i), {{ name }}_at(i + 1u), {{ name }}_at(i + 2u), {{ name }}_at(i + 3u));
 }
@@ -138,7 +141,9 @@ fn {{ name }}_set4(i: u32, v: vec4<{{ T }}>) {
 {% endmacro %}
 
 {% macro input(binding, name, dtype, lanes=1) %}
+{% if name not in SHARED_BINDINGS | default({}) %}
 @group(0) @binding({{ binding }}) var<storage, {{ ACCESS | default("read") }}> {{ name }}: array<{{ element(dtype, lanes, false) }}>;
+{% endif %}
 {{ reader(name, dtype, lanes) }}
 {% endmacro %}
 

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import Params
 
 Inputs = tuple[InputSpec | None, ...]
+_LONG = "its shader is too long for the driver's compiler"
 
 
 def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     q, k, v, mask = inputs
-    reason = refusal((q, k, v), mask)
+    reason = _LONG if runtime.features.quirks.long_shaders else refusal((q, k, v), mask)
     if reason:
         return Declined(reason)
     assert isinstance(q, Spec)
@@ -58,7 +59,7 @@ def _attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], para
 
 def _attention_grad(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> Launch | Declined:
     g, q, k, v, mask, out, lse = inputs
-    reason = refusal((q, k, v, g, out), mask)
+    reason = _LONG if runtime.features.quirks.long_shaders else refusal((q, k, v, g, out), mask)
     if reason:
         return Declined(reason)
     assert isinstance(g, Spec)

@@ -7,6 +7,8 @@ from typing import Any
 from polyhal.hal.compile.ir.graph import Graph, Node, Value
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.settings.state import settings
+from polyhal.hal.device import Device
+from polyhal.hal.launch_descriptions import RecordsOnly
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
 
@@ -74,6 +76,16 @@ class KnownValues:
         if node.op is _TRANSFER:
             self._arrays[node.outputs[0]] = dispatch.EAGER.transfer(inputs[0], node.device)
             return
+        device = Device("numpy") if isinstance(node.device.backend, RecordsOnly) else node.device
+        if device is not node.device:
+            inputs = tuple(x if _is_number(x) else dispatch.EAGER.transfer(x, device) for x in inputs)
         with settings.restored(node.place.settings):
-            results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
-        self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+            results = dispatch.EAGER.apply(node.op, inputs, node.params, device)
+        made = results if isinstance(results, tuple) else (results,)
+        if device is not node.device:
+            made = tuple(dispatch.EAGER.transfer(x, node.device) for x in made)
+        self._arrays.update(zip(node.outputs, made, strict=True))
+
+
+def _is_number(x: Any) -> bool:
+    return x is None or isinstance(x, (bool, int, float))

@@ -1,0 +1,10 @@
+"""Captured steps as programs that run without Python: in browsers through WebGPU.
+
+`record_program` describes a step as launches of kernels; `save_program` writes it in the format of docs/exporting.md.
+"""
+
+from polyhal.export.program import StepProgram
+from polyhal.export.program_file import load_program, save_program
+from polyhal.export.recording import record_program
+
+__all__ = ["StepProgram", "load_program", "record_program", "save_program"]

@@ -1,0 +1,143 @@
+"""A captured step on another device: the recorded graph with the dtypes of the device, and its memory there."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyhal.graphs.loading import LoadedGraph, read_graph
+from polyhal.graphs.saving import graph_data
+from polyhal.graphs.selection import recorded_step
+from polyhal.hal.compile.ir.graph import Node
+from polyhal.hal.compile.scheduler.schedule import deciding
+from polyhal.hal.core.execution.user_line import line_text
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.errors import ExportError, message
+from polyhal.hal.ops.layout.host_call import HOST_CALL
+from polyhal.hal.ops.traits import Trait
+from polyhal.serialize.checkpoint import eager
+from polyhal.tensor import Tensor
+
+
+@dataclass(slots=True)
+class Retargeted:
+    """A step that was loaded for a device."""
+
+    loaded: LoadedGraph
+    saved_dtypes: dict[str, str] = field(default_factory=dict)
+    """Dtypes of the state before narrower ones took their places, by name."""
+    names: list[str] = field(default_factory=list)
+    """Names of the arguments, as the function declares them."""
+
+
+def place_of(node: Node) -> str:
+    """Return a node's op with the module and the line of the program that it comes from, as far as they are known."""
+    origin = node.origin
+    location = None if origin is None else origin.location
+    module = f" of {origin.module}" if origin is not None and origin.module else ""
+    line = f", at {line_text(location.file, location.line)}" if location is not None and location.file else ""
+    return f"{node.op.name}{module}{line}"
+
+
+def refuse(problems: list[str], target: str) -> None:
+    """Raise ExportError if there are problems, with each of them once."""
+    if problems:
+        listed = "\n".join(f"  - {p}" for p in dict.fromkeys(problems))
+        problem = f"the step cannot be exported to {target}:\n{listed}"
+        raise ExportError(message("export", problem, fix="move this work out of the captured step"))
+
+
+def retarget(step: Any, device: Device, target: str) -> Retargeted:
+    """Load a recorded step, or a file of `save_graph`, on a device that records.
+
+    Raises ExportError, with all reasons, for a step that needs Python or several devices while it runs.
+    """
+    if isinstance(step, (str, os.PathLike)):
+        data = {k: v if k == "state" else eager(v) for k, v in read_graph(step).items()}
+        path = str(step)
+    else:
+        recorded = recorded_step(step)
+        refuse(_problems(recorded.captured), target)
+        data, path = graph_data(step), "the step"
+        for entry, node in zip(data["graph"]["nodes"], recorded.captured.graph.nodes, strict=True):
+            if node.origin is not None:
+                entry["location"] = node.origin.location
+    if len(data["graph"]["places"]) > 1:
+        devices = ", ".join(dict.fromkeys(str(p["device"]) for p in data["graph"]["places"]))
+        if len({str(p["device"]) for p in data["graph"]["places"]}) > 1:
+            refuse([f"it runs on several devices: {devices}"], target)
+    narrow = {wide.name: stand_in.name for wide, stand_in in device.stand_ins.items()}
+    problems: list[str] = []
+    narrowed = {**data, "graph": _narrowed(data["graph"], narrow)}
+    narrowed["state"], saved = _narrowed_state(data["state"], narrow, problems)
+    stored = {d.name for d in device.capabilities.storage}
+    for entry in narrowed["graph"]["nodes"]:
+        wide = {s["dtype"] for s in entry["outputs"]} - stored
+        if wide:
+            line = entry.get("location")
+            at = f", at {line_text(line.file, line.line)}" if line is not None and line.file else ""
+            problems.append(f"{entry['op']}{at} computes in {', '.join(sorted(wide))}, which {target} does not have")
+    refuse(problems, target)
+    return Retargeted(LoadedGraph(path, narrowed, device), saved, _argument_names(step))
+
+
+def _problems(captured: Any) -> list[str]:
+    """Return why a step needs Python or another device while it runs."""
+    graph, problems = captured.graph, []
+    decides = set(deciding(graph, captured.check))
+    for k, node in enumerate(graph.nodes):
+        if node.op is HOST_CALL:
+            problems.append(f"a Python function is called: {place_of(node)}")
+        elif Trait.CROSS_DEVICE in node.op.traits:
+            problems.append(f"another device takes part: {place_of(node)}")
+        elif k in decides:
+            problems.append(f"Python reads a value and decides by it: {place_of(node)}")
+    return problems
+
+
+def _narrowed(data: Any, narrow: Mapping[str, str]) -> Any:
+    """Return the description of a graph with the dtypes of its tensors replaced; numbers keep theirs."""
+    if isinstance(data, list):
+        return [_narrowed(x, narrow) for x in data]
+    if isinstance(data, dict):
+        return {
+            k: narrow.get(v, v) if k == "dtype" and isinstance(v, str) else _narrowed(v, narrow)
+            for k, v in data.items()
+        }
+    return data
+
+
+def _narrowed_state(
+    state: Mapping[str, Any], narrow: Mapping[str, str], problems: list[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the state as arrays in the dtypes of the device, and the dtypes that were replaced."""
+    arrays: dict[str, Any] = {}
+    saved: dict[str, str] = {}
+    for name in state:
+        value = state[name]
+        if isinstance(value, Tensor) and value.dtype.name not in narrow:
+            arrays[name] = value
+            continue
+        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if array.dtype.name in narrow:
+            kind = as_dtype(narrow[array.dtype.name])
+            smaller = array.astype(kind.numpy)
+            if not np.array_equal(smaller, array):
+                problems.append(f"{name} has {array.dtype.name} numbers that {kind.name} does not hold")
+            saved[name] = array.dtype.name
+            array = smaller
+        arrays[name] = array
+    return arrays, saved
+
+
+def _argument_names(step: Any) -> list[str]:
+    """Return the names of a captured function's parameters; none for other steps."""
+    if not callable(step) or not hasattr(step, "__wrapped__"):
+        return []
+    return list(inspect.signature(step).parameters)

@@ -1,0 +1,213 @@
+"""Programs of captured steps: their contents, their files, and refusals."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import export
+from polyhal.export.numbers import NumberTable
+from polyhal.export.operations import OPERATIONS
+from polyhal.export.program import BufferUse, NamedNumber, NumberOperation, NumberReference, ProgramLaunch, StreamNumber
+from polyhal.export.program_file import decode_program, encode_program
+from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar, derive
+from polyhal.hal.errors import CorruptFileError, ExportError, IncompatibleFileError, ShapeError
+from tests.export.steps import TrainingStep
+
+WEB = "described:webgpu,record"
+
+
+@pytest.fixture(scope="module")
+def training() -> TrainingStep:
+    return TrainingStep()
+
+
+@pytest.fixture(scope="module")
+def program(training: TrainingStep) -> export.StepProgram:
+    return export.record_program(training.step, WEB, "webgpu", outputs=["loss"])
+
+
+def test_a_training_step_has_named_inputs_outputs_and_state(
+    program: export.StepProgram, training: TrainingStep
+) -> None:
+    assert [(t.name, t.dtype, t.shape) for t in program.inputs] == [("x", "float32", (8, 16)), ("y", "int32", (8,))]
+    assert [t.name for t in program.outputs] == ["loss"]
+    weights = {k: v.numpy() for k, v in training.model.state_dict().items()}
+    for tensor in program.state:
+        buffer = program.buffers[tensor.buffer]
+        assert buffer.role == "state"
+        if tensor.name in weights:
+            start, end = tensor.span()
+            stored = np.frombuffer(buffer.content[start:end], np.float32).reshape(tensor.shape)
+            np.testing.assert_array_equal(stored, weights.pop(tensor.name))
+    assert not weights
+    assert {"0.weight.exp_avg", "3.bias.exp_avg_sq"} <= {t.name for t in program.state}
+
+
+def test_no_launch_binds_a_written_buffer_twice_or_more_than_eight(program: export.StepProgram) -> None:
+    """Limits of WebGPU. Exported for a browser, an op in place has one binding."""
+    in_place = 0
+    for launch in program.launches:
+        uses = [a for a in launch.arguments if isinstance(a, BufferUse)]
+        assert len(uses) <= 8
+        written = [u.buffer for u in uses if u.access != "read"]
+        bound = [u.buffer for u in uses]
+        assert all(bound.count(b) == 1 for b in written)
+        source = program.kernels[launch.kernel].source
+        assert all(f"@binding({u.binding}) var<storage, {u.access}>" in source for u in uses)
+        in_place += launch.op == "relu_grad" and len(uses) < 3
+    assert in_place == 1
+    texts = [k.source for k in program.kernels]
+    assert not any(word in t for t in texts for word in ("i64", "u64", "enable ", "subgroup", "var<immediate>"))
+
+
+def test_numbers_are_those_of_the_next_runs(program: export.StepProgram, training: TrainingStep) -> None:
+    step = next(n for n in program.numbers if isinstance(n, NamedNumber) and n.name == "step")
+    assert (step.value, step.grows) == (3, 1)
+    assert any(isinstance(n, StreamNumber) and n.start is None for n in program.numbers)
+    (stream,) = program.streams
+    assert stream.blocks == 8 * 24 // 4
+    assert stream.seed == 0
+
+
+def test_numbers_of_an_optimizer_are_arithmetic() -> None:
+    """1 / sqrt(1 - 0.999^t), as the rule of Adam computes it, against the same formula in doubles."""
+    from polyhal.hal.ops.optim.rule_program import HOST
+
+    def rule(beta: Any, t: Any, functions: Any = HOST) -> tuple[Any, ...]:
+        return (functions["divide"](1.0, functions["sqrt"](functions["correction"](beta, t))), 2.0)
+
+    table = NumberTable()
+    t = RuntimeScalar(lambda: 7, "t", 1)
+    first, second = derive(rule, (0.999, t), 2)
+    values: list[Any] = []
+    index, constant = table.add(first), table.add(second)
+    for n in table.numbers:
+        if isinstance(n, NumberOperation):
+            operands = [values[x.number] if isinstance(x, NumberReference) else x.value for x in n.operands]
+            values.append(OPERATIONS[n.operation](*operands))
+        else:
+            assert isinstance(n, NamedNumber)
+            values.append(n.value)
+    assert values[index] == 1 / math.sqrt(1 - 0.999**7)
+    assert values[constant] == 2.0
+    assert not table.unknown
+
+
+def test_a_file_holds_the_program(program: export.StepProgram, tmp_path: Path) -> None:
+    export.save_program(program, tmp_path / "program")
+    assert export.load_program(tmp_path / "program") == program
+
+
+def test_a_saved_graph_is_exported_alike(training: TrainingStep, program: export.StepProgram, tmp_path: Path) -> None:
+    path = polyhal.save_graph(training.step, tmp_path / "step.graph")
+    other = export.record_program(path, WEB, "webgpu", name="step", inputs=["x", "y"], outputs=["loss"])
+    assert other.kernels == program.kernels
+    assert [c.op for c in other.launches] == [c.op for c in program.launches]
+
+
+@pytest.mark.parametrize(
+    "name", ["role", "nbytes", "kernel", "buffer", "offset", "language", "grid", "bytes", "sha256"]
+)
+def test_damaged_files_name_the_entry(program: export.StepProgram, name: str) -> None:
+    header, contents = encode_program(program)
+    header = copy.deepcopy(header)
+    damaged: dict[str, tuple[dict[str, Any], Any, str]] = {
+        "role": (header["buffers"][0], "hidden", r"buffers\[0\]: role 'hidden'"),
+        "nbytes": (header["buffers"][0], -1, r"buffers\[0\]: -1; expected a whole number"),
+        "kernel": (header["commands"][0], 99, r"commands\[0\]: kernel 99 of"),
+        "buffer": (header["inputs"][0], 1000, r"inputs\[0\]: buffer 1000 of"),
+        "offset": (header["inputs"][0], 9999, r"inputs\[0\]: x reaches bytes 9999 to"),
+        "language": (header["kernels"][0], "perl", r"kernels\[0\]: language 'perl'"),
+        "grid": (header["commands"][0], [0, 1], r"commands\[0\]: 0; expected a whole number"),
+        "bytes": (header["commands"][0]["arguments"][-1], "zz", r"commands\[0\]: ValueError"),
+        "sha256": (header["contents"], "0", "contents: the contents of the buffers were altered"),
+    }
+    entry, value, text = damaged[name]
+    entry[name] = value
+    with pytest.raises(CorruptFileError, match=text):
+        decode_program(header, contents, "damaged")
+
+
+@pytest.mark.parametrize("header", [None, [], {}, {"format": "polyhal program", "schema": 99}])
+def test_other_files_are_refused(header: Any) -> None:
+    with pytest.raises(IncompatibleFileError):
+        decode_program(header, b"", "other")
+
+
+def test_every_leaf_of_the_header_is_checked(program: export.StepProgram) -> None:
+    """A value of another type anywhere raises a typed error, or changes nothing that a runtime indexes by."""
+    header, contents = encode_program(program)
+    for path in _leaves(header):
+        damaged = copy.deepcopy(header)
+        at: Any = damaged
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = [None]
+        with pytest.raises((CorruptFileError, IncompatibleFileError)):
+            decode_program(damaged, contents, "damaged")
+
+
+def _leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = data.items() if isinstance(data, dict) else enumerate(data[:2])
+    for key, value in items:
+        if isinstance(value, (dict, list)):
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def test_everything_that_cannot_be_exported_is_listed_at_once() -> None:
+    def first(x: np.ndarray) -> np.ndarray:
+        return x
+
+    def second(x: np.ndarray) -> np.ndarray:
+        return x
+
+    @polyhal.jit
+    def step(x: polyhal.Tensor) -> polyhal.Tensor:
+        (y,) = polyhal.host_call(first, x, results=[((3,), polyhal.float32)])
+        (z,) = polyhal.host_call(second, y * 2, results=[((3,), polyhal.float32)])
+        return z.sum()
+
+    for _ in range(3):
+        step(polyhal.ones(3, device="numpy"))
+    with pytest.raises(ExportError) as caught:
+        export.record_program(step, WEB, "webgpu")
+    lines = str(caught.value).split("\n")
+    assert sum("a Python function is called: host_call" in line and "test_program.py" in line for line in lines) == 2
+
+
+def test_float64_is_refused_with_its_line() -> None:
+    step = polyhal.jit(lambda x: (x * 2).sum())
+    for _ in range(3):
+        step(polyhal.tensor(np.ones(3), device="numpy"))
+    with pytest.raises(ExportError, match=r"computes in float64, which webgpu does not have") as caught:
+        export.record_program(step, WEB, "webgpu")
+    assert "test_program.py" in str(caught.value)
+
+
+def test_names_must_fit(training: TrainingStep) -> None:
+    with pytest.raises(ShapeError, match="expected 2 different names"):
+        export.record_program(training.step, WEB, "webgpu", inputs=["x"])
+
+
+def test_integers_that_do_not_fit_are_refused() -> None:
+    table = polyhal.tensor(np.array([1, 2**40]), device="numpy")
+    step = polyhal.jit(lambda x: x + table)
+    for _ in range(3):
+        step(polyhal.tensor(np.array([1, 2]), device="numpy"))
+    with pytest.raises(ExportError, match="int64 numbers that int32 does not hold"):
+        export.record_program(step, WEB, "webgpu")
+
+
+def test_launches_come_in_the_order_of_the_ops(program: export.StepProgram) -> None:
+    ops = [c.op for c in program.commands if isinstance(c, ProgramLaunch)]
+    assert ops.index("mean_cross_entropy") < ops.index("relu_grad") < ops.index("adam_step")
