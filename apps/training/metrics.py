@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.utils.files import parse_json, replacing
-from polyhal.utils.metrics import JsonLines
+from polyhal.utils.metrics import JsonLines, json_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,9 @@ class MetricsRow:
         return values
 
 
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+
+
 class Metrics(JsonLines):
     """A file of rows; resuming from an earlier step truncates it."""
 
@@ -48,16 +50,17 @@ class Metrics(JsonLines):
         """Remove the rows after `step`, atomically."""
         rows = [r for r in self.rows() if r.step <= step]
         with replacing(self.path) as file:
-            file.write("".join(json.dumps(asdict(r)) + "\n" for r in rows).encode())
+            file.write("".join(json_line(asdict(r)) for r in rows).encode())
 
     def _row(self, number: int, line: str) -> MetricsRow:
         try:
-            row = MetricsRow(**parse_json(line, self.path))
+            values = parse_json(line, self.path)
+            row = MetricsRow(**{k: float(v) if v in _NOT_FINITE else v for k, v in values.items()})
             numbers = [v for v in asdict(row).values() if v is not None]
             if type(row.step) is not int or not all(type(v) in (int, float) for v in numbers):
                 raise ValueError(f"{row} is not a row of numbers")
             return row
-        except (CorruptFileError, TypeError, ValueError) as error:
+        except (AttributeError, CorruptFileError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 message(None, f"line {number} of {self.path} is damaged: {error}", fix="repair or remove the file")
             ) from error

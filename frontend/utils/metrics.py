@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -45,15 +46,32 @@ class ClosingSink:
 
 
 class JsonLines(ClosingSink):
-    """Appends one JSON object per step to a file, and flushes it to the operating system. Raises OSError."""
+    """Appends one JSON object per step to a file, and flushes it to the operating system. Raises OSError.
+
+    A missing folder is made by the first row. Numbers that are not finite are the strings "NaN", "Infinity" and "-Infinity",
+    which `float` reads: JSON has no such numbers.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def log(self, step: int, values: Values) -> None:
+        line = json_line({"step": step, **values})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            # Tensors and scalars of NumPy are numbers, too.
-            file.write(json.dumps({"step": step, **values}, default=float) + "\n")
+            file.write(line)
+
+
+def json_line(values: Mapping[str, Any]) -> str:
+    """Return a line of JSON; `JsonLines` describes numbers that are not finite. Tensors and NumPy's scalars are numbers."""
+    return json.dumps({name: _json_value(value) for name, value in values.items()}, allow_nan=False) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    if value is None or isinstance(value, int | str):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else json.dumps(number)
 
 
 class TensorBoard(ClosingSink):
@@ -83,4 +101,4 @@ class TensorBoard(ClosingSink):
         self._writer.close()
 
 
-__all__ = ["ClosingSink", "JsonLines", "MetricsSink", "TensorBoard"]
+__all__ = ["ClosingSink", "JsonLines", "MetricsSink", "TensorBoard", "json_line"]

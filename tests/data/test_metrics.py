@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polyhal as ph
@@ -40,6 +41,19 @@ def test_a_loss_may_be_a_tensor(tmp_path: Path) -> None:
     with JsonLines(tmp_path / "metrics.jsonl") as sink:
         sink.log(1, {"loss": ph.tensor(0.5, device="numpy")})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 0.5}
+
+
+def test_numbers_that_json_lacks_are_strings_in_a_folder_that_was_missing(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "first" / "metrics.jsonl"
+    with JsonLines(path) as sink:
+        sink.log(1, {"loss": math.nan, "best": -math.inf, "lr": np.float32(0.5), "norm": ph.tensor(math.inf)})
+
+    def refused(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    row = json.loads(path.read_text(), parse_constant=refused)
+    assert row == {"step": 1, "loss": "NaN", "best": "-Infinity", "lr": 0.5, "norm": "Infinity"}
+    assert math.isnan(float(row["loss"]))
 
 
 def test_events_are_those_that_tensorboard_reads(tmp_path: Path) -> None:
