@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -129,13 +130,12 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunFolderError(
-            message(
-                None,
-                f"{path} cannot be written: {error.strerror or error}",
-                fix="earlier checkpoints are intact; free disk space and continue with --resume",
-            )
-        ) from error
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "free disk space" if is_full else "use a --save-dir that can be written"
+        if (path / LAST).exists() or (path.parent / LAST).exists():
+            remedy = "free disk space" if is_full else "make it writable"
+            fix = f"earlier checkpoints are intact; {remedy} and continue with --resume"
+        raise RunFolderError(message(None, f"{path} cannot be written: {error.strerror or error}", fix=fix)) from error
 
 
 def fresh(parent: Path, name: str) -> RunFolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import tempfile
@@ -105,7 +106,7 @@ def test_caches_go_on_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.
 
 def test_metrics_that_a_full_disk_has_cut_off(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path / "metrics.jsonl")
-    rows = [MetricsRow(step, 0.1, 2.0, None, 0.1, 5.0) for step in (10, 20)]
+    rows = [MetricsRow(step, 0.1, math.inf, None, 0.1, 5.0) for step in (10, 20)]
     metrics.log(rows[0].step, rows[0].values)
     size = metrics.path.stat().st_size
     for extra in range(size):
@@ -135,8 +136,10 @@ def test_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
         tuning.add(INFO, {choice.key: choice})
     assert tuning.load(INFO) == {}
     refused = pytest.raises(RunFolderError, match=r"cannot be written: (File exists|Not a directory)")
-    with refused, RunFolder(blocked / "run").reserved():
+    with refused as found, RunFolder(blocked / "run").reserved():
         pass
+    assert "use a --save-dir that can be written" in str(found.value)
+    assert "--resume" not in str(found.value)  # there is no checkpoint
     cache = DiskCache(blocked / "programs")
     cache.store("key", b"x")
     assert cache.failure
