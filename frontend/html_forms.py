@@ -80,22 +80,25 @@ def module_html(module: Module, is_lazy: Callable[[Parameter], bool]) -> str:
     lazy = sum(1 for _ in module.parameters()) - len(known)
     note += f", and {lazy} without a shape yet" if lazy else ""
     head = f"<div><b>{escape(type(module).__name__)}</b> {total:,} parameters{note}, {size_text(nbytes)}</div>"
-    return head + _tree(module, "", 0, is_lazy)
+    return head + _tree(module, "", (), is_lazy)
 
 
-def _tree(module: Module, name: str, depth: int, is_lazy: Callable[[Parameter], bool]) -> str:
+def _tree(module: Module, name: str, owners: tuple[Module, ...], is_lazy: Callable[[Parameter], bool]) -> str:
+    """Return the tree of a module inside of `owners`, the outermost first. One that contains itself is not repeated."""
     count = sum(p.size for p in module.parameters() if not is_lazy(p))
     label = f"{escape(name)}: " if name else ""
     extra = escape(module.extra_repr())
     title = f"{label}<code>{escape(type(module).__name__)}({extra})</code> <small>{count:,}</small>"
-    children = list(module.named_children())
+    children = [] if module in owners else list(module.named_children())
     margin = 'style="margin-left:1.2em"'
     if not children:
         return f"<div {margin}>{title}</div>"
-    inner = "".join(_tree(child, child_name, depth + 1, is_lazy) for child_name, child in children[:_MOST_CHILDREN])
+    inner = "".join(
+        _tree(child, child_name, (*owners, module), is_lazy) for child_name, child in children[:_MOST_CHILDREN]
+    )
     if len(children) > _MOST_CHILDREN:
         inner += f"<div {margin}>and {len(children) - _MOST_CHILDREN} more</div>"
-    opened = " open" if depth < 2 else ""
+    opened = " open" if len(owners) < 2 else ""
     return f"<details{opened} {margin}><summary>{title}</summary>{inner}</details>"
 
 

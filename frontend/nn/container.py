@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, KeysView, Mapping
+from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from polyhal.hal.core import dispatch
@@ -162,6 +163,7 @@ class ModuleList(ModuleSequence):
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
 
+    @recursive_repr("(contains itself)")
     def __repr__(self) -> str:
         lines, first = [], 0
         for text, group in itertools.groupby(repr(module) for module in self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from functools import partial
+from reprlib import recursive_repr
 from typing import Any, Self
 
 from polyhal.hal.core import dispatch
@@ -371,6 +372,7 @@ class Module(ModuleState):
         """Return the text between the parentheses of a layer's `repr`; defined by subclasses."""
         return ""
 
+    @recursive_repr("(contains itself)")
     def __repr__(self) -> str:
         extra = self.extra_repr()
         children = [(name, self.__dict__[name]) for name in self._modules]

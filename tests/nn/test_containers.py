@@ -154,3 +154,14 @@ def test_assigned_state_replaces_the_tensors_and_keeps_ties() -> None:
     assert isinstance(a.weight, nn.Parameter)
     assert a.weight.dtype is ph.float64
     assert a.weight.requires_grad
+
+
+def test_a_module_that_contains_itself_has_a_form() -> None:
+    model = nn.Sequential(nn.Linear(2, 3, device="numpy"))
+    model.append(model)
+    linear = "Linear(in_features=2, out_features=3, bias=True)"
+    assert repr(model) == f"Sequential(\n  (0): {linear}\n  (1): (contains itself)\n)"
+    assert model._repr_html_().count("Linear") == 1
+    modules = nn.ModuleList([nn.ReLU()])
+    modules.append(modules)
+    assert repr(modules) == "ModuleList(\n  (0): ReLU()\n  (1): (contains itself)\n)"
