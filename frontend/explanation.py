@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from polyhal.hal.compile.op_plugins import declared
+from polyhal.hal.compile.op_plugins import declared, op_plugins
 from polyhal.hal.compile.planning.resolution import Resolution
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef, OpFunction
 from polyhal.hal.ops.top_level import top_level
 from polyhal.hal.protocol import Number
@@ -136,6 +138,8 @@ def explanation(
     target = Device(device)
     name = op if isinstance(op, str) else op.op.name
     public = None if not isinstance(op, str) or declared(op) is not None else public_object(name)
+    if public is None and isinstance(op, str) and declared(op) is None:
+        raise KeyError(_unknown(name))
     if public is None or isinstance(getattr(public, "op", None), OpDef):
         op = op if public is None else public.op.name
         found = resolution(op, target, *shapes, dtype=dtype, **params)
@@ -167,6 +171,21 @@ def public_object(name: str) -> Any:
         elif found is not None:
             return found
     return modules[0] if modules else None
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """Return the public names of a module."""
+    return [name for name in getattr(module, "__all__", dir(module)) if not name.startswith("_")]
+
+
+def _unknown(name: str) -> str:
+    """Return the message for an unknown name, with close ones of all modules and ops."""
+    short = name.removeprefix("polyhal.")
+    namespaces = {n: importlib.import_module(f"polyhal.{n}".rstrip(".")) for n in NAMESPACES}
+    known = [*OPS.names(), *op_plugins().names()]
+    known += [f"{n}.{public}".lstrip(".") for n, module in namespaces.items() for public in names_of(module)]
+    close = difflib.get_close_matches(short, dict.fromkeys(known), 3)
+    return f"unknown name {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 
 def ops_of(public: Any) -> list[str]:

@@ -264,7 +264,7 @@ def _content(folder: Path) -> dict[str, bytes]:
     [
         (["explian"], "No such command 'explian'; did you mean 'explain', 'plan'; see `"),
         (["explain"], "Missing argument"),
-        (["explain", "sofmax"], "unknown op 'sofmax'; did you mean softmax"),
+        (["explain", "sofmax"], "unknown name 'sofmax'; did you mean softmax"),
         (["explain", "softmax", "--shape", "3,x"], "'3,x' is not a shape; expected lengths such as 3,4"),
         (["explain", "softmax", "--dtype", "flot32"], "'flot32' names no dtype of Polyhal; expected one of bool_"),
         (["explain", "matmul", "--device", "numpy", "--shape", "3,4", "--shape", "5,6"], "inner lengths differ"),

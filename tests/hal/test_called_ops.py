@@ -81,5 +81,14 @@ def test_names_that_are_not_ops_take_no_shapes() -> None:
 def test_unknown_names_have_close_matches() -> None:
     with pytest.raises(KeyError, match="did you mean topk"):
         ph.explain("topkk", "numpy")
-    with pytest.raises(KeyError, match=r"unknown op 'nn\.LSTMM'"):
+    with pytest.raises(KeyError, match=r"unknown name 'nn\.LSTMM'; did you mean nn\.LSTM"):
         ph.explain("nn.LSTMM", "numpy")
+
+
+def test_repeated_inputs_are_counted() -> None:
+    """A list of tensors in five roles is one line that can be read."""
+    text = ph.explain("optim.AdamW", "numpy")
+    assert (
+        "adam_step(5 x (float32[7], float32[3, 5], float32[], float32[33, 2]), int64 number, 5 x float32 number)"
+        in text
+    )

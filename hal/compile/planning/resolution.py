@@ -58,8 +58,9 @@ class Resolution:
 
     @property
     def specs(self) -> str:
-        """Description of the inputs."""
-        return ", ".join("none" if s is None else str(s) for s in self.inputs)
+        """Description of the inputs. Of many, repetitions are counted: 5 x (float32[7], float32[3])."""
+        texts = ["none" if s is None else str(s) for s in self.inputs]
+        return ", ".join(texts if len(texts) <= _MOST_INPUTS else _counted(texts))
 
     @property
     def dtype(self) -> str:
@@ -114,6 +115,27 @@ class Resolution:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+_MOST_INPUTS = 8
+"""Maximum number of inputs that are described one by one."""
+
+
+def _counted(texts: list[str]) -> Iterator[str]:
+    """Yield the texts, with a sequence that repeats at once as its count and one copy; the longest repetitions first."""
+    begin = 0
+    while begin < len(texts):
+        saved, period = 0, 1
+        for length in range(1, (len(texts) - begin) // 2 + 1):
+            last = begin + length
+            while last < len(texts) and texts[last] == texts[last - length]:
+                last += 1
+            repeated = (last - begin) // length - 1
+            if repeated * length > saved:
+                saved, period = repeated * length, length
+        part = ", ".join(texts[begin : begin + period])
+        yield part if not saved else f"{saved // period + 1} x {part if period == 1 else f'({part})'}"
+        begin += saved + period
 
 
 def subject(inputs: Specs, outputs: tuple[Spec, ...]) -> str:
