@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polyhal.hal.errors import message
+from polyhal.hal.errors import CaptureError, message
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -18,8 +18,14 @@ _LARGE = 1 << 16
 
 
 def render(x: Tensor) -> str:
-    """Format the elements as NumPy does, with dtype, device, and the node that created the tensor, if any."""
-    array = _edges(x.detach()) if x.size > _LARGE else x.numpy()
+    """Format the elements as NumPy does, with dtype, device, and the node that created the tensor, if any.
+
+    A tensor that is only being recorded has no elements yet: its shape takes their place.
+    """
+    try:
+        array = _edges(x.detach()) if x.size > _LARGE else x.numpy()
+    except CaptureError:
+        return f"tensor(no elements while a step is recorded, shape={x.shape}, {_notes(x)})"
     if array.dtype.kind == "V":  # bfloat16 has no formatter of its own
         array = array.astype(np.float32)
     body = np.array2string(
@@ -31,13 +37,17 @@ def render(x: Tensor) -> str:
         edgeitems=_EDGE,
         floatmode="maxprec",
     )
+    shape = f", shape={x.shape}" if x.size == 0 else ""
+    return f"tensor({body}{shape}, {_notes(x)})"
+
+
+def _notes(x: Tensor) -> str:
     notes = [f"dtype={x.dtype!r}", f"device={x.device.name!r}"]
     if x.node is not None:
         notes.append(f"grad_fn={x.node.op.name}")
     elif x.requires_grad:
         notes.append("requires_grad=True")
-    shape = f", shape={x.shape}" if x.size == 0 else ""
-    return f"tensor({body}{shape}, {', '.join(notes)})"
+    return ", ".join(notes)
 
 
 def _edges(x: Tensor, axis: int = 0) -> np.ndarray:
@@ -58,4 +68,7 @@ def formatted(x: Tensor, spec: str) -> str:
     if x.size != 1:
         problem = f"format {spec!r} is for one number, and a tensor of shape {x.shape} has {x.size}"
         raise TypeError(message("format", problem, fix="use .item(), .numpy(), or no format"))
-    return format(x.item(), spec)
+    try:
+        return format(x.item(), spec)
+    except CaptureError:
+        return render(x)

@@ -192,3 +192,22 @@ def test_chains_of_constants_may_be_longer_than_the_stack_of_python(numpy_device
     run = jit(step, warm_up=False)
     for _ in range(3):
         assert run(ph.ones(2, device=numpy_device)).tolist() == [float(sys.getrecursionlimit() // 2)] * 2
+
+
+@pytest.mark.parametrize("text", ["{0}", "{0:.3f}", "{0!r}"])
+def test_a_tensor_is_printed_while_it_is_recorded(device: Device, text: str) -> None:
+    """It has no elements, and the recorded step is the one without the text."""
+    texts: list[str] = []
+
+    def printed(x: Tensor) -> Tensor:
+        y = x * 2
+        texts.append(text.format(y))
+        return y + 1
+
+    step = jit(printed)
+    x = ph.tensor([1.5], device=device)
+    assert [step(x).item() for _ in range(4)] == [4.0] * 4
+    assert "3" in texts[0]
+    shape = f"shape=(1,), dtype=polyhal.float32, device={device.name!r})"
+    assert texts[1:] == [f"tensor(no elements while a step is recorded, {shape}"] * 2
+    assert [n.op.name for n in step.graphs[0].nodes] == ["multiply", "add"]
