@@ -61,15 +61,18 @@ def _colored() -> bool:
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def report(error: Exception) -> int:
-    """Print an error as one sentence and return its exit code. With POLYHAL_DEBUG=1, raise it instead."""
+def report(error: Exception, line: str = "") -> int:
+    """Print an error as one sentence, after the `line` of the program at fault, and return its exit code.
+
+    With POLYHAL_DEBUG=1, raise it instead.
+    """
     if env.debug():
         raise error
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "polyhal":
         fail(missing_package(error))
         return BAD_INPUT
     if isinstance(error, (PolyhalError, OSError, MemoryError)):
-        fail(sentence(error))
+        fail(f"{line}: {sentence(error)}" if line else sentence(error))
         return BAD_INPUT
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     fail(f"unexpected {type(error).__name__}: {sentence(error)}{notes} (set POLYHAL_DEBUG=1 for the traceback)")

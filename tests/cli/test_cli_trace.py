@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from polyhal import get_default_device, set_default_device
+from polyhal.hal.errors import ShapeError
 
 from .conftest import Command
 
@@ -94,6 +95,18 @@ def test_an_error_of_the_program_is_reported_after_its_ops(polyhal: Command, tmp
     assert done.code != 0
     assert "Traceback" not in done.err
     assert "bad.py:2: [matmul]" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("command", ["profile", "trace"])
+def test_an_error_of_polyhal_is_raised_for_debugging(
+    polyhal: Command, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bad.py"
+    program.write_text("import polyhal as ph\nph.ones((2, 3)) @ ph.ones((2, 3))\n")
+    assert re.search(r"bad.py:2: \[matmul\]", polyhal(command, program, "--device", "numpy").err)
+    monkeypatch.setenv("POLYHAL_DEBUG", "1")
+    with pytest.raises(ShapeError, match="matmul"):
+        polyhal(command, program, "--device", "numpy")
 
 
 def test_a_program_that_is_not_there(polyhal: Command) -> None:

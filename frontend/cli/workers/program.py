@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from polyhal.cli.reporting import BAD_INPUT, INTERNAL, fail, sentence
+from polyhal.cli.reporting import INTERNAL, report
 from polyhal.default_device import set_default_device
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
@@ -39,8 +39,7 @@ def print_failure(error: Exception) -> int:
     """
     trace = of_program(error.__traceback__)
     if isinstance(error, PolyhalError) and trace is not None:
-        fail(f"{_last_line(trace)}: {sentence(error)}")
-        return BAD_INPUT
+        return report(error, _last_line(trace))
     if trace is None and not isinstance(error, SyntaxError):
         raise error
     traceback.print_exception(error.with_traceback(trace))
