@@ -48,6 +48,11 @@ class NumPyProtocols:
             return _OF_SHAPES[function](self)
         return function(*on_host(args), **on_host(kwargs))
 
+    def to_numpy(self: Any) -> np.ndarray:
+        """Copy the elements to a NumPy array, as `numpy` does; the name by which Matplotlib asks arrays of all libraries."""
+        out: np.ndarray = self.numpy()
+        return out
+
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """Raise AttributeError: memory behind this interface has no owner to keep it alive."""

@@ -133,6 +133,9 @@ def test_matplotlib_and_pillow(device: ph.Device) -> None:
     x = ph.tensor([1.0, 4.0, 9.0], device=device, requires_grad=True)
     (line,) = pyplot.plot(x.detach(), x)
     np.testing.assert_array_equal(line.get_ydata(), x.numpy())
+    counts, _, bars = pyplot.hist(x, bins=2)  # one data set, as an array is
+    assert counts.tolist() == np.histogram(x.numpy(), 2)[0].tolist() == [2, 1]
+    assert len(bars) == 2
     pyplot.close("all")
     pixels = ph.zeros((2, 3), dtype="uint8", device=device)
     with pytest.raises(AttributeError, match=r"x\.numpy\(\)"):
