@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.utils.files import parse_json, replacing
@@ -54,8 +55,9 @@ class Metrics(JsonLines):
 
     def _row(self, number: int, line: str) -> MetricsRow:
         try:
-            values = parse_json(line, self.path)
-            row = MetricsRow(**{k: float(v) if v in _NOT_FINITE else v for k, v in values.items()})
+            values: dict[str, Any] = parse_json(line, self.path)
+            values |= {name: float(value) for name, value in values.items() if value in _NOT_FINITE}
+            row = MetricsRow(**values)
             numbers = [v for v in asdict(row).values() if v is not None]
             if type(row.step) is not int or not all(type(v) in (int, float) for v in numbers):
                 raise ValueError(f"{row} is not a row of numbers")
