@@ -1,17 +1,20 @@
 """Functions of scikit-learn and SciPy that run on arrays of any namespace, on tensors, compared with NumPy.
 
-Run with SCIPY_ARRAY_API=1: `python -m tests.array_api.consumers numpy`. With `--timed` it prints the time of functions, divided
-by their time with arrays of NumPy.
+Run with SCIPY_ARRAY_API=1: `python -m tests.array_api.consumers numpy`. With `--timed` it also times them, with tensors and
+with arrays of NumPy; `--output FILE` writes the outcome as JSON.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -223,17 +226,9 @@ class Comparison:
 
     failed: dict[str, str] = field(default_factory=dict)
     """Errors by function."""
-    slowdowns: dict[str, float] = field(default_factory=dict)
-    """Processor time on the device, divided by the time with arrays of NumPy, for functions that agree."""
+    times: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Milliseconds of the processor with arrays of NumPy and with tensors, for functions that agree."""
     count: int = 0
-
-    def medians(self) -> Iterator[tuple[str, int, float, float, float]]:
-        """Yield quartiles of the slowdowns by package: name, number of functions, lower quartile, median, upper quartile."""
-        packages: dict[str, list[float]] = {}
-        for name, ratio in self.slowdowns.items():
-            packages.setdefault(name.partition(".")[0], []).append(ratio)
-        for package, ratios in sorted(packages.items()):
-            yield package, len(ratios), *np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
 
 
 def compare(device: str, is_timed: bool = False) -> Comparison:
@@ -257,24 +252,25 @@ def compare(device: str, is_timed: bool = False) -> Comparison:
                 if is_timed:
                     arrays = _seconds(partial(run, lambda a: a))
                     tensors = _seconds(lambda run=run: (run(polyhal.tensor), opened.synchronize()))  # type: ignore[misc]
-                    result.slowdowns[name] = tensors / arrays
+                    result.times[name] = (round(1e3 * arrays, 4), round(1e3 * tensors, 4))
             except Exception as error:  # every kind of failure is reported
                 result.failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return result
 
 
 def main() -> None:
-    device, *options = sys.argv[1:]
-    result = compare(device, "--timed" in options)
+    parser = argparse.ArgumentParser(prog="python -m tests.array_api.consumers", description=__doc__)
+    parser.add_argument("device")
+    parser.add_argument("--timed", action="store_true")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    result = compare(options.device, options.timed)
     for name, problem in result.failed.items():
         print(f"  {name}: {problem}")
     agree = result.count - len(result.failed)
-    print(f"{device}: {agree} of {result.count} functions of scikit-learn and SciPy agree with NumPy")
-    if result.slowdowns:
-        print("| package | functions | lower quartile | median | upper quartile |")
-        print("|---|---:|---:|---:|---:|")
-    for package, count, *quartiles in result.medians():
-        print(f"| {package} | {count} | {' | '.join(f'{q:.2g}' for q in quartiles)} |")
+    print(f"{options.device}: {agree} of {result.count} functions of scikit-learn and SciPy agree with NumPy")
+    if options.output is not None:
+        options.output.write_text(json.dumps(asdict(result)), encoding="utf-8")
     sys.exit(bool(result.failed))
 
 
