@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.language_model_tables import decode_table, language_models_table, train_command_table
 from benchmarks.measured_tables import with_tables
 from benchmarks.planning_page import planning_page, scaling_table
 from benchmarks.serving.table import serve_load_table
 from benchmarks.summary import MeasuredDevice, speeds_table, summary
 from benchmarks.tables import (
     collectives_table,
-    decode_table,
     flops_text,
     kernels_table,
-    language_models_table,
     layers_table,
     linalg_table,
     links_table,
@@ -40,7 +39,6 @@ from benchmarks.tables import (
     read_back_table,
     replay_table,
     startup_table,
-    train_command_table,
     training_step_table,
 )
 from benchmarks.torch_steps_page import torch_steps_table

@@ -157,49 +157,8 @@ def training_step_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def decode_table(result: dict[str, Any]) -> list[str]:
-    """Return tokens per second, with and without the prompt."""
-    lines = ["| device | dtype | tokens/s | including the prompt | PyTorch, eager |", "|---|---|---:|---:|---:|"]
-    for row in result["rows"]:
-        us = row["polyhal"]
-        theirs = f"{1 / row['torch']['seconds'][0]:.0f}" if "torch" in row else ""
-        rates = f"{1 / us['seconds'][0]:.0f} | {1 / us['whole']:.0f} | {theirs}"
-        lines.append(f"| `{row['device']}` | {row['dtype']} | {rates} |")
-    return lines
-
-
-def language_models_table(result: dict[str, Any]) -> list[str]:
-    """Return tokens per second of prompts and of generation, and the share of the memory's speed."""
-    names = list(dict.fromkeys(name for row in result["rows"] for name in row["who"]))
-    lines = [
-        "| file | bytes per token | " + " | ".join(f"{n}, prompt | {n}, generated | of memory" for n in names) + " |",
-        "|---|---:|" + "---:|" * (3 * len(names)),
-    ]
-    fastest = max(result["reads"].values())
-    for row in result["rows"]:
-        cells = [row["file"], f"{row['bytes'] / 1e6:,.0f} MB"]
-        for name in names:
-            who, rate = row["who"].get(name, {}), result["reads"].get(name, fastest)
-            cells.append(f"{who['prefill'][0]:,.0f}" if "prefill" in who else "")
-            cells += [_median(d, ",.1f"), f"{d[0] * row['bytes'] / rate:.0%}"] if (d := who.get("decode")) else ["", ""]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
-
-
-def train_command_table(result: dict[str, Any]) -> list[str]:
-    """Return tokens per second and the first step, captured and eager."""
-    lines = [
-        "| device | captured, tokens/s | `--eager`, tokens/s | first step, captured | first step, `--eager` |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for row in result["rows"]:
-        rates = " | ".join(_median(row[mode]["tokens_per_s"], ",.0f") for mode in ("captured", "eager"))
-        firsts = " | ".join(_median(row[mode]["first_s"], ".2f") + " s" for mode in ("captured", "eager"))
-        lines.append(f"| `{row['device']}` | {rates} | {firsts} |")
-    return lines
-
-
-def _median(values: Sequence[float], form: str) -> str:
+def median_text(values: Sequence[float], form: str) -> str:
+    """Return a median in a format, with its spread."""
     median, low, high = values
     return f"{median:{form}} {_spread(low, median, high)}"
 
@@ -212,7 +171,7 @@ def replay_table(result: dict[str, Any]) -> list[str]:
     ]
     for row in result["rows"]:
         bare = next(name for name in row["who"] if name.startswith("bare"))
-        rates = " | ".join(_median(row["who"][who], ".2f") for who in ("captured step", bare, "eager step"))
+        rates = " | ".join(median_text(row["who"][who], ".2f") for who in ("captured step", bare, "eager step"))
         lines.append(f"| `{row['device']}` | {row['launches']} | {rates} | {row['above']:.2f} |")
     return lines
 
@@ -227,7 +186,7 @@ def onnx_models_table(result: dict[str, Any]) -> list[str]:
         peer = row["who"]["onnxruntime"]
         for device, times in row["who"].items():
             if device != "onnxruntime":
-                both = [_median([1e3 * t for t in ts], ".2f") for ts in (peer, times)]
+                both = [median_text([1e3 * t for t in ts], ".2f") for ts in (peer, times)]
                 ratio = f"{peer[0] / times[0]:.2f} | {row['difference']:.0e}"
                 lines.append(f"| {row['model']} | {both[0]} | `{device}` | {both[1]} | {ratio} |")
     return lines
@@ -241,7 +200,7 @@ def overlap_table(result: dict[str, Any]) -> list[str]:
     ]
     for row in result["rows"]:
         spans = " | ".join(f"{row[part] * 1e3:.1f}" for part in ("copies", "kernels", "both"))
-        loops = " | ".join(_median([t * 1e3 for t in times], ".0f") for times in row["loops"].values())
+        loops = " | ".join(median_text([t * 1e3 for t in times], ".0f") for times in row["loops"].values())
         lines.append(f"| `{row['device']}` | {row['batches']} of {row['megabytes']} MiB | {spans} | {loops} |")
     return lines
 
@@ -253,7 +212,7 @@ def read_back_table(result: dict[str, Any]) -> list[str]:
         "|---|---:|---:|---:|---:|",
     ]
     for row in result["rows"]:
-        loops = " | ".join(_median([t * 1e3 for t in times], ".1f") for times in row["loops"].values())
+        loops = " | ".join(median_text([t * 1e3 for t in times], ".1f") for times in row["loops"].values())
         lines.append(f"| `{row['device']}` | {loops} |")
     return lines
 
@@ -329,7 +288,7 @@ def startup_table(result: dict[str, Any]) -> list[str]:
 def overhead_table(result: dict[str, Any]) -> list[str]:
     """Return microseconds per op."""
     lines = ["| `a + b` | µs per op |", "|---|---:|"]
-    return [*lines, *(f"| {row['what']} | {_median(row['us'], '.2f')} |" for row in result["rows"])]
+    return [*lines, *(f"| {row['what']} | {median_text(row['us'], '.2f')} |" for row in result["rows"])]
 
 
 def optimizers_table(result: dict[str, Any]) -> list[str]:

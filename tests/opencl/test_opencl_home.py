@@ -1,4 +1,4 @@
-"""Devices work for users whose home folder cannot be written, as those of containers often cannot."""
+"""Devices work for users without a writable home folder, as in many containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variances that a backward pass computes from saved inverse standard deviations are those of the forward pass."""
+"""A backward pass reads the variances of the forward pass instead of computing them from inverse standard deviations."""
 
 from __future__ import annotations
 

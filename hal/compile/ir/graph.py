@@ -249,6 +249,11 @@ class Graph:
         k = self._producers[value]
         return None if k < 0 else self.nodes[k]
 
+    def made_by(self, x: Operand, *ops: OpDef) -> Node | None:
+        """Return the producer of an operand if its op is one of `ops`; None for other nodes, inputs and numbers."""
+        node = self.producer(x.index) if isinstance(x, Value) else None
+        return node if node is not None and node.op in ops else None
+
     def producer_index(self, value: int) -> int:
         """Return the position of the producer of `value`; -1 for an input."""
         return self._producers[value]

@@ -53,8 +53,8 @@ def _pair_of(graph: Graph, k: int) -> _Pair | None:
     if gradient.op is not _GRADIENT or not can_fuse(gradient) or gradient.replaces:
         return None
     incoming, logits, target, lse = gradient.inputs
-    loss = graph.producer(lse.index) if isinstance(lse, Value) else None
-    if loss is None or loss.op is not _LOSS or loss.outputs[1] != gradient.value(3) or not loss.merges_with(gradient):
+    loss = graph.made_by(lse, _LOSS)
+    if loss is None or loss.outputs[1] != gradient.value(3) or not loss.merges_with(gradient):
         return None
     only_reader = graph.use_count(loss.outputs[1]) == 1
     if not only_reader or loss.inputs != (logits, target) or loss.params != gradient.params[: len(loss.params)]:

@@ -81,8 +81,8 @@ class _Search:
     def _before_cast(self, node: Node) -> Operand:
         """The gradient of the norm's result before a cast from half precision that only this node reads."""
         graph, x = self._graph, node.inputs[0]
-        cast = graph.producer(x.index) if isinstance(x, Value) else None
-        if cast is None or cast.op is not _CAST or not cast.merges_with(node) or graph.use_count(cast.outputs[0]) > 1:
+        cast = graph.made_by(x, _CAST)
+        if cast is None or not cast.merges_with(node) or graph.use_count(cast.outputs[0]) > 1:
             return x
         narrow, wide = graph.tensor(cast.value(0)).dtype, graph.tensor(cast.outputs[0]).dtype
         half = narrow.is_floating_point and narrow is not wide and accumulator(narrow) is wide

@@ -80,9 +80,9 @@ def _uncopied(rewriter: GraphRewriter, node: Node) -> list[Operand]:
     """
     axis, parts, merged = node.bound["axis"], [], set()
     for x in rewriter.operands(node):
-        merge = rewriter.producer(x)
-        copied = None if merge is None or merge.op is not OPS["reshape"] else rewriter.producer(merge.inputs[0])
-        if merge is None or copied is None or copied.op is not OPS["contiguous"]:
+        merge = rewriter.new.made_by(x, OPS["reshape"])
+        copied = None if merge is None else rewriter.new.made_by(merge.inputs[0], OPS["contiguous"])
+        if copied is None:
             return []
         before, after = rewriter.tensor(copied.inputs[0]), rewriter.tensor(x)
         if axis != after.ndim - 1 or before.shape[:axis] != after.shape[:axis] or before.ndim <= after.ndim:

@@ -34,20 +34,14 @@ def _source(graph: Graph, node: Node) -> Value | None:
     if node.op is not OPS["subtract"] or node.replaces or not can_fuse(node):
         return None
     quotient, eps = node.inputs
-    divide = _producer(graph, quotient, "divide")
-    square = None if divide is None or divide.inputs[0] != 1 else _producer(graph, divide.inputs[1], "square")
-    rsqrt = None if square is None else _producer(graph, square.inputs[0], "rsqrt")
-    add = None if rsqrt is None else _producer(graph, rsqrt.inputs[0], "add")
+    divide = graph.made_by(quotient, OPS["divide"])
+    square = None if divide is None or divide.inputs[0] != 1 else graph.made_by(divide.inputs[1], OPS["square"])
+    rsqrt = None if square is None else graph.made_by(square.inputs[0], OPS["rsqrt"])
+    add = None if rsqrt is None else graph.made_by(rsqrt.inputs[0], OPS["add"])
     if add is None or isinstance(eps, Value) or add.inputs[1] != eps:
         return None
-    norm = _producer(graph, add.inputs[0], "batch_norm")
+    norm = graph.made_by(add.inputs[0], OPS["batch_norm"])
     variance = add.inputs[0]
     if norm is None or not isinstance(variance, Value) or norm.outputs[_VARIANCE] != variance.index:
         return None
     return variance if graph.specs[variance.index] == graph.specs[node.outputs[0]] else None
-
-
-def _producer(graph: Graph, x: object, op: str) -> Node | None:
-    """Return the node that computes `x` if it is of an op."""
-    node = graph.producer(x.index) if isinstance(x, Value) else None
-    return node if node is not None and node.op is OPS[op] else None
