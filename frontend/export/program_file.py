@@ -33,7 +33,7 @@ from polyhal.hal.core.settings import json_store
 from polyhal.hal.core.settings.atomic import replacing
 from polyhal.hal.errors import CorruptFileError, message
 
-FORMAT = "polyhal program"
+FORMAT = "polyhal-program"
 SCHEMA = 1
 """The version written. A reader takes files of its own version only."""
 HEADER, CONTENTS = "program.json", "program.bin"

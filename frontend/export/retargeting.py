@@ -34,6 +34,8 @@ class Retargeted:
     """Dtypes of the state before narrower ones took their places, by name."""
     names: list[str] = field(default_factory=list)
     """Names of the arguments, as the function declares them."""
+    recorded: dict[str, Tensor] = field(default_factory=dict)
+    """The tensors of the state as recorded, by name; none for a file."""
 
 
 def place_of(node: Node) -> str:
@@ -62,10 +64,10 @@ def retarget(step: Any, device: Device, target: str) -> Retargeted:
         data = {k: v if k == "state" else eager(v) for k, v in read_graph(step).items()}
         path = str(step)
     else:
-        recorded = recorded_step(step)
-        refuse(_problems(recorded.captured), target)
+        captured = recorded_step(step).captured
+        refuse(_problems(captured), target)
         data, path = graph_data(step), "the step"
-        for entry, node in zip(data["graph"]["nodes"], recorded.captured.graph.nodes, strict=True):
+        for entry, node in zip(data["graph"]["nodes"], captured.graph.nodes, strict=True):
             if node.origin is not None:
                 entry["location"] = node.origin.location
     if len(data["graph"]["places"]) > 1:
@@ -84,7 +86,8 @@ def retarget(step: Any, device: Device, target: str) -> Retargeted:
             at = f", at {line_text(line.file, line.line)}" if line is not None and line.file else ""
             problems.append(f"{entry['op']}{at} computes in {', '.join(sorted(wide))}, which {target} does not have")
     refuse(problems, target)
-    return Retargeted(LoadedGraph(path, narrowed, device), saved, _argument_names(step))
+    recorded = {} if isinstance(step, (str, os.PathLike)) else dict(data["state"])
+    return Retargeted(LoadedGraph(path, narrowed, device), saved, _argument_names(step), recorded)
 
 
 def _problems(captured: Any) -> list[str]:

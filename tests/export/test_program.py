@@ -136,7 +136,7 @@ def test_damaged_files_name_the_entry(program: export.StepProgram, name: str) ->
         decode_program(header, contents, "damaged")
 
 
-@pytest.mark.parametrize("header", [None, [], {}, {"format": "polyhal program", "schema": 99}])
+@pytest.mark.parametrize("header", [None, [], {}, {"format": "polyhal-program", "schema": 99}])
 def test_other_files_are_refused(header: Any) -> None:
     with pytest.raises(IncompatibleFileError):
         decode_program(header, b"", "other")

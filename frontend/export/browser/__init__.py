@@ -1,0 +1,1 @@
+"""The runtime of exported pages, in plain JavaScript, and the parts of a page."""

@@ -1,0 +1,202 @@
+"""Exported pages in a real browser: headless Chromium with WebGPU on its software adapter."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import export
+from polyhal.export.operations import OPERATIONS
+from tests.export.chromium import PROGRAM, Chromium
+from tests.export.steps import TrainingStep
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium; Debian, Ubuntu: apt install chromium"),
+]
+_LOADED = "window.polyhal || document.querySelector('#status.error')"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    opened = Chromium()
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def training() -> TrainingStep:
+    return TrainingStep(dropout=0.25)
+
+
+def _open(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    browser.wait_for(_LOADED)
+    assert browser.evaluate("document.querySelector('#status').textContent").startswith("ready after")
+
+
+def _arrays(training: TrainingStep) -> str:
+    return f"{{x: {training.x.numpy().ravel().tolist()}, y: {training.y.numpy().tolist()}}}"
+
+
+def test_a_page_trains_as_python_does_and_its_state_comes_back(
+    browser: Chromium, training: TrainingStep, tmp_path: Path
+) -> None:
+    """Losses of five steps with dropout, a changed learning rate, the inference step on shared weights, and a checkpoint.
+
+    Both sum in single precision in different orders, about 1e-6 of a value; Adam divides gradients by their size, so that a
+    step of 1e-2 may differ by some 1e-5 where a gradient nearly cancels.
+    """
+    model = training.model.eval()
+    classify = polyhal.jit(lambda x: model(x))
+    with polyhal.no_grad():
+        for _ in range(3):
+            classify(training.x)
+    model.train()
+    training.run()
+    steps = {"train": training.step, "classify": classify}
+    page = export.webgpu(steps, tmp_path / "page.html", outputs={"train": ["loss"], "classify": ["logits"]})
+    _open(browser, page)
+    losses = browser.evaluate(
+        f"""(async () => {{
+            const {{train}} = polyhal.programs, found = [];
+            for (let i = 0; i < 5; i++) {{
+                if (i === 3) train.set("lr", 0.05);
+                found.push((await train.run(i ? {{}} : {_arrays(training)})).loss[0]);
+            }}
+            return found;
+        }})()"""
+    )
+    expected = []
+    for i in range(5):
+        if i == 3:
+            training.optimizer.param_groups[0]["lr"] = 0.05
+        expected.append(training.run())
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+    logits = browser.evaluate(
+        f"polyhal.programs.classify.run({{x: {training.x.numpy().ravel().tolist()}}}).then((r) => [...r.logits])"
+    )
+    model.eval()
+    with polyhal.no_grad():
+        np.testing.assert_allclose(logits, model(training.x).numpy().ravel(), rtol=1e-3, atol=1e-3)
+
+    saved = browser.evaluate(
+        """(async () => {
+            const bytes = new Uint8Array(await (await polyhal.checkpoint()).arrayBuffer());
+            return btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(""));
+        })()"""
+    )
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(base64.b64decode(saved))
+    state = polyhal.load(path, "numpy")
+    own = training.model.state_dict()
+    assert set(own) <= set(state)
+    for name, tensor in own.items():
+        np.testing.assert_allclose(state[name].numpy(), tensor.numpy(), atol=1e-3)
+    training.model.load_state_dict({name: state[name] for name in own})
+    with polyhal.no_grad():
+        np.testing.assert_allclose(model(training.x).numpy().ravel(), logits, rtol=1e-5, atol=1e-5)
+
+    next_loss = browser.evaluate("polyhal.programs.train.run().then((r) => r.loss[0])")
+    again = browser.evaluate(
+        f"""(async () => {{
+            const bytes = Uint8Array.from(atob("{saved}"), (c) => c.charCodeAt(0));
+            polyhal.restore(bytes.buffer);
+            return (await polyhal.programs.train.run()).loss[0];
+        }})()"""
+    )
+    assert again == next_loss  # weights, moments, step count, learning rate and random numbers
+    assert browser.console == []
+
+
+def test_errors_say_what_to_do(browser: Chromium, training: TrainingStep, tmp_path: Path) -> None:
+    _open(browser, export.webgpu(training.step, tmp_path / "page.html", title="</script><b>"))
+
+    def error(expression: str) -> str:
+        code = f"(async () => {{ try {{ await ({expression}); }} catch (e) {{ return e.message; }} }})()"
+        return str(browser.evaluate(code))
+
+    run = "polyhal.programs.step.run"
+    assert error(f"{run}({{z: [1]}})") == 'step has no input "z"; it has x, y'
+    assert error(f"{run}({{y: [1, 2]}})") == '"y" got 2 numbers; expected 8 numbers of shape [8]'
+    assert error(f"{run}({{}}, {{read: ['loss']}})") == 'step has no output "loss"; it has result'
+    assert error("polyhal.programs.step.set('rate', 1)").startswith('there is no number "rate"; there are ')
+    assert error("polyhal.restore(new ArrayBuffer(3))").startswith("this is no checkpoint: it has 3 bytes")
+    assert browser.evaluate("document.title") == "</script><b>"
+
+
+def test_arithmetic_of_numbers_is_pythons(browser: Chromium, training: TrainingStep, tmp_path: Path) -> None:
+    """Functions of the standard library of C and of JavaScript may differ in the last bit; everything else is exact."""
+    _open(browser, export.webgpu(training.step, tmp_path / "page.html"))
+    samples: list[Any] = [3, -7, 2**70, 0.5, -2.25, 1e300, True]
+    cases, expected = [], []
+    for name, function in OPERATIONS.items():
+        count = 3 if name == "where" else 1 if name in _UNARY else 2
+        for operands in itertools.product(samples, repeat=count):
+            if name == "pow" and (abs(operands[1]) > 100 or operands[0] < 0 or operands[0] > 1e200):
+                continue
+            try:
+                value = function(*operands)
+            except (ValueError, ZeroDivisionError, OverflowError):
+                continue
+            if isinstance(value, complex):
+                continue
+            cases.append([name, [_encoded(x) for x in operands]])
+            expected.append(value)
+    found = browser.evaluate(
+        f"""import("polyhal/numbers").then(({{OPERATIONS}}) => {json.dumps(cases)}.map(([name, operands]) => {{
+            const read = ([type, x]) => (type === "int" ? BigInt(x) : type === "bool" ? x === "True" : Number(x));
+            const value = OPERATIONS[name](...operands.map(read));
+            return [typeof value, String(value)];
+        }}))"""
+    )
+    assert len(found) == len(expected) > 500
+    for case, (kind, text), value in zip(cases, found, expected, strict=True):
+        if kind == "bigint":
+            assert type(value) in (int, bool), case
+            assert int(text) == value, case
+        elif kind == "boolean":
+            assert (text == "true") == value, case
+        else:
+            assert math.isclose(float(text.replace("Infinity", "inf")), value, rel_tol=4e-16), case
+
+
+_UNARY = ("neg", "pos", "abs", "sqrt", "log", "expm1", "sign", "int", "float", "bool")
+
+
+def _encoded(x: Any) -> list[str]:
+    return [type(x).__name__, repr(x)]
+
+
+def test_a_folder_works_from_a_server(browser: Chromium, training: TrainingStep, tmp_path: Path) -> None:
+    import functools
+    import threading
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *args: Any) -> None:
+            """Print nothing."""
+
+    folder = export.webgpu(training.step, tmp_path / "page", outputs=["loss"])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        browser.open(f"http://127.0.0.1:{server.server_address[1]}/")
+        browser.wait_for(_LOADED)
+        loss = browser.evaluate(f"polyhal.programs.step.run({_arrays(training)}).then((r) => r.loss[0])")
+    finally:
+        server.shutdown()
+        server.server_close()
+    np.testing.assert_allclose(loss, training.run(), rtol=1e-5)
