@@ -23,6 +23,7 @@ from polyhal.hal.system.reference.tolerances import EXACT, Bound
 from polyhal.hal.testing.kit import (
     contract_async,
     contract_foreign,
+    contract_graphs,
     contract_import,
     contract_memory,
     contract_optional,
@@ -81,6 +82,7 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
     yield from contract_import.checks(device, scope)
     yield from contract_foreign.checks(device)
     yield from contract_record.checks(device)
+    yield from contract_graphs.checks(device, scope)
     yield from contract_optional.checks(device, scope)
 
 
