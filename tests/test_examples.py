@@ -73,6 +73,12 @@ def test_quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -
     assert "0.weight" in ph.load(tmp_path / "sine.safetensors", "numpy")["model"]
 
 
+def test_digits_in_a_page(tmp_path: Path, run: Run) -> None:
+    page = tmp_path / "digits.html"
+    assert number(r"test accuracy ([\d.]+)%", run("export_digits.py", str(page), "--steps", "60")) > 50
+    assert "polyhal-contents" in page.read_text(encoding="utf-8")
+
+
 def declares_ops(name: str, device: str) -> str:
     """Return the output of a program that declares ops: in a process of its own, since other tests list the ops that there
     are."""
