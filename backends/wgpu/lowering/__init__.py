@@ -37,8 +37,8 @@ from polyhal.backends.wgpu.lowering.reduction import scan
 from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, sample_tokens, softmax
 
 _FAMILIES = (
-    elementwise, copy, foreach, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, scan, pooling, softmax,
-    optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention, fft,
+    elementwise, copy, foreach, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, scan, pooling,
+    softmax, optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention, fft,
     factors, solve, quantized, dequantize, rotary, sample_tokens,
 )  # fmt: skip
 
