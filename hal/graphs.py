@@ -1,7 +1,7 @@
 """Optional protocol of devices whose runtime compiles graphs: XLA, OpenVINO, Core ML, IREE and others.
 
 A captured step is then one program, or a few, instead of a launch per op. The graph that a backend receives is plain data of
-the contract, so that a backend needs no module of the compiler, and the compiler's own graph stays free to change:
+the contract, so that a backend needs no module of the compiler, and the compiler's own graph stays free to change::
 
     def evaluate(graph, arrays):
         values = dict(zip(graph.inputs, arrays))
