@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import shorten
 from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
@@ -26,6 +27,9 @@ _TYPE_NAMES = {
     DeviceType.ACCELERATOR: ("accelerator", "accelerators"),
     DeviceType.CPU: ("CPU device", "CPU devices"),
 }
+
+_REASON = 160
+"""Maximum number of characters of a failure's reason within a sentence."""
 
 Lookup = Callable[[Candidate], BenchmarkResult | None]
 
@@ -145,8 +149,11 @@ def _why_passed_over(candidate: Candidate, chosen: Candidate, benchmarks: Benchm
     result, best = benchmarks.lookup(candidate), benchmarks.lookup(chosen)
     if _is_limited(candidate, chosen):
         return f"{candidate.name} {limitation(candidate.info)}"
-    if result is None or result.problem or best is None or best.problem:
-        return f"{candidate.name} failed when it was measured"
+    if result is not None and result.problem:
+        reason = shorten(result.problem, _REASON, placeholder=" ...")
+        return f"{candidate.name} failed when it was measured ({reason}; polyhal devices --measure repeats it)"
+    if result is None or best is None or best.problem:
+        return f"{candidate.name} has no measured speed (polyhal devices --measure repeats it)"
     return f"{candidate.name} takes {result.seconds / best.seconds:.1f} times as long"
 
 
