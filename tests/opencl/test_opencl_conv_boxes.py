@@ -12,7 +12,7 @@ from test_opencl_conv_wgmma import DEFAULTS, _channels_last, _draw
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl_c.lowering.conv import boxes, channels_first, local_images
+from polyhal.backends.opencl_c.lowering.conv import boxes, channels_first, local_images, split_k
 from polyhal.backends.opencl_c.lowering.conv.boxes import BoxTile, choose_box
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
@@ -62,6 +62,8 @@ def test_geometries_edges_and_layouts_of_weights(
 ) -> None:
     """Boxes beyond planes, images and channels; clusters of groups; weights with channels last are read in place."""
     monkeypatch.setattr(boxes, "TILES", (tile,))
+    if tile is SHARED:
+        monkeypatch.setattr(split_k, "_MANY", 1)
     params = DEFAULTS | more
     half = dtypes.bfloat16.numpy
 
@@ -76,6 +78,7 @@ def test_geometries_edges_and_layouts_of_weights(
         ("conv2d", [image, last(kernel), bias], {}),
         ("conv2d_input_grad", [slope, last(kernel)], {"shape": x}),
         ("conv2d_weight_grad", [slope, image], {"kernel": weight[2:]}),
+        ("conv2d_weight_grad", [slope, image], {"kernel": weight[2:], "out_dtype": dtypes.float32}),
     ]
     for op, arrays, own in calls:
         got, launch = _channels_last(device, op, arrays, **params, **own)
@@ -106,6 +109,7 @@ def test_channels_first_between_transposed_copies(
         ("conv2d", [wider, kernel, bias], {}),
         ("conv2d_input_grad", [slope, kernel], {"shape": x}),
         ("conv2d_weight_grad", [slope, image], {"kernel": weight[2:]}),
+        ("conv2d_weight_grad", [slope, image], {"kernel": weight[2:], "out_dtype": dtypes.float32}),
     ):
         refs = [upload(device, a) for a in arrays]
         launch, _ = lower(device, op, refs, {**params, **own})

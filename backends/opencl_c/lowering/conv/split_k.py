@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Correlation
 from polyhal.backends.opencl_c.lowering.conv.arguments import Args, OutputIndex
@@ -19,10 +19,12 @@ _GROUP = 64
 """Work-items of a group; equals ITEMS of conv/split_k_reduce.cl."""
 _COLUMNS = 4
 """Columns per work-item for at least `_MANY` results. The number of columns need not be a multiple."""
-_REDUCE_SIDE = 16
-"""SIDE of conv/wgmma_split_k_reduce.cl: filters, and pairs of channel and tap, that a group transposes."""
+_REDUCE_GROUP = 256
+"""Work-items of a group; equals ITEMS of conv/wgmma_split_k_reduce.cl."""
 _MANY = 1 << 19
-"""Minimum results for which work-items of several columns fill a GPU."""
+"""Minimum results for which work-items with several of them fill a GPU."""
+_UNROLLED_SPLITS = 16
+"""Maximum splits of a weight gradient whose partial sums are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,19 @@ def add_up_weight_grad(
     """
     taps = math.prod(c.geometry.kernel)
     channels = c.geometry.channels
+    # A group transposes a square of filters by pairs of channel and tap.
+    side = 32 if c.out.size >= _MANY else 16
     out_filter, out_channel, out_down, out_across = c.out.strides
     return runtime.launch(
         "conv/wgmma_split_k_reduce",
-        {"OUT_DTYPE": c.out.dtype.name, "PAIRS": pairs is not None},
+        {
+            "OUT_DTYPE": c.out.dtype.name,
+            "PAIRS": pairs is not None,
+            "SIDE": side,
+            "TAPS": taps,
+            "TAPS_ACROSS": c.geometry.kernel[1],
+            "UNROLLED_SPLITS": min(power_of_two_at_least(splits), _UNROLLED_SPLITS),
+        },
         {
             **(pairs or {}),
             "partial": Workspace(partial),
@@ -115,8 +126,6 @@ def add_up_weight_grad(
             "filters": p.m,
             "channels": channels,
             "pitch": pitch,
-            "taps": taps,
-            "taps_across": c.geometry.kernel[1],
             "splits": splits,
             "out_group": p.out_group,
             "out_filter": out_filter,
@@ -124,6 +133,6 @@ def add_up_weight_grad(
             "out_down": out_down,
             "out_across": out_across,
         },
-        (ceil_div(channels * taps, _REDUCE_SIDE) * _REDUCE_SIDE**2, ceil_div(p.m, _REDUCE_SIDE), p.groups),
-        (_REDUCE_SIDE**2, 1, 1),
+        (ceil_div(channels * taps, side) * _REDUCE_GROUP, ceil_div(p.m, side), p.groups),
+        (_REDUCE_GROUP, 1, 1),
     )
