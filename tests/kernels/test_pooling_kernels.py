@@ -65,16 +65,41 @@ def test_channels_last(device: Any, rng: Any) -> None:
     ]
     for op, arrays, own in calls:
         check(device, op, arrays, ulps=8, **params, **own)
-        refs = [upload(device, a) for a in arrays]
         want = OPS[op].reference(*arrays, **params, **own)
-        n, c, h, w = want.shape
-        stored = device.empty(dtypes.float32, (n, h, w, c))
-        out = device.view(stored, want.shape, (h * w * c, 1, w * c, c))
-        bound = {**OPS[op].schema.params, **params, **own}
-        launch = device.backend.lower(op, tuple(r.spec for r in refs), (out.spec,), bound)
-        if not isinstance(launch, Declined):
-            launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
-            np.testing.assert_allclose(device.download(stored).transpose(0, 3, 1, 2), want, rtol=1e-6, atol=1e-6)
+        got = _with_channels_last(device, op, arrays, {**params, **own})
+        if got is not None:
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
+def test_special_maxima_with_channels_last(device: Any, rng: Any, dtype: dtypes.DType) -> None:
+    """Padding is never a maximum, not even of -infinity, and the last of several NaN is."""
+    params = {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1), "dilation": (1, 1)}
+    x = rng.integers(-4, 4, (2, 7, 9, 16)).astype(np.float64)
+    chance = rng.random(x.shape)
+    x[chance < 0.1], x[chance > 0.6] = np.nan, -np.inf
+    x = x.astype(dtype.numpy).transpose(0, 3, 1, 2)
+    pooled = OPS["max_pool2d"].reference(x.astype(np.float64), **params)
+    g = rng.integers(-8, 8, (2, *pooled.shape[2:], 16)).astype(dtype.numpy).transpose(0, 3, 1, 2)
+    slopes = OPS["max_pool2d_grad"].reference(g.astype(np.float64), x.astype(np.float64), **params)
+    for op, arrays, want in (("max_pool2d", [x], pooled), ("max_pool2d_grad", [g, x], slopes)):
+        got = _with_channels_last(device, op, arrays, params)
+        if got is not None:
+            np.testing.assert_array_equal(got.astype(np.float64), want)
+
+
+def _with_channels_last(device: Any, op: str, arrays: list[Any], params: dict[str, Any]) -> np.ndarray | None:
+    """Return a result that is stored with channels last; None where the kernels do not accept that."""
+    refs = [upload(device, a) for a in arrays]
+    bound = {**OPS[op].schema.params, **params}
+    ((dtype, (n, c, h, w)),) = OPS[op].infer(tuple(r.spec for r in refs), bound)
+    stored = device.empty(dtype, (n, h, w, c))
+    out = device.view(stored, (n, c, h, w), (h * w * c, 1, w * c, c))
+    launch = device.backend.lower(op, tuple(r.spec for r in refs), (out.spec,), bound)
+    if isinstance(launch, Declined):
+        return None
+    launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
+    return device.download(stored).transpose(0, 3, 1, 2)  # type: ignore[no-any-return]
 
 
 @pytest.mark.slow

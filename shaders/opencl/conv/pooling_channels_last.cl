@@ -23,6 +23,11 @@
 #ifndef NO_TAP
 #define NO_TAP 0xff
 #endif
+// Whether PTX has a maximum of two floats that is NaN if one is.
+#ifndef PTX_MAXIMUM
+#define PTX_MAXIMUM 0
+#endif
+#include "lib/dependent_launch.h"
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "conv/pooling_geometry.h"
@@ -47,6 +52,17 @@ typedef VEC(REAL) V;
 
 // True if `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
 #define REPLACES(later, value) (((later) > (value)) | ((later) != (later)))
+// The maximum alone takes one instruction per element.
+static inline REAL larger(const REAL value, const REAL later) {
+#if PTX_MAXIMUM
+    REAL maximum;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(maximum) : "f"(value), "f"(later));
+    return maximum;
+#else
+    return REPLACES(later, value) ? later : value;
+#endif
+}
+#define LANE(vector, i) (((REAL *)&(vector))[i])
 
 // Loops over small windows are unrolled. Their loads are unconditional, at a position inside of the image, so that all are in
 // flight at once; `inside` is a mask of all bits or none.
@@ -60,10 +76,12 @@ typedef VEC(REAL) V;
 #define READ_TAP                                                                                        \
     const int ty = y + r * dilation_h, tx = at + s * dilation_w;                                        \
     const int inside = -(int)(ty >= 0 && ty < height && tx >= 0 && tx < width);                         \
-    const V value = READ(x, min(max(ty, 0), height - 1) * x_row + min(max(tx, 0), width - 1) * x_column)
+    V value = READ(x, min(max(ty, 0), height - 1) * x_row + min(max(tx, 0), width - 1) * x_column)
 
 __kernel void max_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
                             const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_GEOMETRY;
     DECLARE_PLACE(down * across);
     x += IMAGE_OF(x);
@@ -71,7 +89,8 @@ __kernel void max_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offs
     V best = (V)(-INFINITY);
     EACH_TAP {
         READ_TAP;
-        best = SELECT(best, value, REPLACES(value, best) & (VEC(MASK))(inside));
+        _Pragma("unroll") for (uint i = 0; i < WIDTH; i++)
+            LANE(best, i) = inside ? larger(LANE(best, i), LANE(value, i)) : LANE(best, i);
     }
     WRITE(best, out, out_offset + RESULT_AT(down * across));
 }
@@ -84,6 +103,8 @@ static inline int first_tap(const int start, const int dilation) { return start 
 typedef VEC(TAP) Taps;
 __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global TAP *taps,
                                    STRIDES(x), const PoolingGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_GEOMETRY;
     DECLARE_PLACE(down * across);
     x += IMAGE_OF(x);
@@ -120,6 +141,8 @@ __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong
 __kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const TAP *taps,
                                  __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
                                  const PoolingGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_GEOMETRY;
     const uint blocks_down = (height + padding_h - 1) / BLOCK(h) + 1, blocks_across = (width + padding_w - 1) / BLOCK(w) + 1;
     DECLARE_PLACE(blocks_down * blocks_across);
@@ -158,6 +181,8 @@ __kernel void max_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g
 
 __kernel void avg_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
                             const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_GEOMETRY;
     DECLARE_PLACE(down * across);
     x += IMAGE_OF(x);
@@ -170,6 +195,8 @@ __kernel void avg_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offs
 
 __kernel void avg_pool_grad_last(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global STORAGE(DTYPE) *dx,
                                  const ulong dx_offset, STRIDES(g), const PoolingGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_GEOMETRY;
     DECLARE_PLACE(height * width);
     g += IMAGE_OF(g);

@@ -117,6 +117,7 @@ def _channels_last(
         "NO_TAP": _NO_TAP[tap],
         "BLOCKS": in_blocks,
         "MASK": "long" if definitions["REAL"] == "double" else "int",
+        "PTX_MAXIMUM": definitions["REAL"] == "float" and runtime.features.tensor_cores,
         "WIDTH": width,
         "ALIGNED": width > 1 and all(s.aligned for s in specs),
     }
