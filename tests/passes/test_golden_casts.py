@@ -130,6 +130,21 @@ def test_both_gradients_of_a_layer_are_written_wide_if_both_are_cast() -> None:
     check(cast_results, one, one)
 
 
+def test_gradients_of_convolutions_weights_are_written_wide() -> None:
+    window = "kernel=(3, 3), stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1"
+    text = f"""
+        %0: bfloat16[2, 3, 4, 4]
+        %1: bfloat16[2, 5, 6, 6]
+        on it
+        %2 = conv2d_weight_grad(%0, %1, {window}, out_dtype={{dtype}}): {{name}}[3, 5, 3, 3]
+        {{rest}}
+        """
+    cast = """%3 = cast(%2, dtype=polyhal.float32): float32[3, 5, 3, 3]
+        return %3"""
+    wide = text.format(dtype="polyhal.float32", name="float32", rest="return %2")
+    check(cast_results, text.format(dtype="None", name="bfloat16", rest=cast), wide)
+
+
 def test_relu_in_place_joins_batch_norm_in_mixed_precision() -> None:
     text = """
         %0: bfloat16[4, 3]

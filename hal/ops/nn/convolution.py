@@ -27,9 +27,10 @@ from polyhal.hal.ops.layout.regions import pad
 from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import permute, reshape
-from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul, sum_dtype
 from polyhal.hal.ops.nn.convolution_samples import ERRORS, input_grad_samples, samples, weight_grad_samples
 from polyhal.hal.ops.nn.window_shape import Pair, convolution_shape, pair, require_floats, window_params
+from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 
@@ -189,9 +190,15 @@ def _conv2d_weight_grad(
     padding: Any = (0, 0),
     dilation: Any = (1, 1),
     groups: int = 1,
+    out_dtype: Any = None,
 ) -> Any:
-    """Gradient of conv2d with respect to its weight, whose window is `kernel`."""
+    """Gradient of conv2d with respect to its weight, whose window is `kernel`.
+
+    `out_dtype` makes it wider than the operands, as that of `matmul`.
+    """
     stride, padding, dilation = _pairs(stride, padding, dilation)
+    if out_dtype is not None:
+        grad, x = np.asarray(grad).astype(np.float64), np.asarray(x).astype(np.float64)
     grad = np.asarray(grad)
     view = _np_windows(x, kernel, stride, padding, dilation)
     n, c, oh, ow, r, s = view.shape
@@ -210,18 +217,26 @@ def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     expected = convolution_shape(x.shape, weight, params)
     if g.shape != expected:
         raise ValueError(f"the gradient has shape {g.shape}; expected {expected}")
-    return [(dtypes.promote(g.dtype, x.dtype), weight)]
+    return [(sum_dtype(dtypes.promote(g.dtype, x.dtype), params), weight)]
 
 
 def _weight_grad_decomposed(
-    g: TensorLike, x: TensorLike, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
+    g: TensorLike,
+    x: TensorLike,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+    out_dtype: Any,
 ) -> Any:
     n, k, oh, ow = g.shape
     rows = _columns(x, kernel, stride, padding, dilation, groups)
     left = reshape(
         permute(reshape(g, (n, groups, k // groups, oh * ow)), (1, 2, 0, 3)), (groups, k // groups, n * oh * ow)
     )
-    return reshape(op_matmul(left, rows), (k, x.shape[1] // groups, *kernel))
+    return reshape(op_matmul(left, rows, out_dtype), (k, x.shape[1] // groups, *kernel))
 
 
 # --- declarations ---------------------------------------------------------------------------------------------------
@@ -279,7 +294,10 @@ def _weight_grad_rule(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    out_dtype: Any,
 ) -> Any:
+    if out_dtype is not None:
+        g = cast(g, dtype=x_spec.dtype)
     return (
         conv2d(x, g, None, stride, padding, dilation, groups) if needs[0] else None,
         conv2d_input_grad(grad, g, x_spec.shape, stride, padding, dilation, groups) if needs[1] else None,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.ops.declare import ErrorSample, Sample
 from polyhal.hal.ops.nn.window_shape import convolution_shape
@@ -49,9 +51,20 @@ def input_grad_samples(rng: np.random.Generator) -> list[Sample]:
 def weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
     """Return samples of the gradient of the weight."""
     return [
-        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, x)), {"kernel": w[2:], **_DEFAULTS, **p})
-        for x, w, p in _CASES
+        *(
+            Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, x)), {"kernel": w[2:], **_DEFAULTS, **p})
+            for x, w, p in _CASES
+        ),
+        *(_wide_sample(rng, dtype) for dtype in (dtypes.float16, dtypes.bfloat16)),
     ]
+
+
+def _wide_sample(rng: np.random.Generator, dtype: DType) -> Sample:
+    """Return a sample of halves whose result is wider."""
+    x, w, params = _CASES[0]
+    operands = (_gradient_of(rng, x, w, params).astype(dtype.numpy), rng.uniform(-1, 1, x).astype(dtype.numpy))
+    bound = {"kernel": w[2:], **_DEFAULTS, **params, "out_dtype": dtypes.float32}
+    return Sample(operands, bound, differentiable=False)
 
 
 ERRORS = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.schema import ParamValues
 
 _RESHAPE, _CAST = OPS["reshape"], OPS["cast"]
-_PRODUCTS = (OPS["matmul"], OPS["linear_weight_grad"])
+_PRODUCTS = (OPS["matmul"], OPS["linear_weight_grad"], OPS["conv2d_weight_grad"])
 _NORMS = (OPS["layer_norm"], OPS["rms_norm"])
 
 

@@ -167,7 +167,7 @@ class _Conversion:
         rows = [self._matrix(self._last[v], node) for v in images]
         if node.op.name == "conv2d_weight_grad":
             turned = self._permuted(rows[0], (1, 0), node)
-            result = self._add("matmul", [turned, rows[1]], (None,), node)
+            result = self._add("matmul", [turned, rows[1]], (bound["out_dtype"],), node)
             self._rewriter.replace_all_uses(out, self._add("reshape", [result], (spec.shape,), node))
             return True
         if not (self._is_image(out) and self.wanted[out]):
