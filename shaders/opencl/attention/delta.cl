@@ -35,6 +35,7 @@
 #endif
 #include "attention/geometry.h"
 #include "lib/vectors.h"
+#include "lib/dependent_launch.h"
 #include "lib/group_reduce.h"
 #include "lib/lane_reduce.h"
 
@@ -47,6 +48,8 @@ typedef struct {
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_delta(
     OPERAND(DTYPE, g), OPERAND(DTYPE, out), __global const REAL *lse, const ulong lse_offset, __global REAL *statistics,
     ZEROS_OPERAND const DeltaGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint rows = geometry.rows, t = geometry.t, e = geometry.e;
     const uint lane = get_local_id(0) % LANES;
     const uint row = get_group_id(0) * QUERIES + get_local_id(0) / LANES;

@@ -10,6 +10,7 @@
 #define REAL float
 #define USE_WGMMA 1
 #include "attention/visibility.h"
+#include "lib/dependent_launch.h"
 #include "attention/mma_tile.h"
 #include "attention/online_softmax.h"
 #include "attention/bulk_tiles.h"
@@ -58,6 +59,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void atte
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global float *lse,
     const ulong lse_offset, __global ulong *maps, const uint tiles, const uint section, const uint head_count,
     const float scale, const AttentionGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     __local uint queries[BLOCK_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint keys[STAGES * BLOCK_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
     __local uint values[STAGES * BLOCK_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));

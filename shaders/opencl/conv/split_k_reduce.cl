@@ -14,6 +14,7 @@
 #define BIAS 0
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "conv/output_index.h"
 
 #define ITEMS 64
@@ -31,6 +32,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
 #endif
     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint size, const uint rows, const uint columns,
     const uint splits, const OutputGeometry output) {
+    START_NEXT
+    AWAIT_INPUTS
     // A group stays in one row, so that work-items index only columns.
     const uint blocks = (columns + ITEMS * COLUMNS - 1) / (ITEMS * COLUMNS);
     const uint line = get_group_id(0) / blocks, first = get_group_id(0) % blocks * (ITEMS * COLUMNS) + get_local_id(0);

@@ -8,6 +8,7 @@
 // partial results are (split, group, row, column).
 
 #include "conv/wgmma_tile.h"
+#include "lib/dependent_launch.h"
 #include "conv/geometry.h"
 #include "conv/output_index.h"
 
@@ -68,6 +69,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
 #endif
     const uint k_per_split, const uint pitch, const ulong x_group_size, const ulong x_term_size,
     const ulong weight_term_size, const ConvGeometry geometry, const OutputGeometry output) {
+    START_NEXT
+    AWAIT_INPUTS
     __local uint slices[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
     const uint rows = geometry.n, columns = geometry.m, k = geometry.k;
     const uint column_height = geometry.column_height, column_width = geometry.column_width;

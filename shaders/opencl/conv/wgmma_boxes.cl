@@ -10,6 +10,7 @@
 #endif
 #define LEFT_K_MAJOR 1
 #include "conv/wgmma_boxes.h"
+#include "lib/dependent_launch.h"
 
 #define MAP_OF_LEFT                                                                                                  \
     x + x_offset, channels, (uint)width, (uint)height, images, 2 * geometry.x_across, 2 * geometry.x_down,           \
@@ -61,6 +62,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     const ulong weight_offset, const long weight_first, EPILOGUE_PARAMETERS __global TARGET *out, const ulong out_offset, const long out_first,
     MOMENTS_PARAMETERS __global ulong *maps, const uint channels, const uint work_tiles, const long out_image, const long out_down,
     const long out_across, const ConvGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     UNPACK_EPILOGUE
     const uint m = geometry.n, n = geometry.m, i0 = 0, i1 = 0, i2 = 0;
     const uint images = geometry.n / (geometry.column_height * geometry.column_width);

@@ -9,6 +9,7 @@
 #define LEFT_K_MAJOR 0
 #define RIGHT_K_MAJOR 0
 #include "conv/wgmma_boxes.h"
+#include "lib/dependent_launch.h"
 
 #define MAP_OF_LEFT                                                                                             \
     x + x_offset, channels, (uint)geometry.width, (uint)geometry.height, images, 2 * geometry.x_across,         \
@@ -56,6 +57,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *g, const ulong g_offset,
     __global float *partial, __global ulong *maps, const uint channels, const uint pitch, const uint boxes_per_split,
     const uint work_tiles, const ConvGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint m = 1, n = geometry.m, i0 = 0, i1 = 0, i2 = 0;
     const uint images = geometry.k / (geometry.term_height * geometry.term_width);
     const uint taps = geometry.column_height * geometry.column_width;

@@ -13,6 +13,7 @@
 #define BF16_TERMS 1
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 
 #define TILE 64
 #define ITEMS 256
@@ -59,6 +60,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong term_size,
     const uint channels, const uint pixels, const uint pitch, const uint height, const uint width, const long first,
     const long x_group, const long x_image, const long x_channel, const long x_down, const long x_across) {
+    START_NEXT
+    AWAIT_INPUTS
     __local float transposed[TILE * (TILE + 1)];
     const uint me = get_local_id(0), group = get_group_id(2);
     const uint first_pixel = get_group_id(0) * TILE, first_channel = get_group_id(1) * TILE;
@@ -91,6 +94,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong term_size,
     const uint channels, const uint pixels, const uint height, const uint width, const long first, const long x_group,
     const long x_image, const long x_channel, const long x_down, const long x_across) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint pixel = get_global_id(0), group = get_group_id(2);
     if (pixel >= pixels) return;
     x += (long)x_offset + first + group * x_group + PIXEL_AT_INDEX(pixel);
@@ -106,6 +111,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong term_size,
     const uint channels, const uint pixels, const uint height, const uint width, const uint pairs, const uint shift,
     const long x_image, const long x_channel, const long x_down, const long x_across) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint pixel = get_global_id(0);
     if (pixel >= pixels) return;
     const int first = (int)(pixel % pairs * 2) - (int)shift;

@@ -7,6 +7,7 @@
 
 #define SPLIT 1
 #include "conv/wgmma_tile.h"
+#include "lib/dependent_launch.h"
 #include "conv/geometry.h"
 
 // Operands that are read in place may be views.
@@ -36,6 +37,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
 #endif
     __global float *partial, const uint rows, const uint k_per_split, const uint x_pitch, const uint g_pitch, const ulong x_group_size, const ulong x_term_size,
     const ulong g_group_size, const ulong g_term_size, const ConvGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     __local uint slices[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
     const uint columns = geometry.m, k = geometry.k;
     const uint lines = geometry.term_height, line_length = geometry.term_width, taps_across = geometry.column_width;

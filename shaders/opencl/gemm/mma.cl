@@ -62,6 +62,7 @@
 #define SPLIT_K 0
 #endif
 #include "lib/mma.h"
+#include "lib/dependent_launch.h"
 
 #define WARPS_DOWN (TILE_ROWS / WARP_ROWS)
 #define WARPS_ACROSS (TILE_COLUMNS / WARP_COLUMNS)
@@ -138,6 +139,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     EPILOGUE_PARAMETERS
     __global TARGET *out, const ulong out_offset, const uint split_terms, const uint work_tiles,
     const GemmGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     UNPACK_GEOMETRY
     __local uint left[STAGES * WORDS(A_K_MAJOR, TILE_ROWS)] __attribute__((aligned(16)));
     __local uint right[STAGES * WORDS(B_K_MAJOR, TILE_COLUMNS)] __attribute__((aligned(16)));

@@ -47,6 +47,7 @@
 #endif
 #define WIDTH 1
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 #include "lib/unrolled_terms.h"
 #include "lib/clusters.h"
@@ -83,6 +84,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
 #endif
     const GemmGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     UNPACK_GEOMETRY
     __local REAL memory[STAGED > SUMS ? STAGED : SUMS] __attribute__((aligned(16)));
     __local REAL *left = memory, *right = memory + TERMS * PITCH(ROWS);

@@ -16,6 +16,7 @@
 #endif
 #define ALIGNED (WIDTH > 1)
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 #include "lib/epilogue.h"
 
@@ -28,6 +29,8 @@ __kernel void gemm_split_k_reduce(__global const REAL *partial, EPILOGUE_PARAMET
                                   __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset
 #endif
 ) {
+    START_NEXT
+    AWAIT_INPUTS
     UNPACK_EPILOGUE
     const ulong i = get_global_id(0) * WIDTH;
 #if ROW_SUMS

@@ -12,6 +12,7 @@
 #define STRIPS 1
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 #include "lib/combine.h"
 #include "reduction/geometry.h"
@@ -44,6 +45,8 @@
 __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
                                            const ACCUMULATOR divisor, const ReductionGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_AXES;
     const ulong column_blocks = (kept_inner + SPAN - 1) / SPAN;
 #if SLICES > 1

@@ -13,6 +13,7 @@
 #define WIDTH 4
 #endif
 #include "lib/operands.h"
+#include "lib/dependent_launch.h"
 #include "lib/combine.h"
 
 #ifndef BY_ROWS
@@ -74,6 +75,8 @@ typedef struct {
 
 __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
                               const FusedGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     UNPACK_GEOMETRY
     out += out_offset;
 #if BY_ROWS

@@ -9,6 +9,7 @@
 #define WIDTH 4
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 #include "reduction/geometry.h"
 
@@ -78,6 +79,8 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x, const 
                                         __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
                                         const ACCUMULATOR divisor, const ulong tasks_each,
                                         const ReductionGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_AXES;
     const uint lane = LANE_ID;
     GROUP_SCRATCH(ACCUMULATOR)

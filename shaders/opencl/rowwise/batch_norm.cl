@@ -38,6 +38,7 @@
 #endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 #include "lib/group_reduce.h"
 #include "rowwise/batch_norm_parameters.h"
@@ -159,6 +160,8 @@ typedef struct {
 // Partial results: means, then sums of squares around them, (parts, channels) each.
 __kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                           __global REAL *partial, const PlaneGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
@@ -180,6 +183,8 @@ __kernel NO_AUTOVEC SIZED void batch_apply(__global const STORAGE(DTYPE) *x, con
                                            const uint images_part,
 #endif
                                            const PlaneGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(x);
@@ -279,6 +284,8 @@ __kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulon
                                     __global const REAL *means, const ulong means_offset,
 #endif
                                     __global REAL *partial, const PlaneGradGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(g);
@@ -306,6 +313,8 @@ __kernel NO_AUTOVEC SIZED void batch_input_grad(__global const STORAGE(DTYPE) *g
                                                 __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
                                                 __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset,
                                                 PARTIAL_RESULTS const REAL eps, const PlaneGradGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     GROUP_SCRATCH(REAL)
     DECLARE_PLANES;
     DECLARE_STRIDES(g);

@@ -23,6 +23,7 @@
 #define ALIGNED 0
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 #include "rowwise/batch_norm_parameters.h"
 
@@ -119,6 +120,8 @@ typedef VEC(REAL) V;
 __kernel NO_AUTOVEC FIXED_GROUP void batch_row_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                                           STATISTICS_RESULT, const long x_row, const uint rows,
                                                           const uint channels) {
+    START_NEXT
+    AWAIT_INPUTS
     __local V sums_of_lines[GROUP];
     DECLARE_ROWS
     x += (long)x_offset + channel;
@@ -165,6 +168,8 @@ __kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *parti
                                                       const ulong means_offset, __global REAL *variances,
                                                       const ulong variances_offset, const uint rows, const uint channels,
                                                       const uint splits) {
+    START_NEXT
+    AWAIT_INPUTS
     __local REAL sums_of_lines[GROUP];
     const uint chunks = (rows + CHUNK - 1) / CHUNK;
     const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;
@@ -203,6 +208,8 @@ __kernel FIXED_GROUP void batch_row_reduce_statistics(__global const REAL *parti
 __kernel FIXED_GROUP void batch_row_reduce_blocks(__global const float *moments, __global REAL *means,
                                                   const ulong means_offset, __global REAL *variances,
                                                   const ulong variances_offset, const uint blocks, const uint channels) {
+    START_NEXT
+    AWAIT_INPUTS
     __local float4 sums_of_items[GROUP];
     const uint vectors = channels / 4;
     __global const float4 *block_means = (__global const float4 *)moments + get_group_id(0);
@@ -250,6 +257,8 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_apply(__global const STORAGE(DTYP
                                                      ADDENDS WEIGHTS BIASES __global STORAGE(DTYPE) *out,
                                                      const ulong out_offset, STATISTICS const REAL eps, const long x_row,
                                                      const uint rows, const uint channels) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS
     DECLARE_SHARED(3)
     x += (long)x_offset + READ_CHANNEL;
@@ -294,6 +303,8 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_sums(__global const STORAGE(DTYPE
 #endif
                                                     __global REAL *partial, const long g_row, const long x_row,
                                                     const uint rows, const uint channels) {
+    START_NEXT
+    AWAIT_INPUTS
     __local V sums_of_lines[GROUP];
     DECLARE_ROWS
     DECLARE_SHARED(3)
@@ -351,6 +362,8 @@ __kernel FIXED_GROUP void batch_row_reduce_sums(__global const REAL *partial, __
                                                 const ulong dweight_offset, __global STORAGE(GRADIENT_DTYPE) *dbias,
                                                 const ulong dbias_offset, __global REAL *sums, const REAL eps,
                                                 const uint channels, const uint splits) {
+    START_NEXT
+    AWAIT_INPUTS
     __local REAL sums_of_lines[GROUP];
     const uint across = get_local_id(0) % ACROSS, line = get_local_id(0) / ACROSS;
     const uint channel = get_group_id(0) * ACROSS + across;
@@ -373,6 +386,8 @@ __kernel NO_AUTOVEC FIXED_GROUP void batch_row_input_grad(
     __global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x, const ulong x_offset,
     WEIGHTS BIASES STATISTICS __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums, const REAL eps,
     const long g_row, const long x_row, const uint rows, const uint channels) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS
     DECLARE_SHARED(5)
     g += (long)g_offset + READ_CHANNEL;

@@ -2,6 +2,7 @@
 // class is ignored, and NaN if its class is out of range.
 
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 #include "rowwise/row_exponentials.h"
 #include "rowwise/cross_entropy_rows.h"
 
@@ -16,6 +17,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global con
                                                         const ulong loss_offset, __global REAL *lse,
                                                         const ulong lse_offset, const REAL smoothing,
                                                         const CrossEntropyGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(x);
     const long target_step = geometry.target_step, ignored = geometry.ignored;

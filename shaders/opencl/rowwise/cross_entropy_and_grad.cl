@@ -6,6 +6,7 @@
 #define GRADIENT_DTYPE float32
 #endif
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 #include "rowwise/row_exponentials.h"
 #include "rowwise/cross_entropy_rows.h"
 
@@ -20,6 +21,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy_and_grad(
     OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
     __global const STORAGE(GRADIENT_DTYPE) *g, const ulong g_offset, __global REAL *loss, const ulong loss_offset,
     RESULT(dx), const REAL smoothing, const CrossEntropyAndGradGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(x);
     DECLARE_STRIDES(dx);

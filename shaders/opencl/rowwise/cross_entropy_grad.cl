@@ -5,6 +5,7 @@
 #define GRADIENT_DTYPE float32
 #endif
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 #include "rowwise/cross_entropy_rows.h"
 
 typedef struct {
@@ -18,6 +19,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy_grad(
     __global const STORAGE(GRADIENT_DTYPE) *g, const ulong g_offset, OPERAND(x),
     __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset, __global const REAL *lse,
     const ulong lse_offset, RESULT(dx), const REAL smoothing, const CrossEntropyGradGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(x);
     DECLARE_STRIDES(dx);

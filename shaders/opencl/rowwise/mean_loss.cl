@@ -11,6 +11,7 @@
 #define REAL float
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/group_reduce.h"
 
 // Several independent sums hide the latency of additions.
@@ -20,6 +21,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_lo
     __global const STORAGE(DTYPE) *losses, const ulong losses_offset, __global const STORAGE(INDEX_DTYPE) *target,
     const ulong target_offset, __global STORAGE(DTYPE) *out, const ulong out_offset, __global STORAGE(DTYPE) *scale,
     const ulong scale_offset, const uint rows, const long losses_step, const long target_step, const long ignored) {
+    START_NEXT
+    AWAIT_INPUTS
     GROUP_SCRATCH(REAL)
     losses += losses_offset;
     target += target_offset;

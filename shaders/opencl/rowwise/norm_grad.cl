@@ -35,6 +35,7 @@
 #define CAST_DTYPE DTYPE
 #endif
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 
 #if WEIGHT
 #define SCALED(value) ((value) * READ_SMALL(WEIGHT_DTYPE, weight, i))
@@ -107,6 +108,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
     __global REAL *partial,
 #endif
     const NormGradGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(g);
     DECLARE_STRIDES(x);

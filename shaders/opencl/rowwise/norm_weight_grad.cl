@@ -35,6 +35,7 @@
 #define SLICES 1
 #endif
 #include "lib/dtypes.h"
+#include "lib/dependent_launch.h"
 #include "lib/vectors.h"
 
 typedef VEC(REAL) V;
@@ -51,6 +52,8 @@ __kernel void norm_weight_partial(__global const STORAGE(G_DTYPE) *g, const ulon
 #endif
                                   __global const REAL *scales, const ulong scales_offset, __global REAL *partial,
                                   const uint rows, const uint length, const uint chunk, const long g_row, const long x_row) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint column = get_global_id(0) * WIDTH;
     const uint index = get_global_id(1);
     if (column >= length) return;
@@ -80,6 +83,8 @@ __kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(O
                                 __global STORAGE(OUT_DTYPE) *dbias, const ulong dbias_offset,
 #endif
                                 const uint length, const uint partials) {
+    START_NEXT
+    AWAIT_INPUTS
     const uint column = get_global_id(0), here = min(column, length - 1);
     REAL w = 0, b = 0;
 #pragma unroll 8

@@ -9,6 +9,7 @@
 #define KEEP_EXPONENTIALS 0
 #endif
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 #include "rowwise/row_exponentials.h"
 
 typedef struct {
@@ -18,6 +19,8 @@ typedef struct {
 } SoftmaxGeometry;
 
 __kernel REQUIRED_GROUP_SIZE void rowwise_softmax(OPERAND(x), RESULT(out), const SoftmaxGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(x);
     DECLARE_STRIDES(out);

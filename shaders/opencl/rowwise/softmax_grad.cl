@@ -5,6 +5,7 @@
 #define LOG 0
 #endif
 #include "lib/rows.h"
+#include "lib/dependent_launch.h"
 #include "lib/exponential.h"
 
 typedef struct {
@@ -16,6 +17,8 @@ typedef struct {
 
 __kernel REQUIRED_GROUP_SIZE void rowwise_softmax_grad(OPERAND(g), OPERAND(out), RESULT(dx),
                                                        const SoftmaxGradGeometry geometry) {
+    START_NEXT
+    AWAIT_INPUTS
     DECLARE_ROWS;
     DECLARE_STRIDES(g);
     DECLARE_STRIDES(out);
