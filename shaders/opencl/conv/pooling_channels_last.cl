@@ -23,7 +23,7 @@
 #ifndef NO_TAP
 #define NO_TAP 0xff
 #endif
-// Whether PTX has a maximum of two floats that is NaN if one is.
+// 1: PTX has a maximum of two floats, which is NaN if one is.
 #ifndef PTX_MAXIMUM
 #define PTX_MAXIMUM 0
 #endif
