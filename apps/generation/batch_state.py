@@ -162,7 +162,8 @@ class BatchState:
             measures = ph.reshape(measured(own, flat, variant.alternatives), (rows, count, -1))
         kept = self._kept(tokens, variant.width) if variant.width else None
         self._count(tokens, kept)
-        self.counters.add_(self.active if kept is None else (kept + 1) * self.active)
+        if variant.draws:
+            self.counters.add_(self.active if kept is None else (kept + 1) * self.active)
         last = tokens if kept is None else ph.take_along_axis(tokens, ph.reshape(kept, (rows, 1)).to(dtypes.int64), 1)
         self.ids.copy_(last)
         return Chosen(tokens, kept, measures)
