@@ -26,7 +26,6 @@ from polyhal.backends.opencl_c.lowering.gemm.joined import divides, joined
 from polyhal.backends.opencl_c.lowering.gemm.split_k import reduce, workspace
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
-from polyhal.backends.opencl_c.ptx import Target
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.core.kernels.tuning import Family, size_class
@@ -37,8 +36,6 @@ _MIN_BYTES = 1 << 20
 """Minimum bytes of the matrices: a smaller read takes less time than a launch."""
 _LOCAL_MEMORY = 32 << 10
 """Maximum bytes of local memory of a group."""
-_RESIDENT = 2
-"""Groups of a compute unit by their registers: one of a launch, and one of the next that loads its first weights."""
 _STAGED_BYTES = 72 << 10
 """Maximum bytes of rows of x in local memory: a compute unit holds groups of two launches."""
 _VECTOR_BYTES = 16
@@ -212,9 +209,8 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     kernel = "gemm/few_rows_mma" if half else "gemm/few_rows"
     if half:
         args |= {name: early(args[name]) for name in ("y", "y1", "y2") if name in args}
-    target = Target(groups=_RESIDENT) if half and runtime.features.tensor_cores and choice.per_unit else None
     size = (groups * items, few.count, split.splits)
-    launch = runtime.launch(kernel, defined, args, size, (items, 1, 1), target=target)
+    launch = runtime.launch(kernel, defined, args, size, (items, 1, 1))
     if not partial:
         return launch
     return LaunchSequence([launch, reduce(runtime, p, split, p.workspace)], workspace(p, split))
