@@ -79,6 +79,12 @@ def test_digits_in_a_page(tmp_path: Path, run: Run) -> None:
     assert "polyhal-contents" in page.read_text(encoding="utf-8")
 
 
+def test_gpt_in_a_page(tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "page"
+    assert number(r"([\d.]+) bits per character", run("export_gpt.py", str(folder), "--steps", "3")) < 7
+    assert (folder / "index.html").exists()
+
+
 def declares_ops(name: str, device: str) -> str:
     """Return the output of a program that declares ops: in a process of its own, since other tests list the ops that there
     are."""

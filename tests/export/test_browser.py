@@ -200,3 +200,48 @@ def test_a_folder_works_from_a_server(browser: Chromium, training: TrainingStep,
         server.shutdown()
         server.server_close()
     np.testing.assert_allclose(loss, training.run(), rtol=1e-5)
+
+
+def test_a_language_model_trains_and_predicts_as_in_python(browser: Chromium, tmp_path: Path) -> None:
+    """Embeddings, attention of separate ops, layer norms, tied weights, and indices in int32, over three steps of Adam."""
+    from polyhal import optim
+    from polyhal.models import GPT, GPTConfig
+    from polyhal.nn import functional as F
+
+    generator = np.random.default_rng(0)
+    polyhal.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=11, block_size=8, n_layer=1, n_head=2, n_embd=16), device="numpy")
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    tokens = polyhal.tensor(generator.integers(0, 11, (2, 9)), device="numpy")
+
+    @polyhal.jit
+    def train(x: polyhal.Tensor, y: polyhal.Tensor) -> polyhal.Tensor:
+        optimizer.zero_grad()
+        loss: polyhal.Tensor = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    predict = polyhal.jit(lambda x, last: model(x)[0][last])
+    last = polyhal.tensor(np.array([5]), device="numpy")
+    with polyhal.no_grad():
+        for _ in range(3):
+            predict(x, last)
+    for _ in range(3):
+        train(x, y)
+    page = export.webgpu({"train": train, "predict": predict}, tmp_path / "page.html", outputs=["result"])
+    _open(browser, page)
+    given = f"{{x: {x.numpy().ravel().tolist()}, y: {y.numpy().ravel().tolist()}}}"
+    found = browser.evaluate(
+        f"""(async () => {{
+            const {{train, predict}} = polyhal.programs, found = [];
+            for (let i = 0; i < 3; i++) found.push((await train.run({given})).result[0]);
+            const {{x}} = {given};
+            return [found, [...(await predict.run({{x, last: [5]}})).result]];
+        }})()"""
+    )
+    np.testing.assert_allclose(found[0], [train(x, y).item() for _ in range(3)], rtol=1e-4)
+    with polyhal.no_grad():
+        np.testing.assert_allclose(found[1], model(x).numpy()[0, 5], rtol=2e-3, atol=2e-3)
+    assert browser.console == []
