@@ -1,7 +1,7 @@
 """Write a page that continues your text with a small GPT, and trains it on any text, in a browser without Python.
 
 The model predicts the next character of this project's documentation. It is trained here for a moment and exported with two
-steps that share its weights: the logits after the last character of a window, and a training step with Adam.
+steps that share its weights: one character with a cache of the keys and values before it, and a training step with Adam.
 
 python examples/export_gpt.py gpt.html
 """
@@ -47,9 +47,12 @@ def main() -> None:
         optimizer.step()
         return loss
 
+    cache = model.make_cache(1)
+
     @ph.jit
-    def predict(window, last):
-        return model(window)[0][last]
+    def decode(token, position):
+        cache.lengths.copy_(position)
+        return model(token, cache)[0, -1]
 
     generator = np.random.default_rng(0)
     for step in range(1, max(args.steps, 3) + 1):
@@ -58,15 +61,17 @@ def main() -> None:
         loss = train(ph.tensor(rows[:, :-1].copy(), device=device), ph.tensor(rows[:, 1:].copy(), device=device))
         if step % 250 == 0 or step == args.steps:
             print(f"step {step:4d}  {loss.item() / np.log(2):.2f} bits per character")
+    model.eval()
     with ph.no_grad():
-        for _ in range(3):
-            predict(ph.tensor(tokens[None, :WINDOW], device=device), ph.tensor(np.array([0], np.int32), device=device))
+        for position in range(3):
+            number = np.array([position], np.int32)
+            decode(ph.tensor(tokens[None, :1], device=device), ph.tensor(number, device=device))
     print(f"{model.count_parameters()} parameters on {device}")
     written = export.webgpu(
-        {"train": train, "predict": predict},
+        {"train": train, "decode": decode},
         args.path,
-        inputs={"train": ["window", "following"], "predict": ["window", "last"]},
-        outputs={"train": ["loss"], "predict": ["logits"]},
+        inputs={"train": ["window", "following"], "decode": ["token", "position"]},
+        outputs={"train": ["loss"], "decode": ["logits"]},
         title="A small GPT",
         page=(Path(__file__).parent / "pages" / "gpt.js").read_text(encoding="utf-8"),
         data={"vocabulary": tokenizer.vocabulary, "window": WINDOW, "batch": BATCH, "prompt": "A captured step "},

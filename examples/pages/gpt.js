@@ -23,7 +23,7 @@ function draw(logits, temperature) {
 
 await report(async () => {
   const bundle = await load({ progress: (text) => report(() => text) });
-  const { train, predict } = bundle.programs;
+  const { train, decode } = bundle.programs;
   const prompt = element("textarea", { rows: 2, value: PROMPT, id: "prompt" });
   const temperature = element("input", { type: "range", min: 0, max: 1.5, step: 0.1, value: 0.7 });
   const written = element("output", { id: "written" });
@@ -33,17 +33,22 @@ await report(async () => {
 
   async function generate(count) {
     const mine = ++running;
-    const tokens = encode(prompt.value || " ");
+    const tokens = encode(prompt.value || " ").slice(1 - WINDOW);
     written.textContent = prompt.value;
+    let position = 0;
     const start = performance.now();
-    for (let i = 1; i <= count && mine === running; i++) {
-      const last = tokens.slice(-WINDOW);
-      const window = [...last, ...Array(WINDOW - last.length).fill(0)];
-      const { logits } = await predict.run({ window, last: [last.length - 1] });
-      const token = draw([...logits], Number(temperature.value));
-      tokens.push(token);
-      written.textContent += vocabulary[token];
-      statistics.replaceChildren(statisticsTable(predict, (1e3 * i) / (performance.now() - start)));
+    for (let i = 0; i < count && mine === running; i++) {
+      if (position === WINDOW) {
+        tokens.splice(0, tokens.length - WINDOW / 2); // the context is full: go on with its later half
+        position = 0;
+      }
+      while (position < tokens.length - 1) {
+        await decode.run({ token: [tokens[position]], position: [position++] }, { read: [] });
+      }
+      const { logits } = await decode.run({ token: [tokens[position]], position: [position++] });
+      tokens.push(draw([...logits], Number(temperature.value)));
+      written.textContent += vocabulary[tokens.at(-1)];
+      statistics.replaceChildren(statisticsTable(decode, (1e3 * (i + 1)) / (performance.now() - start)));
     }
   }
 
