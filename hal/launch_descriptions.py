@@ -93,6 +93,24 @@ class DescribedLaunch:
     copies: tuple[CopyBefore, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceNames:
+    """Names by which a program that runs without this library finds the device for which its kernels were chosen."""
+
+    platform: str
+    device: str
+    driver: str
+    extensions: frozenset[str]
+
+
+@runtime_checkable
+class NamesDevice(Protocol):
+    """A backend that reports the driver's own names."""
+
+    def device_names(self) -> DeviceNames:
+        """Return the names as the driver reports them."""
+
+
 @runtime_checkable
 class DescribesLaunches(Protocol):
     """A command buffer that describes its launches."""

@@ -21,6 +21,7 @@ from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl_c.collectives.window_communicator import open_window_communicator
 from polyhal.backends.opencl_c.kernel_methods import KernelMethods
 from polyhal.hal.core.kernels import tuning
+from polyhal.hal.launch_descriptions import DeviceNames
 from polyhal.hal.launch_resources import LaunchResources
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
@@ -65,6 +66,12 @@ class OpenCLBackend(KernelMethods):
         super().__init__(self.runtime, self.runtime.programs, self.runtime)
         self._memory = OpenCLMemory(self.runtime)
         self.peers = PeerCopies(self.runtime, self._memory)
+
+    def device_names(self) -> DeviceNames:
+        """As `NamesDevice.device_names`."""
+        device = self.runtime.device
+        extensions = frozenset(device.extensions.split())
+        return DeviceNames(device.platform.name, device.name, device.driver_version, extensions)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 

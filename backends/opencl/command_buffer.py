@@ -16,9 +16,11 @@ from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.opencl.arguments import Cell, Changes
 from polyhal.backends.opencl.driver import ffi, pointer
 from polyhal.backends.opencl.khr_command_buffer import KhrCommandBuffer, is_faster
+from polyhal.backends.opencl.launch_description import described
 from polyhal.backends.opencl.profile import TimedEnqueue
 from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.hal import dtypes
+from polyhal.hal.launch_descriptions import DescribedLaunch
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import RecordedLaunch
 
@@ -95,6 +97,11 @@ class OpenCLCommandBuffer:
                 if status:
                     raise self._failed(status, kernel)
             queue.launched(len(batch))
+
+    def describe(self) -> Sequence[DescribedLaunch]:
+        """As `DescribesLaunches.describe`."""
+        pairs = zip(self.launches, self.bound, strict=True)
+        return [described(recorded.call, bound) for recorded, bound in pairs]
 
     def _set(self, cells: Sequence[Cell]) -> None:
         """Set the arguments of the kernel objects to the values of some cells."""

@@ -21,7 +21,7 @@ from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
 from polyhal.backends.opencl.kernel_statistics import local_bytes
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.profile import TimedEnqueue
-from polyhal.backends.opencl.program import CompiledKernel, ProgramCache
+from polyhal.backends.opencl.program import CompiledKernel, ProgramCache, ProgramOrigin
 from polyhal.backends.opencl.queues import CommandQueues
 from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
 from polyhal.backends.opencl.waiter_affinity import waiter_affinity
@@ -130,7 +130,8 @@ class DeviceRuntime(Runtime):
     ) -> MakeLaunch:
         """As `BuildsUserKernels.build_user_kernel`."""
         program = self.programs.build_as_written(file, text, options)
-        compiled = CompiledKernel(program, name, argument_types(signature))
+        origin = ProgramOrigin(lambda: text, tuple(self.programs.flags(options)))
+        compiled = CompiledKernel(program, name, argument_types(signature), origin)
         self._check_local_memory(name, compiled.cl)
 
         def launch(parameters: Sequence[Bound], items: tuple[int, ...], group: tuple[int, ...]) -> Launch:

@@ -6,7 +6,7 @@ In a kernel, a `Tensor` is `__global T *x, ulong x_offset`, other memory `__glob
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,7 @@ class KernelLaunch:
         "_numbers",
         "_parts",
         "_runtime",
+        "_tables",
         "_template",
         "_tensors",
         "_workspace",
@@ -92,6 +93,7 @@ class KernelLaunch:
         parts: list[tuple[int, int]] = []
         handles: list[tuple[int, int]] = []
         numbers: list[tuple[int, int, ScalarType]] = []
+        tables: dict[int, Table] = {}
         for p in parameters:
             place = len(template)
             if isinstance(p, Tensor):
@@ -110,11 +112,13 @@ class KernelLaunch:
             elif isinstance(p, Struct):
                 template.append(p.data[: kernel.types[place].itemsize])
             elif isinstance(p, Table):
+                tables[place] = p
                 flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
                 template.append(cl.Buffer(runtime.context, flags, hostbuf=p.words()))
             else:
                 template.append(cl.LocalMemory(p.nbytes))
         self._template = template
+        self._tables = tables
         self._tensors = tuple(tensors)
         self._parts = tuple(parts)
         """Argument index and constant addition to the Ref's offset."""
@@ -190,7 +194,9 @@ class KernelLaunch:
         for place, (value, kind) in enumerate(zip(values, shared.types, strict=True)):
             # Rebindable memory is set before each replay and unbound until then.
             kernel.set_arg(place, kind(value) if isinstance(kind, type) else value)
-        return BoundLaunch(self.name, kernel, self._global, self._local, values, movables, numbers)
+        return BoundLaunch(
+            self.name, kernel, self._global, self._local, values, movables, numbers, shared, self._tables
+        )
 
 
 @dataclass(slots=True)
@@ -208,3 +214,7 @@ class BoundLaunch:
     movables: list[tuple[int, BindingSlot, int]]
     """Argument index, binding slot of the memory, and offset from its start."""
     numbers: list[tuple[int, RuntimeScalar, ScalarType]]
+    compiled: CompiledKernel
+    """The kernel that the program's other launches share."""
+    tables: Mapping[int, Table]
+    """Constants of the launch by argument index."""

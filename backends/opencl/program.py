@@ -10,6 +10,8 @@ import importlib.metadata
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,13 +38,27 @@ from polyhal.hal.system.discovery.processor import instruction_sets
 _LOG = logger("kernels")
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramOrigin:
+    """Text and options from which a program was built, for exports."""
+
+    text: Callable[[], str]
+    """Function that assembles the text again: programs do not keep it."""
+    flags: tuple[str, ...]
+    target: Target | None = None
+    """Compilation target, for which the compiler's output was changed; only for NVIDIA's devices."""
+
+
 class CompiledKernel:
     """A kernel function of a program. Its arguments are state of the OpenCL object, hence the lock around its use."""
 
-    __slots__ = ("_largest_group", "_program", "cl", "declared", "lock", "name", "types")
+    __slots__ = ("_largest_group", "_program", "cl", "declared", "lock", "name", "origin", "types")
 
-    def __init__(self, program: cl.Program, name: str, declared: tuple[Any, ...]) -> None:
+    def __init__(
+        self, program: cl.Program, name: str, declared: tuple[Any, ...], origin: ProgramOrigin | None = None
+    ) -> None:
         """`declared` holds, per kernel parameter, the NumPy type of scalars and structs, or None for memory."""
+        self.origin = origin
         self.cl = create_kernel(program, name)
         self._program = program  # drivers do not retain it
         self.declared = declared
@@ -142,7 +158,9 @@ class ProgramCache(ProgramTexts):
             kernel = self._kernels.get(key)
             if kernel is None:
                 program = self.build(source, self.text(source, definitions, name), options, target)
-                kernel = self._kernels[key] = CompiledKernel(program, name, types)
+                text = partial(self.text, source, dict(definitions), name)
+                origin = ProgramOrigin(text, tuple(self.flags(options)), target)
+                kernel = self._kernels[key] = CompiledKernel(program, name, types, origin)
         assert kernel.declared == types, f"{name} was bound before as {kernel.declared}, now as {types}"
         return kernel
 

@@ -1,0 +1,1 @@
+"""The C runtime of exported steps: fixed files that every export copies."""

@@ -1,0 +1,145 @@
+"""A training step as a C program: equal to Python's steps to the last bit, its state, and its errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import export
+from polyhal.export import c_text
+from polyhal.export.c_files import STATE_FORMAT
+from polyhal.hal.errors import CorruptFileError, ExportError
+from polyhal.hal.system.discovery.registry import registry
+from tests.export.c_builds import COMPILER, build, run
+from tests.export.steps import TrainingStep
+
+pytestmark = [
+    pytest.mark.skipif(not registry().probe("opencl"), reason="needs an OpenCL device"),
+    pytest.mark.skipif(COMPILER is None, reason="needs gcc or clang"),
+]
+NO_OPENCL, NO_DEVICE, OTHER_DEVICE, FILE = 2, 3, 4, 6
+"""Codes of polyhal_step.h."""
+
+
+@pytest.fixture(scope="module")
+def training() -> TrainingStep:
+    return TrainingStep("opencl:0")
+
+
+@pytest.fixture(scope="module")
+def program(training: TrainingStep, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The step as it is after three runs, compiled with sanitizers and without a warning."""
+    folder = export.c(training.step, tmp_path_factory.mktemp("c") / "step", outputs=["loss"])
+    return build(folder)
+
+
+def test_c_trains_as_python_does_and_python_reads_its_state(
+    training: TrainingStep, program: Path, tmp_path: Path
+) -> None:
+    inputs = [[training.x.numpy(), training.y.numpy()]] * 3
+    saved = tmp_path / "saved.safetensors"
+    code, messages, outputs = run(program, inputs, save=saved)
+    assert (code, messages) == (0, "")
+    expected = np.array([training.run() for _ in inputs], np.float32)
+    np.testing.assert_array_equal(np.frombuffer(outputs, np.float32), expected)
+    state = polyhal.load(saved, "numpy")
+    assert state["format"] == STATE_FORMAT
+    for name, weight in training.model.state_dict().items():
+        np.testing.assert_array_equal(state["state"][name].numpy(), weight.numpy())
+    assert state["numbers"]["step"] == 6  # three runs of each
+
+
+@pytest.mark.slow
+def test_a_run_continues_from_saved_state(training: TrainingStep, tmp_path: Path) -> None:
+    """Weights, step count and dropout continue where another program stopped."""
+    program = build(export.c(training.step, tmp_path / "step"))
+    inputs = [[training.x.numpy(), training.y.numpy()]]
+    saved, altered = tmp_path / "saved.safetensors", tmp_path / "altered.safetensors"
+    expected = np.array([training.run(), training.run()], np.float32)
+    code, messages, first = run(program, inputs, save=saved)
+    assert (code, messages) == (0, "")
+    code, messages, second = run(program, inputs, load=saved)
+    assert (code, messages) == (0, "")
+    np.testing.assert_array_equal(np.frombuffer(first + second, np.float32), expected)
+    data = bytearray(saved.read_bytes())
+    data[-200] ^= 1
+    altered.write_bytes(data)
+    with pytest.raises(CorruptFileError, match="was altered"):
+        polyhal.load(altered, "numpy")
+    other = tmp_path / "other.safetensors"
+    polyhal.save({"w": polyhal.ones(3, device="numpy")}, other)
+    missing = tmp_path / "missing.safetensors"
+    reasons = {altered: " was altered: its SHA-256 is ", other: "is damaged: it has only", missing: "cannot be opened"}
+    for path, expected_text in reasons.items():
+        code, messages, _ = run(program, [], load=path)
+        assert code == FILE
+        assert str(path) in messages
+        assert expected_text in messages
+
+
+def test_a_missing_device_or_loader_has_a_code_and_a_message(program: Path) -> None:
+    code, messages, _ = run(program, [], device="no such device")
+    assert code == NO_DEVICE
+    assert 'no OpenCL device is named "no such device"; the devices are: ' in messages
+    code, messages, _ = run(program, [], environment={"POLYHAL_OPENCL_LIBRARY": "/nowhere.so"})
+    assert code == NO_OPENCL
+    assert "/nowhere.so cannot be loaded: install an OpenCL driver" in messages
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("state.safetensors", "flipped"),
+        ("kernels/00", "cut"),
+        ("state.safetensors", "longer"),
+        ("kernels/00", "absent"),
+    ],
+)
+def test_damaged_files_are_noticed(program: Path, file: str, damage: str) -> None:
+    path = next(p for p in program.parent.rglob("*") if str(p.relative_to(program.parent)).startswith(file))
+    data = path.read_bytes()
+    changed = bytearray(data)
+    changed[-5] ^= 1
+    try:
+        if damage == "absent":
+            path.unlink()
+        else:
+            path.write_bytes({"cut": data[:-7], "flipped": bytes(changed), "longer": data + b"x"}[damage])
+        code, messages, _ = run(program, [])
+    finally:
+        path.write_bytes(data)
+    assert code == FILE
+    expected = {"cut": "is damaged: it has only", "longer": "it has more than", "absent": "cannot be opened"}
+    assert str(path) in messages
+    assert expected.get(damage, "was altered: its SHA-256 is") in messages
+
+
+@pytest.mark.slow
+def test_a_device_of_another_name_is_refused(training: TrainingStep, tmp_path: Path) -> None:
+    folder = export.c(training.step, tmp_path / "step", embed=True)
+    tables = (folder / "step.c").read_text()
+    names = polyhal.Device("opencl:0").backend.device_names()
+    assert f'"{names.device}"' in tables
+    (folder / "step.c").write_text(tables.replace(f'"{names.device}"', '"Another card"'))
+    assert not list(folder.glob("*.safetensors"))
+    code, messages, _ = run(build(folder), [], device=names.platform)
+    assert code == OTHER_DEVICE
+    assert re.search(r'is not the device of the export, ".* / Another card": its kernels and their sizes', messages)
+
+
+def test_only_opencl_devices_and_names_of_c_are_accepted(training: TrainingStep, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="expected an OpenCL device"):
+        export.c(training.step, tmp_path, device="numpy")
+    with pytest.raises(ValueError, match="identifier of C"):
+        export.c(training.step, tmp_path, name="while")
+
+
+def test_names_become_different_identifiers() -> None:
+    assert c_text.identifiers(["x", "a.b", "a_b", "0", "float", "é"], "input") == [
+        "x", "a_b", "a_b_2", "input_0", "float_", "input_",
+    ]  # fmt: skip
+    assert c_text.string('a"\\?\n\té') == r'"a\"\\\?\n\011\303\251"'
