@@ -33,6 +33,7 @@ OWN_COMMANDS = (
     "kernels",
     "sim",
     "run",
+    "export",
     "bisect",
     "trace",
     "profile",

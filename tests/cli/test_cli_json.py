@@ -28,6 +28,7 @@ WITHOUT_FACTS = {
     "finetune",  # runs, which write metrics.jsonl
     "train",
     "launch",  # other programs
+    "export",  # files
     "kernels edit",  # an editor
     "kernels restore",
 }

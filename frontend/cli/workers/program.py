@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from polyhal.cli.reporting import INTERNAL, report
 from polyhal.default_device import set_default_device
@@ -16,17 +17,18 @@ from polyhal.hal.errors import PolyhalError
 from polyhal.hal.system.discovery.registry import registry
 
 
-def run_program(script: Path, arguments: Sequence[str], device: Device | str | None = None) -> None:
+def run_program(script: Path, arguments: Sequence[str], device: Device | str | None = None) -> dict[str, Any]:
     """Run a program as `python SCRIPT ARGUMENTS` does, on a default device; None stands for the best one.
 
-    Restores `sys.argv`, `sys.path` and the default device. The program's errors pass through. Raises DeviceUnavailableError.
+    Returns its names. Restores `sys.argv`, `sys.path` and the default device. The program's errors pass through. Raises
+    DeviceUnavailableError.
     """
     argv, path, default = sys.argv, list(sys.path), registry().chosen_default
     set_default_device(device)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        return runpy.run_path(str(script), run_name="__main__")
     finally:
         sys.argv, sys.path = argv, path
         set_default_device(default)
