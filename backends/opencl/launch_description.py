@@ -36,8 +36,8 @@ def described(call: int, launch: BoundLaunch) -> DescribedLaunch:
 def _kernel(compiled: CompiledKernel, group: tuple[int, ...]) -> KernelText:
     origin = compiled.origin
     if origin is None or origin.target is not None:
-        problem = "the kernel is changed after its compilation, for one family of NVIDIA's cards"
-        raise BackendError(message(compiled.name, problem, fix="export the step on a device of another vendor"))
+        problem = "the kernel's binary is changed after its compilation"
+        raise BackendError(message(compiled.name, problem, fix="export the step on another device"))
     return KernelText(compiled.name, "opencl-c", compiled.name, origin.text(), " ".join(origin.flags), group)
 
 

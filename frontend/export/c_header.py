@@ -8,10 +8,20 @@ from polyhal.export import c_text
 from polyhal.export.program import ProgramTensor, StepProgram
 
 _TYPES = {
-    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int32_t",
-    "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t", "float16": "uint16_t", "bfloat16": "uint16_t",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "float32": "float",
+    "float64": "double",
+}
 """C's types by dtype; floats of 16 bits are passed as their bits."""
 _FUNCTIONS = """\
 /* Open a device and load the step; `device` is part of "PLATFORM / DEVICE", NULL for the device of the export. Free the step

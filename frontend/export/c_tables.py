@@ -28,11 +28,30 @@ from polyhal.hal.launch_descriptions import DeviceNames
 
 STATE_FILE, CONSTANT_FILE, KERNEL_FOLDER = "state.safetensors", "constants.safetensors", "kernels"
 _OPERATIONS = {
-    "add": "ADD", "sub": "SUBTRACT", "mul": "MULTIPLY", "truediv": "DIVIDE", "floordiv": "FLOOR_DIVIDE", "mod": "MODULO",
-    "pow": "POWER", "neg": "NEGATIVE", "pos": "POSITIVE", "abs": "ABSOLUTE", "expm1": "EXPM1", "log": "LOG", "sqrt": "SQRT",
-    "sign": "SIGN", "greater": "GREATER", "less": "LESS", "not_equal": "NOT_EQUAL", "maximum": "MAXIMUM",
-    "minimum": "MINIMUM", "where": "WHERE", "bool": "TO_BOOL", "int": "TO_INT", "float": "TO_FLOAT",
-}  # fmt: skip
+    "add": "ADD",
+    "sub": "SUBTRACT",
+    "mul": "MULTIPLY",
+    "truediv": "DIVIDE",
+    "floordiv": "FLOOR_DIVIDE",
+    "mod": "MODULO",
+    "pow": "POWER",
+    "neg": "NEGATIVE",
+    "pos": "POSITIVE",
+    "abs": "ABSOLUTE",
+    "expm1": "EXPM1",
+    "log": "LOG",
+    "sqrt": "SQRT",
+    "sign": "SIGN",
+    "greater": "GREATER",
+    "less": "LESS",
+    "not_equal": "NOT_EQUAL",
+    "maximum": "MAXIMUM",
+    "minimum": "MINIMUM",
+    "where": "WHERE",
+    "bool": "TO_BOOL",
+    "int": "TO_INT",
+    "float": "TO_FLOAT",
+}
 """Names in polyhal_step.h of the operations on numbers."""
 _SCALARS = {1: "BITS8", 2: "BITS16", 4: "BITS32", 8: "BITS64"}
 _EXTENSION = re.compile(r"#\s*pragma\s+OPENCL\s+EXTENSION\s+(\w+)\s*:\s*enable")
@@ -40,7 +59,7 @@ _EXTENSION = re.compile(r"#\s*pragma\s+OPENCL\s+EXTENSION\s+(\w+)\s*:\s*enable")
 
 @dataclass(slots=True)
 class CStep:
-    """The parts of an export: C source, and files beside it."""
+    """Parts of an export: C source and data files."""
 
     source: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

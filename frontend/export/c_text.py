@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 _KEYWORDS = frozenset(
-    [
-        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
-        "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
-        "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "asm",
-        "bool", "catch", "class", "delete", "false", "friend", "namespace", "new", "operator", "private",
-        "protected", "public", "template", "this", "throw", "true", "try", "using", "virtual"
-    ]
-)  # fmt: skip
+    re.findall(
+        r"\w+",
+        """
+    asm auto bool break case catch char class const continue default delete do double else enum extern false float
+    for friend goto if inline int long namespace new operator private protected public register restrict return
+    short signed sizeof static struct switch template this throw true try typedef union unsigned using virtual void
+    volatile while
+    """,
+    )
+)
 """Words that C99 or C++ reserves."""
 _LONGEST = 4000
 """Characters of a string: compilers need to support 4095."""

@@ -19,11 +19,11 @@ _DRIVERS = ("intelocl", "pocl", "LLVM", "usticlOpenCL", "MesaOpenCL", "libOpenCL
 """Libraries that never release some of their memory. Leaks of the runtime itself have none of them on their stacks."""
 
 
-def build(folder: Path, *, prefix: str = "step", optimize: str = "-O0") -> Path:
+def build(folder: Path, *, prefix: str = "step", optimize: str = "-O0", main: Path = _RUNNER) -> Path:
     """Compile a project with the tests' program, warnings as errors and sanitizers. Returns the program."""
     assert COMPILER is not None
     program = folder / "run_step"
-    sources = [str(folder / f"{prefix}.c"), *map(str, sorted((folder / "runtime").glob("*.c"))), str(_RUNNER)]
+    sources = [str(folder / f"{prefix}.c"), *map(str, sorted((folder / "runtime").glob("*.c"))), str(main)]
     definitions = [
         f"-DPOLYHAL_PROGRAM={prefix}_program",
         f'-DSTEP_FOLDER="{folder}"',
@@ -56,18 +56,23 @@ def run(
     given, made = folder / "inputs.bin", folder / "outputs.bin"
     made.unlink(missing_ok=True)
     given.write_bytes(b"".join(x.tobytes() for one in inputs for x in one))
-    suppressions = folder / "leaks.txt"
-    suppressions.write_text("".join(f"leak:{name}\n" for name in _DRIVERS))
-    leaks = f"suppressions={suppressions}:print_suppressions=0"
     arguments = [device, str(len(inputs)), str(given), str(made), str(load or ""), str(save or "")]
     done = subprocess.run(
         [str(program), *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "LSAN_OPTIONS": leaks, "ASAN_OPTIONS": "malloc_context_size=6", **(environment or {})},
+        env={**sanitized(folder), **(environment or {})},
         timeout=300,
     )
     return done.returncode, done.stderr, made.read_bytes() if made.exists() else b""
+
+
+def sanitized(folder: Path) -> dict[str, str]:
+    """Return the environment of programs with sanitizers; the file of known leaks is written into a folder."""
+    suppressions = folder / "leaks.txt"
+    suppressions.write_text("".join(f"leak:{name}\n" for name in _DRIVERS))
+    leaks = f"suppressions={suppressions}:print_suppressions=0"
+    return {**os.environ, "LSAN_OPTIONS": leaks, "ASAN_OPTIONS": "malloc_context_size=6"}
 
 
 def _checked(command: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from polyhal.export import c_text
 from polyhal.export.c_files import STATE_FORMAT
 from polyhal.hal.errors import CorruptFileError, ExportError
 from polyhal.hal.system.discovery.registry import registry
-from tests.export.c_builds import COMPILER, build, run
+from tests.export.c_builds import COMPILER, build, run, sanitized
 from tests.export.steps import TrainingStep
 
 pytestmark = [
@@ -118,6 +119,54 @@ def test_damaged_files_are_noticed(program: Path, file: str, damage: str) -> Non
     assert expected.get(damage, "was altered: its SHA-256 is") in messages
 
 
+TYPED = """\
+#include "step.h"
+#include <stdio.h>
+
+static const float x[STEP_INPUT_X_COUNT] = {1.0f};
+static const int64_t y[STEP_INPUT_Y_COUNT] = {1};
+
+int main(void) {
+    float losses[3] = {0};
+    polyhal_step *step;
+    step_inputs inputs = {x, y};
+    step_outputs outputs = {losses};
+    double lr = 0;
+    int code = step_init(&step, NULL);
+    if (code == POLYHAL_OK) code = step_set_number(step, "lr", 0.0);
+    if (code == POLYHAL_OK) code = step_run(step, &inputs, &outputs);
+    if (code == POLYHAL_OK) code = step_state_save(step, "saved.safetensors");
+    if (code == POLYHAL_OK) code = step_set_number(step, "lr", 1.0);
+    outputs.loss = NULL;
+    if (code == POLYHAL_OK) code = step_run(step, &inputs, &outputs);
+    outputs.loss = losses + 1;
+    if (code == POLYHAL_OK) code = step_run(step, &inputs, &outputs);
+    if (code == POLYHAL_OK) code = step_state_load(step, "saved.safetensors");
+    if (code == POLYHAL_OK) code = polyhal_step_get_number(step, "lr", &lr);
+    if (code == POLYHAL_OK) code = step_run(step, &inputs, &outputs);
+    printf("%d %s %d %g\\n", code, step_last_error(step), losses[0] == losses[1], lr);
+    code = step_set_number(step, "absent", 1.0);
+    printf("%d %s\\n", code, step_last_error(step));
+    step_free(step);
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_functions_of_the_header(tmp_path: Path) -> None:
+    """Without dropout, and with a learning rate of 0 that the saved state keeps, a run repeats the loss of the first."""
+    training = TrainingStep("opencl:0", dropout=0.0)
+    folder = export.c(training.step, tmp_path / "step", outputs=["loss"], embed=True)
+    (folder / "typed.c").write_text(TYPED)
+    program = build(folder, main=folder / "typed.c")
+    done = subprocess.run(
+        [str(program)], cwd=tmp_path, capture_output=True, text=True, env=sanitized(tmp_path), timeout=300
+    )
+    assert done.stdout == "0  1 0\n9 the step has no number named absent\n"
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.slow
 def test_a_device_of_another_name_is_refused(training: TrainingStep, tmp_path: Path) -> None:
     folder = export.c(training.step, tmp_path / "step", embed=True)
@@ -140,6 +189,11 @@ def test_only_opencl_devices_and_names_of_c_are_accepted(training: TrainingStep,
 
 def test_names_become_different_identifiers() -> None:
     assert c_text.identifiers(["x", "a.b", "a_b", "0", "float", "é"], "input") == [
-        "x", "a_b", "a_b_2", "input_0", "float_", "input_",
-    ]  # fmt: skip
+        "x",
+        "a_b",
+        "a_b_2",
+        "input_0",
+        "float_",
+        "input_",
+    ]
     assert c_text.string('a"\\?\n\té') == r'"a\"\\\?\n\011\303\251"'

@@ -34,9 +34,15 @@ def _mlp() -> tuple[nn.Module, list[tuple[np.ndarray, np.ndarray]]]:
 def _cnn() -> tuple[nn.Module, list[tuple[np.ndarray, np.ndarray]]]:
     generator = np.random.default_rng(2)
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 12, 3), nn.ReLU(),
-        nn.Flatten(), nn.Linear(12 * 4 * 4, 5),
-    )  # fmt: skip
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(12 * 4 * 4, 5),
+    )
     x = generator.standard_normal((_STEPS, 6, 3, 12, 12)).astype(np.float32)
     return model, list(zip(x, generator.integers(0, 5, (_STEPS, 6)), strict=True))
 

@@ -40,8 +40,7 @@ def export(
 ) -> None:
     """Write a captured step as a program that runs without Python.
 
-    The step has its present state: weights, optimizer state, step counts and random streams. The page
-    docs/exporting.md describes the project.
+    The step has its present state: weights, optimizer state, step counts and random streams.
     """
     from rich.console import Console
 
