@@ -17,14 +17,25 @@ from polyhal.hal.protocol import Declined, GraphProgram, GraphValue, InputSpec, 
 class GraphBackend(CoreNumpyBackend):
     """Required members only for launches, and programs of any op but those in `refused`."""
 
-    def __init__(self, refused: Collection[str] = (), *, limit: int = 0, selector: str = "contiguous_only") -> None:
-        """Decline graphs of more than `limit` ops; 0: none. `selector` chooses the NumPy device."""
+    def __init__(
+        self,
+        refused: Collection[str] = (),
+        *,
+        limit: int = 0,
+        selector: str = "contiguous_only",
+        keeps_values: bool = False,
+    ) -> None:
+        """Decline graphs of more than `limit` ops; 0: none. `selector` chooses the NumPy device.
+
+        With `keeps_values`, programs request workspace for all values of a graph.
+        """
         model = create(selector)
         super().__init__(model.info)
         self.capabilities = model.capabilities
         self._memory = model._memory
         self._refused = frozenset(refused)
         self._limit = limit
+        self._keeps_values = keeps_values
         self.programs: list[GraphProgram] = []
         self.runs = 0
 
@@ -40,11 +51,13 @@ class GraphBackend(CoreNumpyBackend):
 
         def run(*refs: Any) -> None:
             self.runs += 1
-            inputs, outputs = refs[: len(graph.inputs)], refs[len(graph.inputs) :]
+            first = len(graph.inputs)
+            inputs, outputs = refs[:first], refs[first : first + len(graph.outputs)]
             check_memory(graph, inputs, outputs)
             self.execute(graph, inputs, outputs)
 
-        return SimpleLaunch(f"numpy {len(self.programs)}", run)
+        values = [v.spec.nbytes for node in graph.nodes for v in node.results if isinstance(v.spec, Spec)]
+        return SimpleLaunch(f"numpy {len(self.programs)}", run, (sum(values),) if self._keeps_values else ())
 
     def execute(self, graph: GraphProgram, inputs: Sequence[Any], outputs: Sequence[Ref]) -> None:
         """Run a program once; faulty devices override it."""

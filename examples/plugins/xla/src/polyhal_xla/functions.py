@@ -1,6 +1,6 @@
 """The ops that programs of XLA may contain, by name, as functions of JAX's arrays.
 
-Other ops are programs of these, through the decompositions that Polyhal declares.
+Polyhal expresses other ops by the ops below, through the decompositions that it declares.
 """
 
 from __future__ import annotations
