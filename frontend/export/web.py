@@ -28,6 +28,7 @@ MODULES = {
     "polyhal/numbers": "numbers.js",
     "polyhal/tensors": "tensors.js",
     "polyhal/checkpoint": "checkpoint.js",
+    "polyhal/tokenizer": "tokenizer.js",
     "polyhal/view": "view.js",
 }
 """Files of the runtime by the name under which pages import them."""
