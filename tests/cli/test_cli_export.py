@@ -20,6 +20,11 @@ for _ in range(3):
 polyhal.save_graph(double, "double.safetensors")
 """
 
+TRIPLE = """\
+for _ in range(3):
+    triple(polyhal.ones(1, 3))
+"""
+
 
 @pytest.mark.skipif(not registry().probe("opencl"), reason="needs an OpenCL device")
 def test_a_program_s_function_and_a_file_become_c(polyhal: Command, tmp_path: Path) -> None:
@@ -39,12 +44,31 @@ def test_a_program_s_function_and_a_file_become_c(polyhal: Command, tmp_path: Pa
     }
 
 
+def test_a_program_s_functions_and_a_file_become_pages(polyhal: Command, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(f"{PROGRAM}triple = polyhal.jit(lambda x: model(x) * 3)\n" + TRIPLE)
+    done = polyhal("export", "program.py:double,triple", "page.html", "--device", "numpy", "--title", "Two steps")
+    assert done.code == 0, done.err
+    assert "wrote page.html" in done.out
+    page = (tmp_path / "page.html").read_text()
+    assert "<title>Two steps</title>" in page
+    assert '"shared": {"triple": ' in page
+    done = polyhal("export", "double.safetensors", "folder", "--web")
+    assert done.code == 0, done.err
+    assert {"index.html", "export.json", "export.bin", "polyhal.js"} <= {
+        p.name for p in (tmp_path / "folder").iterdir()
+    }
+
+
 def test_bad_requests_are_one_sentence(polyhal: Command, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("x = 1\n")
+    (tmp_path / "program.py").write_text("x = y = 1\n")
     for arguments, expected in [
         (("absent.safetensors", "c", "--c", "--device", "numpy"), "absent.safetensors does not exist"),
         (("program.py:step", "c", "--c", "--device", "numpy"), "program.py has no step"),
-        (("program.py:x", "c"), "no form is chosen; expected --c"),
+        (("program.py:x", "c"), "no form is chosen; expected a page .html, --web or --c"),
+        (("program.py:x", "page.html", "--c"), "two forms are chosen"),
+        (("program.py:x,y", "c", "--c", "--device", "numpy"), "2 functions are named; expected one for --c"),
+        (("program.py:x,z", "c", "--web", "--device", "numpy"), "program.py has no z"),
+        (("program.py", "c", "--web", "--page", "absent.js"), "absent.js"),
     ]:
         done = polyhal("export", *arguments)
         assert done.code == 2
