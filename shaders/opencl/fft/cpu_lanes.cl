@@ -333,7 +333,7 @@ __kernel NO_AUTOVEC void fft_cpu_lanes(SOURCE, TARGET, __global const REAL_2 *ta
                 const uint position = o3 * geometry.target_position[0] + (row + c) * geometry.target_position[1] + k * geometry.target_position[2];
                 REAL one_re = LANE(x_re, c), one_im = LANE(x_im, c);
                 STORE_ELEMENT(one_re, one_im, to_re + (long)k * geometry.target_re_strides[5] + (long)c * geometry.target_re_strides[4],
-                               to_im + (long)k * geometry.target_im_strides[5] + (long)c * geometry.target_im_strides[4], position, row + c, k)
+                               to_im + (long)k * geometry.target_im_strides[5] + (long)c * geometry.target_im_strides[4], position)
             }
         }
 #else

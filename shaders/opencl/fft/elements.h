@@ -166,16 +166,12 @@ FORCE_INLINE REAL_2 root(__global const REAL_2 *table, const uint fine, const ui
 #else
 #define STORE_IM(value, at)
 #endif
-// Stores element k of a lane, by its indices in memory and its position.
-#define STORE_ELEMENT(re, im, at_re, at_im, position, lane, k)                                                \
+// Stores an element of a lane, by its indices in memory and its position.
+#define STORE_ELEMENT(re, im, at_re, at_im, position)                                                         \
     if (!TARGET_CUT || (position) < geometry.target_count) {                                                  \
         if (TARGET_FACTORS) {                                                                                 \
             const REAL_2 factor = table[geometry.target_factors + (position)];                                \
             ROTATE(REAL, re, im, factor.x, factor.y)                                                                \
-        }                                                                                                     \
-        if (TWIDDLED) {                                                                                       \
-            const REAL_2 w = root(table, geometry.fine, geometry.coarse, geometry.fine_bits, (lane) * (k));   \
-            ROTATE(REAL, re, im, w.x, w.y)                                                                          \
         }                                                                                                     \
         STORE_RE((re)*scale, at_re)                                                                           \
         STORE_IM((im)*scale, at_im)                                                                           \

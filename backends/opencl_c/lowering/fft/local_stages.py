@@ -48,7 +48,10 @@ class Tile:
 
 def _row(length: int, lanes: int) -> int:
     """Return the elements of local memory for a row (ROW in fft/local_stages.cl)."""
-    return (length + length // _BANKS + _BANKS - 1) // _BANKS * _BANKS + (_BANKS // lanes if lanes < _BANKS else 1)
+    more = length // 4 if length & (length - 1) == 0 else 0
+    return (length + length // _BANKS + more + _BANKS - 1) // _BANKS * _BANKS + (
+        _BANKS // lanes if lanes < _BANKS else 1
+    )
 
 
 def tile(step: Pass, features: KernelFeatures, dtype: DType) -> Tile:
@@ -69,6 +72,7 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
     """Build the launch of a pass. Raises KernelBuildError."""
     chosen = tile(step, runtime.features, dtype)
     arguments = pass_arguments(step, chosen.lanes, dtype.itemsize)
+    source, target = ([p.strides[-1] for p in (x.re, x.im) if p is not None] for x in (step.source, step.target))
     registers = max(r * ceil_div(step.length // r, chosen.workers) for r in step.radices)
     definitions: Definitions = {
         **arguments.definitions,
@@ -79,6 +83,10 @@ def launch(runtime: Runtime, step: Pass, dtype: DType) -> Launch:
         "PLANES": chosen.planes,
         "LANES_FIRST_LOAD": step.source_lanes_first,
         "LANES_FIRST_STORE": step.target_lanes_first,
+        "SOURCE_UNIT": all(s == 1 for s in source),
+        "TARGET_UNIT": all(s == 1 for s in target),
+        "NARROW": step.length * max(map(abs, source + target)) < 1 << 31,
+        "WHOLE_BLOCKS": step.lanes % chosen.lanes == 0,
     }
     group = chosen.lanes * chosen.workers
     groups = math.prod(step.outer) * ceil_div(step.lanes, chosen.lanes)
