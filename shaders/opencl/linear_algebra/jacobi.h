@@ -16,8 +16,9 @@
 
 // Pair number k of a round of `even` columns, an even number; the columns in order.
 FORCE_INLINE uint2 column_pair(const uint round, const uint k, const uint even) {
-    const uint others = even - 1;
-    const uint first = k == 0 ? others : (round + k) % others, second = (round + others - k) % others;
+    const uint others = even - 1, above = round + k, below = round + others - k;
+    const uint first = k == 0 ? others : above < others ? above : above - others;
+    const uint second = below < others ? below : below - others;
     return first < second ? (uint2)(first, second) : (uint2)(second, first);
 }
 

@@ -6,6 +6,15 @@
 #endif
 #include "linear_algebra/jacobi.h"
 
+#define PAIRS (SIZE / 2)
+
+// Numbers k <= l of two pairs, for an index below PAIRS / 2 * (PAIRS + 1): row k of this triangle and its k-th last row together
+// have PAIRS + 1 elements.
+FORCE_INLINE uint2 two_pairs(const uint index) {
+    const uint row = index / (PAIRS + 1), at = index - row * (PAIRS + 1), length = PAIRS - row;
+    return at < length ? (uint2)(row, row + at) : (uint2)(length - 1, at - 1);
+}
+
 typedef struct {
     MATRIX_MEMBERS(a);
     BATCH_MEMBERS;
@@ -54,10 +63,12 @@ __kernel NO_AUTOVEC void linear_algebra_jacobi_eigen(OPERAND(a), RESULT(DTYPE, v
             }
             SYNC;
             // Both rotations of the 2 x 2 block of two pairs, and of its mirror image.
-            for (uint index = ITEM; index < pairs * pairs; index += GROUP) {
-                const uint k = index / pairs, l = index - k * pairs;
-                if (l < k) continue;
+            for (uint index = ITEM; index < PAIRS / 2 * (PAIRS + 1); index += GROUP) {
+                const uint2 both = two_pairs(index);
+                const uint k = both.x, l = both.y;
+                if (l >= pairs) continue;
                 const Rotation left = rotations[k], right = rotations[l];
+                if (left.sine == 0 && right.sine == 0) continue;
                 const uint2 i = column_pair(round, k, even), j = column_pair(round, l, even);
                 const REAL xx = tile[i.x * PITCH + j.x], xy = tile[i.x * PITCH + j.y];
                 const REAL yx = tile[i.y * PITCH + j.x], yy = tile[i.y * PITCH + j.y];
@@ -74,8 +85,9 @@ __kernel NO_AUTOVEC void linear_algebra_jacobi_eigen(OPERAND(a), RESULT(DTYPE, v
                 tile[i.y * PITCH + j.y] = tile[j.y * PITCH + i.y] = new_yy;
             }
 #if WITH_VECTORS
-            for (uint index = ITEM; index < rows * pairs; index += GROUP) {
-                const uint k = index / rows, i = index - k * rows;
+            for (uint index = ITEM; index < SIZE * PAIRS; index += GROUP) {
+                const uint k = index / SIZE, i = index % SIZE;
+                if (k >= pairs || i >= rows || rotations[k].sine == 0) continue;
                 turn_columns(basis, i, column_pair(round, k, even), rotations[k]);
             }
 #endif
