@@ -267,8 +267,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void fft_local_stage
     const uint to_position = o3 * geometry.target_position[0] + last_row * geometry.target_position[1];
     if (!WHOLE_BLOCKS && last_row >= geometry.lanes) return;
 #if TWIDDLED
-    // Roots to the powers lane FINAL_SPAN c, for c = 1, 2, 4, .. from the table, else as products of these: a work-item multiplies its
-    // element k = j + c FINAL_SPAN by one of these and by the root to the power lane j.
+    // Roots to the powers lane FINAL_SPAN c: from the table for c = 1, 2, 4, .., else products. Element k = j + c FINAL_SPAN is
+    // multiplied by such a root and by the root to the power lane j.
     REAL_2 powers[LAST];
     _Pragma("unroll") for (uint c = 1; c < LAST; c++) {
         const uint high = c >= 8 ? 8 : c >= 4 ? 4 : c >= 2 ? 2 : 1;
