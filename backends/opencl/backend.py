@@ -1,4 +1,4 @@
-"""`ComputeBackend` over OpenCL, with every optional protocol of the contract."""
+"""`ComputeBackend` over OpenCL, with the optional protocols of the contract for launches."""
 
 from __future__ import annotations
 

@@ -111,3 +111,29 @@ def test_steps_chosen_at_random_agree_for_any_choice_of_claims() -> None:
                 np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
         offered |= {op for g in backend.programs for op in _ops(g)}
     assert len(offered) > 8
+
+
+def test_programs_of_two_devices_exchange_values() -> None:
+    backends = GraphBackend(), GraphBackend({"tanh"})
+    a, b = (Device.opened(f"graphs:{k}", backend) for k, backend in enumerate(backends))
+    weights = [polyhal.tensor(np.eye(6, dtype=np.float32) * 2, device=d, requires_grad=True) for d in (a, b)]
+    optimizer = optim.SGD(weights, lr=0.1)
+
+    @polyhal.jit
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        hidden = polyhal.relu(x @ weights[0]).to(b)
+        loss = (polyhal.tanh(hidden @ weights[1]) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.to(a)
+
+    losses = [step(polyhal.tensor(X, device=a)).item() for _ in range(4)]
+    assert all(backend.programs for backend in backends)
+    w, v = (np.eye(6) * 2 for _ in range(2))
+    for loss in losses:
+        hidden = np.maximum(X @ w, 0)
+        t = np.tanh(hidden @ v)
+        assert np.isclose(loss, (t**2).sum(), rtol=1e-4)
+        grad = 2 * t * (1 - t**2)
+        w, v = w - 0.1 * X.T @ ((grad @ v.T) * (hidden > 0)), v - 0.1 * hidden.T @ grad
