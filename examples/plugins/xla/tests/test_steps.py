@@ -83,6 +83,21 @@ def test_results_replace_memory_without_a_copy() -> None:
     assert first.buffer.handle is memory
 
 
+def test_a_copy_outlives_the_donated_original() -> None:
+    w = polyhal.ones((3,), device="xla")
+    copy = polyhal.jit(lambda w: (polyhal.copy(w), polyhal.copy(w)), warm_up=False)
+    copies = [x for _ in range(2) for x in copy(w)]
+
+    @polyhal.jit
+    def update() -> None:
+        w.sub_(1)
+
+    for _ in range(3):
+        update()
+    assert w.tolist() == [-2] * 3
+    assert [x.tolist() for x in copies] == [[1] * 3] * 4
+
+
 def test_host_writes_between_programs_are_seen() -> None:
     x = polyhal.ones((3, 4), device="xla")
     step = polyhal.jit(lambda x: polyhal.exp(x) + 1, warm_up=False)
