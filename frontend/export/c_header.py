@@ -8,7 +8,7 @@ from polyhal.export import c_text
 from polyhal.export.program import ProgramTensor, StepProgram
 
 _TYPES = {
-    "bool": "uint8_t",
+    "bool_": "uint8_t",
     "int8": "int8_t",
     "uint8": "uint8_t",
     "int16": "int16_t",

@@ -168,6 +168,75 @@ def test_the_functions_of_the_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_narrow_dtypes_and_random_numbers_without_inputs(tmp_path: Path) -> None:
+    """Random numbers continue where the step was exported."""
+    generator = polyhal.random.Generator(3)
+    x = polyhal.tensor(np.arange(6).reshape(2, 3), dtype=polyhal.float16, device="opencl:0")
+    narrow = polyhal.jit(lambda x: {"y": x / 3, "large": x > 2, "sum": x.sum().astype(polyhal.bfloat16)})
+    drawn = polyhal.jit(lambda: polyhal.rand(5, device="opencl:0", generator=generator))
+    for _ in range(3):
+        results = narrow(x)
+        drawn()
+    code, messages, outputs = run(build(export.c(narrow, tmp_path / "narrow", name="step")), [[x.numpy()]])
+    assert (code, messages) == (0, "")
+    assert outputs == b"".join(results[name].numpy().tobytes() for name in ("y", "large", "sum"))
+    program = build(export.c(drawn, tmp_path / "drawn", name="step", embed=True))
+    expected = np.concatenate([drawn().numpy() for _ in range(2)])
+    code, messages, outputs = run(program, [[], []])
+    assert (code, messages) == (0, "")
+    np.testing.assert_array_equal(np.frombuffer(outputs, np.float32), expected)
+
+
+ARITHMETIC = {
+    "add": lambda s, n: s + n,
+    "subtract": lambda s, n: 7 - s * n,
+    "divide": lambda s, n: (n + 0.5) / s,
+    "floor_divide": lambda s, n: (s * n) // 0.3,
+    "floor_divide_integers": lambda s, n: (n - 9) // 4,
+    "modulo": lambda s, n: (s * n) % 0.7,
+    "modulo_integers": lambda s, n: (n - 9) % 4,
+    "modulo_negative": lambda s, n: (n - 2) % -5,
+    "power": lambda s, n: 0.999**n,
+    "power_integers": lambda s, n: (n - 5) ** 3,
+    "power_inverse": lambda s, n: (n + 1) ** -2,
+    "negative": lambda s, n: -s,
+    "absolute": lambda s, n: abs(n - 12) + abs(s - 4),
+}
+"""Numbers of a float that is constant and negative, and of an integer that grows."""
+
+
+@pytest.mark.slow
+def test_numbers_are_computed_as_python_computes_them(tmp_path: Path) -> None:
+    values = {"s": -1.7, "n": 3}
+    x = polyhal.tensor(np.zeros(1, np.float32), device="opencl:0")
+
+    @polyhal.jit(warm_up=False)
+    def step(x: polyhal.Tensor) -> dict[str, polyhal.Tensor]:
+        s = polyhal.runtime_scalar(lambda: values["s"], "s")
+        n = polyhal.runtime_scalar(lambda: values["n"], "n", 1)
+        return {name: x + formula(s, n) for name, formula in ARITHMETIC.items()}
+
+    for _ in range(2):
+        step(x)
+    code, messages, outputs = run(build(export.c(step, tmp_path / "step")), [[x.numpy()]] * 8)
+    assert (code, messages) == (0, "")
+    rows = np.frombuffer(outputs, np.float32).reshape(8, len(ARITHMETIC))
+    for k, row in enumerate(rows, values["n"] + 1):  # a number grows before a run
+        expected = {name: np.float32(formula(values["s"], k)) for name, formula in ARITHMETIC.items()}
+        assert dict(zip(ARITHMETIC, row, strict=True)) == expected
+
+
+@pytest.mark.slow
+def test_a_transposed_result_is_refused(tmp_path: Path) -> None:
+    turned = polyhal.jit(lambda x: x.T)
+    for _ in range(3):
+        turned(polyhal.ones((2, 3), device="opencl:0"))
+    with pytest.raises(ExportError, match=r"the output result has strides \[1, 3\]: make it contiguous"):
+        export.c(turned, tmp_path / "step", name="step")
+    assert not (tmp_path / "step").exists()
+
+
+@pytest.mark.slow
 def test_a_device_of_another_name_is_refused(training: TrainingStep, tmp_path: Path) -> None:
     folder = export.c(training.step, tmp_path / "step", embed=True)
     tables = (folder / "step.c").read_text()
