@@ -10,6 +10,7 @@ import io
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,6 +84,15 @@ def test_gpt_in_a_page(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "page"
     assert number(r"([\d.]+) bits per character", run("export_gpt.py", str(folder), "--steps", "3")) < 7
     assert (folder / "index.html").exists()
+
+
+@pytest.mark.skipif(not registry().probe("opencl"), reason="needs an OpenCL device")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_training_goes_on_in_c(run: Run) -> None:
+    printed = run("export_c.py", "--steps", "300", device="opencl")
+    first, last = re.findall(r"mean squared error ([\d.]+)", printed)
+    assert float(last) < float(first) / 10
+    assert "Python: 320 steps in all" in printed
 
 
 def declares_ops(name: str, device: str) -> str:
