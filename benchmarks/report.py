@@ -21,6 +21,7 @@ from benchmarks.planning_page import planning_page, scaling_table
 from benchmarks.serving.table import serve_load_table
 from benchmarks.summary import MeasuredDevice, speeds_table, summary
 from benchmarks.tables import (
+    c_steps_table,
     collectives_table,
     flops_text,
     kernels_table,
@@ -168,6 +169,7 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "language_models": ("language models in GGUF files, tokens per second", language_models_table),
     "serve_load": ("`polyhal serve` under load, every answer compared with a single run", serve_load_table),
     "replay": ("host time per replayed launch", replay_table),
+    "c_steps": ("captured training steps exported to C", c_steps_table),
     "optimizers": ("launches and time of optimizer steps", optimizers_table),
     "linalg": ("linear algebra", linalg_table),
     "fft": ("Fourier transforms", kernels_table),

@@ -217,6 +217,15 @@ def read_back_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def c_steps_table(result: dict[str, Any]) -> list[str]:
+    """Return milliseconds per training step of C programs and of Python, and seconds to the first step in C."""
+    lines = ["| device | model | C, ms per step | Python | C, seconds to the first step |", "|---|---|---:|---:|---:|"]
+    for row in result["rows"]:
+        steps = " | ".join(median_text([t * 1e3 for t in row["who"][who]], ".2f") for who in ("C", "Python"))
+        lines.append(f"| `{row['device']}` | {row['what']} | {steps} | {row['first']:.1f} |")
+    return lines
+
+
 def pairs_table(result: dict[str, Any]) -> list[str]:
     """Return steps of one device, of the other, and of both, with rows divided evenly and by speed."""
     lines = [
