@@ -30,6 +30,10 @@ _KIT = {
     "docs/serving.md": "",
     "docs/capture.md": "",
     "docs/command-line.md": "",
+    "docs/contract.md": "assert device.capabilities.storage",
+    "docs/ops.md": "",
+    "docs/autograd.md": "assert abs(w.grad[0].item() - 60.25661) < 1e-3",  # 3 exp(3); the failed backward pass adds nothing
+    "docs/scheduler.md": "assert len(step.graphs) == 1",
     "docs/debugging.md": "",
     "docs/streams.md": "assert abs(c[0, 0].item() - 66.71828) < 1e-3",
     "docs/model-parallel.md": "assert len(plan.stages) == 4 and len(step.graphs) == 1",

@@ -31,6 +31,10 @@ def pictures() -> dict[str, str]:
         "gemm-tiles": _gemm_tiles(),
         "flash-attention": _flash_attention(),
         "scan-lookback": _scan_lookback(),
+        "contract": _contract(),
+        "lowering": _lowering(),
+        "autograd": _autograd(),
+        "scheduler": _scheduler(),
     }
     return {f"docs/pictures/{name}.svg": text for name, text in drawn.items()}
 
@@ -197,3 +201,120 @@ def _scan_lookback() -> str:
         _text(400, 206, "looks back, adding totals, to the last sum that is complete", "small", "middle"),
     ]
     return _svg("A scan in one pass: each group looks back for the totals of earlier tiles", 690, 220, parts)
+
+
+def _contract() -> str:
+    """Draw the callers of the contract, its methods and protocols, and the backends."""
+    parts = [
+        _box(20, 30, 170, 44, "blue", "eager dispatch", "a launch per op"),
+        _box(20, 90, 170, 44, "blue", "captured steps", "command buffers"),
+        _box(20, 150, 170, 44, "blue", "conformance kit", "each op against float64"),
+        '<rect class="purple" x="250" y="20" width="250" height="184" rx="4"/>',
+        _text(375, 42, "ComputeBackend", "title", "middle"),
+        _text(262, 66, "memory: allocate, deallocate", "small"),
+        _text(262, 84, "copies: to the device, from it, fill, copy", "small"),
+        _text(262, 102, "arithmetic: unary, binary, where, reduce,", "small"),
+        _text(262, 118, "matmul, gather, scatter_add", "small"),
+        _text(262, 136, "order: synchronize", "small"),
+        '<path class="grid" d="M262 146H488"/>',
+        _text(262, 164, "optional: lower (a Launch or Declined),", "small"),
+        _text(262, 180, "streams, command buffers, graphs, peers", "small"),
+        *(_arrow(190, y, 250, y) for y in (52, 112, 172)),
+        _box(560, 30, 180, 44, "orange", "opencl, cuda, wgpu", "drivers of devices"),
+        _box(560, 90, 180, 44, "orange", "numpy, sim", "reference, simulated GPU"),
+        _box(560, 150, 180, 44, "box", "your plug-in", "119 lines are enough"),
+        *(_arrow(500, y, 560, y) for y in (52, 112, 172)),
+    ]
+    return _svg("Callers of the contract, its methods, and backends that implement it", 760, 224, parts)
+
+
+def _lowering() -> str:
+    """Draw the steps of a resolution in their order."""
+    steps = (
+        ("native kernel", "lower returns a Launch", "green"),
+        ("core method", "after contiguous copies", "green"),
+        ("decomposition", "ops, each resolved", "green"),
+        ("host", "NumPy, if allowed", "box"),
+    )
+    parts = [
+        _box(20, 20, 150, 46, "blue", "a call", "op, parameters, specs"),
+        _box(230, 20, 150, 46, "purple", "plans of the device", "a dictionary"),
+        _box(560, 20, 180, 46, "orange", "launch", "result from the memory pool"),
+        _arrow(170, 43, 230, 43),
+        _arrow(380, 43, 560, 43),
+        _text(470, 35, "hit", "small", "middle"),
+        _arrow(260, 66, 95, 120),
+        _text(200, 100, "miss", "small"),
+    ]
+    for i, (title, text, kind) in enumerate(steps):
+        x = 20 + 187 * i
+        parts.append(_box(x, 120, 160, 46, kind, title, text))
+        if i:
+            parts += [_arrow(x - 27, 143, x, 143), _text(x - 13, 183, "declined", "small", "middle")]
+    parts += [
+        '<path class="line" d="M100 166V205H752V43H740"/>',
+        _text(
+            112, 226, "the first step that succeeds becomes the plan; explain shows the reasons of the others", "small"
+        ),
+    ]
+    return _svg("Steps that turn a call without a plan into a launch", 760, 240, parts)
+
+
+def _autograd() -> str:
+    """Draw a tape of three nodes with the backward pass below."""
+    parts = [_text(20, 22, "forward", "title"), _text(20, 172, "backward", "title")]
+    nodes = (("w * 3", "saves: nothing, 3 is a number"), ("exp", "saves: its result"), ("sum", "saves: the shape"))
+    parts.append(_box(20, 40, 90, 46, "blue", "w", "a leaf"))
+    for i, (title, text) in enumerate(nodes):
+        x = 150 + 205 * i
+        parts += [_box(x, 40, 180, 46, "green", title, text), _arrow(x - (40 if i == 0 else 25), 63, x, 63)]
+        parts += [
+            _box(x, 190, 180, 46, "purple", f"rule of {title}", "reads saved values"),
+            _arrow(x + 90, 86, x + 90, 190),
+        ]
+        parts.append(_arrow(x, 213, x - (40 if i == 0 else 25), 213))
+    parts += [
+        _box(20, 190, 90, 46, "blue", "w.grad", "added in place"),
+        _text(250, 132, "nodes of the tape", "small"),
+        _text(
+            20,
+            262,
+            "between two nodes a gradient is read-only; a leaf may add to memory that nothing else refers to",
+            "small",
+        ),
+        _text(20, 280, "a rule compares versions: it raises an error if a saved value was changed in place", "small"),
+    ]
+    return _svg("A tape of three nodes, and the backward pass over it", 760, 290, parts)
+
+
+def _scheduler() -> str:
+    """Draw the way from a recorded graph to an executable, and values that share an arena."""
+    stages = ("record", "passes", "schedule", "arena", "replay")
+    texts = ("a graph of ops", "simplify, fuse, lay out", "order of launches", "offsets of values", "one submission")
+    parts = []
+    for i, (title, text) in enumerate(zip(stages, texts, strict=True)):
+        x = 20 + 147 * i
+        parts.append(_box(x, 20, 130, 46, "orange" if title == "replay" else "green", title, text))
+        if i:
+            parts.append(_arrow(x - 17, 43, x, 43))
+    parts += [
+        _text(
+            20,
+            104,
+            "arena: bytes upward, launches to the right; values whose lifetimes do not overlap share bytes",
+            "small",
+        ),
+        '<path class="line" d="M40 226V116"/>',
+        '<path class="line" d="M40 226H740"/>',
+    ]
+    values = (
+        (60, 190, 250, 30, "blue", "activation"),
+        (180, 156, 260, 30, "purple", "hidden"),
+        (330, 190, 200, 30, "green", "gradient"),
+        (460, 130, 170, 56, "orange", "weight gradient"),
+        (550, 190, 150, 30, "blue", "update"),
+    )
+    for x, y, width, height, kind, name in values:
+        parts += [f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="3"/>']
+        parts.append(_text(x + width / 2, y + height / 2 + 4, name, "small", "middle"))
+    return _svg("From a recorded step to its replay, and lifetimes of values in an arena", 760, 240, parts)

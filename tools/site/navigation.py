@@ -46,7 +46,20 @@ SECTIONS = (
     ),
     Section("Many devices", ("parallel", "model-parallel", "distributed", "planning")),
     Section("Functions", ("transforms-of-functions", "distributions")),
-    Section("Concepts", ("architecture", "capture", "kernels", "kernel-designs", "glossary")),
+    Section(
+        "Concepts",
+        (
+            "architecture",
+            "contract",
+            "ops",
+            "autograd",
+            "capture",
+            "scheduler",
+            "kernels",
+            "kernel-designs",
+            "glossary",
+        ),
+    ),
     Section("Extending", ("adding-a-backend", "adding-an-op", "adding-a-fusion")),
     Section("API reference", ("reference/index",)),
     Section(
