@@ -28,6 +28,8 @@ class Comparison(NamedTuple):
     ratio: float
 
 
+SHOWN = (MeasuredDevice("NVIDIA H200", "CUDA"), MeasuredDevice("two processor cores", "Intel's OpenCL"))
+"""Devices whose speeds the README and the start page show."""
 _FAMILIES = {
     family: re.compile(pattern)
     for family, pattern in {
@@ -70,7 +72,7 @@ def comparisons(results: Iterable[Mapping[str, Any]]) -> list[Comparison]:
     latest: dict[tuple[MeasuredDevice, str, str], Comparison] = {}
     for result in sorted(results, key=lambda r: r["date"]):
         for name, family, workload, ratio in _READERS.get(result["benchmark"], _nothing)(result):
-            found = Comparison(_device(result, name), family, workload, ratio)
+            found = Comparison(device_of(result, name), family, workload, ratio)
             latest[found.device, family, workload] = found
     return list(latest.values())
 
@@ -150,7 +152,8 @@ def interface_of(device: Mapping[str, str]) -> str:
     return next(name for name, pattern in _INTERFACES.items() if re.match(pattern, device["driver"]))
 
 
-def _device(result: Mapping[str, Any], name: str) -> MeasuredDevice:
+def device_of(result: Mapping[str, Any], name: str) -> MeasuredDevice:
+    """Return the hardware and interface of a device of a result, by its name there."""
     device = result["devices"][name]
     if _AS_AMPERE in result["place"]:
         return MeasuredDevice(device["name"], _AS_AMPERE)

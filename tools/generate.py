@@ -111,9 +111,7 @@ def _benchmarks(root: Path) -> Files:
 
 def _start_page(root: Path) -> Files:
     page = "docs/index.md"
-    texts = {p.stem: p.read_text(encoding="utf-8") for p in (root / "benchmarks/results").glob("*.json")}
-    results = {name: json.loads(text) for name, text in texts.items()}
-    return {page: start_page.start_page((root / page).read_text(encoding="utf-8"), results)}
+    return {page: start_page.start_page((root / page).read_text(encoding="utf-8"), report.results())}
 
 
 def _reliability(root: Path) -> Files:
