@@ -10,7 +10,9 @@ import pytest
 from public_modules import APPLICATIONS, CONTRACT, LIBRARY
 from test_applications import public_names
 
+from polyhal import nn
 from tools.site import reference
+from tools.site.conf import arguments_of_module
 from tools.site.docstrings import to_restructured_text
 from tools.site.navigation import OF_THE_ROOT, with_others
 from tools.site.source import repository_address, with_links
@@ -42,6 +44,11 @@ def test_the_reference_has_every_definition_of_the_contract(module: str, documen
     loaded = importlib.import_module(module)
     defined = {n for n, v in vars(loaded).items() if getattr(v, "__module__", "") == module and not n.startswith("_")}
     assert {n for n in defined if f"{module}.{n}" not in documented} == set()
+
+
+def test_lazy_layers_show_the_arguments_of_their_layers() -> None:
+    text, _ = arguments_of_module(None, "class", "polyhal.nn.LazyLinear", nn.LazyLinear, None, None, None)
+    assert text == "(out_features: int, bias: bool = True, device: Device | str | None = None, dtype: object = None)"
 
 
 def test_every_page_is_in_the_navigation_once() -> None:

@@ -62,18 +62,18 @@ def _link_types(app: Any, doctree: nodes.document) -> None:
             link.replace_self(link.children)
 
 
-def _arguments_of_module(
+def arguments_of_module(
     _app: Any, what: str, _name: str, member: Any, _options: Any, text: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """Show a module's `__init__`, since `Module.__new__` takes any arguments."""
+    """Show a module's `__init__`, since `Module.__new__` takes any arguments, or the signature that a lazy layer declares."""
     if what != "class" or not issubclass(member, polyhal.nn.Module):
         return text, returned
-    found = signature(member.__init__, bound_method=True)
+    found = vars(member).get("__signature__") or signature(member.__init__, bound_method=True)
     return stringify_signature(found, show_return_annotation=False, unqualified_typehints=True), None
 
 
 def setup(app: Any) -> None:
     """Connect the handlers to Sphinx's events."""
     app.connect("autodoc-process-docstring", _docstring)
-    app.connect("autodoc-process-signature", _arguments_of_module)
+    app.connect("autodoc-process-signature", arguments_of_module)
     app.connect("doctree-read", _link_types)
