@@ -69,6 +69,7 @@
 #define WHOLE_BLOCKS 0
 #endif
 #include "fft/elements.h"
+#include "lib/dependent_launch.h"
 #define N REAL
 #include "fft/butterflies.h"
 
@@ -190,6 +191,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void fft_local_stage
 #endif
     REAL re[REGISTERS], im[REGISTERS];
     REAL_2 roots[REGISTERS];
+    START_NEXT
+    AWAIT_INPUTS
     const uint row = block * LANES + lane;
     source_re += LANE_BEGIN(source_re, row);
     const OFFSET re_step = SOURCE_UNIT ? 1 : (OFFSET)geometry.source_re_strides[5];
