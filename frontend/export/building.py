@@ -23,6 +23,7 @@ from polyhal.export.retargeting import Retargeted, place_of, refuse
 from polyhal.hal.compile.capture.result import StepInput
 from polyhal.hal.compile.ir.graph import CapturedConstant
 from polyhal.hal.compile.scheduler.partitions import Partition
+from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.launch_descriptions import (
     BytesArgument,
@@ -58,7 +59,7 @@ class _ProgramBuilder:
         self._loaded = step.loaded
         self._executable = step.loaded.executable
         self._target = target
-        self.program = StepProgram(name, target)
+        self.program = StepProgram(name, target, _features(self._executable.devices) if target == "webgpu" else ())
         self._numbers = NumberTable()
         self._buffers: dict[int, int] = {}
         """Buffer by the identity of a handle or slot."""
@@ -223,6 +224,11 @@ class _ProgramBuilder:
                 raise ValueError("a launch uses memory that is no argument and no result")
             self._add(handle, "temporary", argument.nbytes or int(getattr(handle, "nbytes", 0)))
         return self._buffers[id(handle)]
+
+
+def _features(devices: Sequence[Device]) -> tuple[str, ...]:
+    """Return the optional features of WebGPU that the devices have, which kernels may use."""
+    return tuple(sorted({name for d in devices for name, found in d.capabilities.features.items() if found == "yes"}))
 
 
 def _name(names: Sequence[str] | None, number: int, count: int, known: Sequence[str], what: str) -> str:

@@ -137,6 +137,15 @@ def test_errors_say_what_to_do(browser: Chromium, training: TrainingStep, tmp_pa
     assert browser.evaluate("document.title") == "</script><b>"
 
 
+def test_a_missing_feature_is_named(browser: Chromium, training: TrainingStep, tmp_path: Path) -> None:
+    """The software adapter has no 16-bit floats."""
+    browser.open(export.webgpu(training.step, tmp_path / "page.html", float16=True))
+    browser.wait_for(_LOADED)
+    shown = browser.evaluate("document.querySelector('#status').textContent")
+    assert shown == "this GPU lacks shader-f16; export the step without it"
+    browser.console.clear()
+
+
 def test_arithmetic_of_numbers_is_pythons(browser: Chromium, training: TrainingStep, tmp_path: Path) -> None:
     """Functions of the standard library of C and of JavaScript may differ in the last bit; everything else is exact."""
     _open(browser, export.webgpu(training.step, tmp_path / "page.html"))

@@ -18,7 +18,7 @@ from polyhal.export.operations import OPERATIONS
 from polyhal.export.program import BufferUse, NamedNumber, NumberOperation, NumberReference, ProgramLaunch, StreamNumber
 from polyhal.export.program_file import decode_program, encode_program
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar, derive
-from polyhal.hal.errors import CorruptFileError, ExportError, IncompatibleFileError, ShapeError
+from polyhal.hal.errors import CorruptFileError, DeviceUnavailableError, ExportError, IncompatibleFileError, ShapeError
 from tests.export.steps import TrainingStep
 
 WEB = "described:webgpu,record"
@@ -66,6 +66,16 @@ def test_no_launch_binds_a_written_buffer_twice_or_more_than_eight(program: expo
     assert in_place == 1
     texts = [k.source for k in program.kernels]
     assert not any(word in t for t in texts for word in ("i64", "u64", "enable ", "subgroup", "var<immediate>"))
+
+
+def test_features_are_those_that_were_asked_for(training: TrainingStep, program: export.StepProgram) -> None:
+    assert polyhal.Device("described:webgpu") is not polyhal.Device(WEB)
+    assert program.features == ()
+    wide = export.record_program(training.step, f"{WEB},f16", "webgpu")
+    assert wide.features == ("shader-f16",)
+    assert all(k.source.lstrip().startswith("enable f16;") for k in wide.kernels)
+    with pytest.raises(DeviceUnavailableError, match="unknown option 'record,f64'"):
+        polyhal.Device(f"{WEB},f64")
 
 
 def test_numbers_are_those_of_the_next_runs(program: export.StepProgram, training: TrainingStep) -> None:

@@ -50,4 +50,4 @@ def create(described: AdapterDescription, option: str) -> WGPUDescribedBackend:
         raise ValueError(message(None, f"unknown option {option!r} of a described device", expected=expected))
     from polyhal.backends.wgpu.described.recording import RecordingDescribedBackend
 
-    return RecordingDescribedBackend(described.having(_OPTIONAL[f] for f in features))
+    return RecordingDescribedBackend(described.having(_OPTIONAL[f] for f in features), option)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,8 +71,10 @@ class RecordingDescribedBackend(WGPUDescribedBackend):
     _runtime_class = RecordingRuntime
     runtime: RecordingRuntime
 
-    def __init__(self, described: AdapterDescription) -> None:
+    def __init__(self, described: AdapterDescription, option: str) -> None:
+        """`option` is the part of the device's name after the card, which tells it from devices of the same card."""
         super().__init__(described, {"long_shaders": True})
+        self.info = replace(self.info, selector=f"{self.info.selector},{option}", id=f"{self.info.id},{option}")
 
     def allocate(self, nbytes: int) -> StoredMemory:
         """Allocate memory of the host. Raises OutOfMemoryError if it exceeds the device's largest buffer."""
