@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import as_one
 from polyhal.backends.common.problems.fft import HalfSpectrum, Step
 from polyhal.backends.common.problems.fft_axes import fourier_plan
 from polyhal.backends.opencl_c.lowering.fft import cpu_lanes, half_spectrum, local_stages
@@ -29,7 +29,7 @@ def _lower(op: str, runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...],
     if isinstance(plan, Declined):
         return plan
     launches = [_launch(runtime, step, dtype) for step in plan.steps]
-    return LaunchSequence(launches, tuple(plan.workspace))
+    return as_one(launches, tuple(plan.workspace))
 
 
 def _launch(runtime: Runtime, step: Step, dtype: DType) -> Launch:
