@@ -62,7 +62,9 @@ static inline REAL larger(const REAL value, const REAL later) {
     return REPLACES(later, value) ? later : value;
 #endif
 }
+// Comparisons of scalars become predicates, by operators that do not branch.
 #define LANE(vector, i) (((REAL *)&(vector))[i])
+#define EACH_LANE _Pragma("unroll") for (uint i = 0; i < WIDTH; i++)
 
 // Loops over small windows are unrolled. Their loads are unconditional, at a position inside of the image, so that all are in
 // flight at once; `inside` is a mask of all bits or none.
@@ -89,8 +91,7 @@ __kernel void max_pool_last(__global const STORAGE(DTYPE) *x, const ulong x_offs
     V best = (V)(-INFINITY);
     EACH_TAP {
         READ_TAP;
-        _Pragma("unroll") for (uint i = 0; i < WIDTH; i++)
-            LANE(best, i) = inside ? larger(LANE(best, i), LANE(value, i)) : LANE(best, i);
+        EACH_LANE LANE(best, i) = inside ? larger(LANE(best, i), LANE(value, i)) : LANE(best, i);
     }
     WRITE(best, out, out_offset + RESULT_AT(down * across));
 }
@@ -114,14 +115,19 @@ __kernel void max_pool_choose_last(__global const STORAGE(DTYPE) *x, const ulong
                             at + left * dilation_w < width;
     // Negative infinity does not replace the first element.
     V best = (V)(-INFINITY);
-    VEC(MASK) chosen = (VEC(MASK))(any_inside ? top * kernel_w + left : NO_TAP);
+    uint chosen[WIDTH];
+    EACH_LANE chosen[i] = any_inside ? top * kernel_w + left : NO_TAP;
     EACH_TAP {
         READ_TAP;
-        const VEC(MASK) later = REPLACES(value, best) & (VEC(MASK))(inside);
-        best = SELECT(best, value, later);
-        chosen = SELECT(chosen, (VEC(MASK))(r * kernel_w + s), later);
+        EACH_LANE {
+            const int later = (inside != 0) & REPLACES(LANE(value, i), LANE(best, i));
+            LANE(best, i) = later ? LANE(value, i) : LANE(best, i);
+            chosen[i] = later ? r * kernel_w + s : chosen[i];
+        }
     }
-    *(__global Taps *)(taps + RESULT_AT(down * across)) = CONCAT(convert_, VEC(TAP))(chosen);
+    Taps found;
+    EACH_LANE ((TAP *)&found)[i] = (TAP)chosen[i];
+    *(__global Taps *)(taps + RESULT_AT(down * across)) = found;
 }
 
 // Windows along an axis that may cover an element.
