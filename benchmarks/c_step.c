@@ -10,7 +10,7 @@ extern const polyhal_program POLYHAL_PROGRAM;
 
 int main(int count, char **arguments) {
     const polyhal_program *program = &POLYHAL_PROGRAM;
-    polyhal_options options = {NULL, NULL, NULL, 0};
+    polyhal_options options = {NULL, NULL, NULL, 0, NULL};
     polyhal_step *step;
     void *inputs[MOST] = {NULL}, *outputs[MOST] = {NULL};
     uint32_t i;

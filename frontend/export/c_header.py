@@ -31,7 +31,7 @@ static inline int @_init_with(polyhal_step **made, const polyhal_options *option
 }
 
 static inline int @_init(polyhal_step **made, const char *device) {
-    polyhal_options options = {NULL, @UPPER_FOLDER, NULL, 0};
+    polyhal_options options = {NULL, @UPPER_FOLDER, NULL, 0, NULL};
     options.device = device;
     return @_init_with(made, &options);
 }

@@ -1,7 +1,7 @@
 /* Runs an exported step for the tests: run_step DEVICE STEPS INPUTS OUTPUTS LOAD SAVE, where "" leaves a part out.
  *
  * INPUTS has the bytes of all inputs of the first step, then of the second, and so on; OUTPUTS gets the outputs likewise.
- * A failure prints its code and message, and ends with the code.
+ * The environment variable STEP_CACHE names a folder for compiled kernels. A failure prints its code and message, and ends with the code.
  */
 #include "polyhal_step.h"
 
@@ -18,7 +18,7 @@ static int failed(polyhal_step *step, int code) {
 
 int main(int count, char **arguments) {
     const polyhal_program *program = &POLYHAL_PROGRAM;
-    polyhal_options options = {NULL, STEP_FOLDER, NULL, 0};
+    polyhal_options options = {NULL, STEP_FOLDER, NULL, 0, NULL};
     polyhal_step *step;
     void *inputs[64], *outputs[64];
     FILE *from, *to;
@@ -27,6 +27,7 @@ int main(int count, char **arguments) {
     int code;
     if (count != 7 || program->input_count > 64 || program->output_count > 64) return 100;
     if (*arguments[1]) options.device = arguments[1];
+    options.cache = getenv("STEP_CACHE");
     steps = strtol(arguments[2], NULL, 10);
     code = polyhal_step_init(&step, program, &options);
     if (code == POLYHAL_OK && *arguments[5]) code = polyhal_step_state_load(step, arguments[5]);

@@ -187,6 +187,26 @@ def test_narrow_dtypes_and_random_numbers_without_inputs(tmp_path: Path) -> None
     np.testing.assert_array_equal(np.frombuffer(outputs, np.float32), expected)
 
 
+@pytest.mark.slow
+def test_compiled_kernels_are_kept_and_damaged_ones_compiled_again(training: TrainingStep, tmp_path: Path) -> None:
+    program = build(export.c(training.step, tmp_path / "step"))
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    inputs = [[training.x.numpy(), training.y.numpy()]]
+    code, messages, expected = run(program, inputs, environment={"STEP_CACHE": str(cache)})
+    assert (code, messages) == (0, "")
+    files = sorted(cache.iterdir())
+    assert len(files) == len(list((tmp_path / "step" / "kernels").iterdir()))
+    kept = {f: (f.read_bytes(), f.stat().st_mtime_ns) for f in files}
+    files[0].write_bytes(kept[files[0]][0][:-9] + b"different")
+    files[1].write_bytes(b"short")
+    code, messages, outputs = run(program, inputs, environment={"STEP_CACHE": str(cache)})
+    assert (code, messages, outputs) == (0, "", expected)
+    assert [f for f in files if f.stat().st_mtime_ns == kept[f][1]] == files[2:]
+    code, messages, outputs = run(program, inputs, environment={"STEP_CACHE": str(tmp_path / "absent")})
+    assert (code, messages, outputs) == (0, "", expected)
+
+
 ARITHMETIC = {
     "add": lambda s, n: s + n,
     "subtract": lambda s, n: 7 - s * n,

@@ -35,3 +35,26 @@ int polyhal_read_file(polyhal_step *step, const char *path, size_t expected, uns
     return polyhal_fail(step, POLYHAL_FILE, "%s is damaged: it has %s%lu bytes, expected %lu", path,
                         more ? "more than " : "only ", (unsigned long)count, (unsigned long)expected);
 }
+
+int polyhal_write_file(polyhal_step *step, const char *path, const unsigned char *bytes, size_t count) {
+    char unfinished[POLYHAL_TEXT];
+    FILE *file;
+    size_t written;
+    int length = snprintf(unfinished, sizeof unfinished, "%s.tmp", path), failed;
+    if (length < 0 || length >= POLYHAL_TEXT) return polyhal_fail(step, POLYHAL_FILE, "the path %s is too long", path);
+    file = fopen(unfinished, "wb");
+    if (file == NULL) return polyhal_fail(step, POLYHAL_FILE, "%s cannot be written: %s", unfinished, strerror(errno));
+    written = fwrite(bytes, 1, count, file);
+    failed = written != count;
+    if (fclose(file) != 0 || failed) {
+        (void)remove(unfinished);
+        return polyhal_fail(step, POLYHAL_FILE, "%s cannot be written: the disk may be full", unfinished);
+    }
+#if defined(_WIN32)
+    (void)remove(path); /* rename does not replace files there */
+#endif
+    if (rename(unfinished, path) == 0) return POLYHAL_OK;
+    failed = errno;
+    (void)remove(unfinished);
+    return polyhal_fail(step, POLYHAL_FILE, "%s cannot be replaced: %s", path, strerror(failed));
+}

@@ -26,6 +26,7 @@ struct polyhal_step {
     char error[POLYHAL_TEXT];
     char device_text[POLYHAL_TEXT];
     char folder[POLYHAL_TEXT];
+    char cache[POLYHAL_TEXT]; /* empty for none */
     polyhal_opencl cl;
     cl_device_id device;
     cl_context context;
@@ -60,8 +61,15 @@ int polyhal_bind_arguments(polyhal_step *step);
 int polyhal_advance_numbers(polyhal_step *step);
 double polyhal_scalar_value(polyhal_scalar x);
 
+/* polyhal_binaries.c: a program from the cache of compiled kernels, NULL if it has none that the driver accepts; and its
+ * storing. Neither fails: a kernel that is not in the cache is compiled. `key` is a SHA-256 of everything it depends on. */
+cl_program polyhal_cached_program(polyhal_step *step, const polyhal_kernel *kernel, const char *key);
+void polyhal_cache_program(polyhal_step *step, const char *key, cl_program program);
+
 /* polyhal_files.c: read a file of the export completely. `*bytes` is allocated. */
 int polyhal_read_file(polyhal_step *step, const char *path, size_t expected, unsigned char **bytes);
+/* Write a file through another one, so that no program finds a part of it. */
+int polyhal_write_file(polyhal_step *step, const char *path, const unsigned char *bytes, size_t count);
 int polyhal_path(polyhal_step *step, const char *file, char *path);
 
 /* polyhal_state.c */

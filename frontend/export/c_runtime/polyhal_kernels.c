@@ -29,11 +29,30 @@ static int build_failed(polyhal_step *step, const polyhal_kernel *kernel, cl_pro
                         kernel->name, polyhal_opencl_error(status), kernel->options, log);
 }
 
+/* Write the SHA-256 of everything that a compiled kernel depends on: device, driver, options and text. */
+static void key_of(const polyhal_step *step, const polyhal_kernel *kernel, const char *text, char *key) {
+    polyhal_sha256 hash;
+    uint32_t i;
+    polyhal_sha256_begin(&hash);
+    polyhal_sha256_add(&hash, step->device_text, strlen(step->device_text) + 1);
+    polyhal_sha256_add(&hash, kernel->options, strlen(kernel->options) + 1);
+    if (text != NULL) polyhal_sha256_add(&hash, text, kernel->bytes);
+    for (i = 0; kernel->lines != NULL && i < kernel->line_count; i++) {
+        polyhal_sha256_add(&hash, kernel->lines[i], strlen(kernel->lines[i]));
+    }
+    polyhal_sha256_end(&hash, key);
+}
+
 static int build_kernel(polyhal_step *step, const polyhal_kernel *kernel, cl_program *program) {
     cl_int status = CL_SUCCESS;
+    char key[65];
     if (kernel->lines != NULL) {
+        const char **lines;
+        key_of(step, kernel, NULL, key);
+        *program = polyhal_cached_program(step, kernel, key);
+        if (*program != NULL) return POLYHAL_OK;
         /* OpenCL's parameter lacks a const: the function does not change the strings. */
-        const char **lines = malloc(kernel->line_count * sizeof *lines);
+        lines = malloc(kernel->line_count * sizeof *lines);
         if (lines == NULL) return polyhal_fail(step, POLYHAL_NO_MEMORY, "no memory for the text of %s", kernel->name);
         memcpy(lines, kernel->lines, kernel->line_count * sizeof *lines);
         *program = step->cl.CreateProgramWithSource(step->context, kernel->line_count, lines, NULL, &status);
@@ -44,12 +63,20 @@ static int build_kernel(polyhal_step *step, const polyhal_kernel *kernel, cl_pro
         int code = read_text(step, kernel, &text);
         if (code != POLYHAL_OK) return code;
         source = (const char *)text;
+        key_of(step, kernel, source, key);
+        *program = polyhal_cached_program(step, kernel, key);
+        if (*program != NULL) {
+            free(text);
+            return POLYHAL_OK;
+        }
         *program = step->cl.CreateProgramWithSource(step->context, 1, &source, &kernel->bytes, &status);
         free(text);
     }
     if (status != CL_SUCCESS) return polyhal_fail_opencl(step, status, "creating the program of", kernel->name);
     status = step->cl.BuildProgram(*program, 1, &step->device, kernel->options, NULL, NULL);
-    return status == CL_SUCCESS ? POLYHAL_OK : build_failed(step, kernel, *program, status);
+    if (status != CL_SUCCESS) return build_failed(step, kernel, *program, status);
+    polyhal_cache_program(step, key, *program);
+    return POLYHAL_OK;
 }
 
 int polyhal_build_kernels(polyhal_step *step) {

@@ -40,6 +40,8 @@ enum {
     CL_DEVICE_NAME = 0x102B,
     CL_DRIVER_VERSION = 0x102D,
     CL_DEVICE_EXTENSIONS = 0x1030,
+    CL_PROGRAM_BINARY_SIZES = 0x1165,
+    CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_TRUE = 1
 };
@@ -61,6 +63,9 @@ enum {
     F(cl_mem, CreateBuffer, (cl_context, cl_bitfield, size_t, void *, cl_int *))                                         \
     F(cl_int, ReleaseMemObject, (cl_mem))                                                                                \
     F(cl_program, CreateProgramWithSource, (cl_context, cl_uint, const char **, const size_t *, cl_int *))               \
+    F(cl_program, CreateProgramWithBinary,                                                                               \
+      (cl_context, cl_uint, const cl_device_id *, const size_t *, const unsigned char **, cl_int *, cl_int *))           \
+    F(cl_int, GetProgramInfo, (cl_program, cl_uint, size_t, void *, size_t *))                                           \
     F(cl_int, BuildProgram,                                                                                              \
       (cl_program, cl_uint, const cl_device_id *, const char *, void (*)(cl_program, void *), void *))                   \
     F(cl_int, GetProgramBuildInfo, (cl_program, cl_device_id, cl_uint, size_t, void *, size_t *))                        \

@@ -5,8 +5,6 @@
  */
 #include "polyhal_internal.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,29 +158,6 @@ static int collect(polyhal_step *step, unsigned char *bytes) {
     return POLYHAL_OK;
 }
 
-static int write_file(polyhal_step *step, const char *path, const unsigned char *bytes, size_t count) {
-    char unfinished[POLYHAL_TEXT];
-    FILE *file;
-    size_t written;
-    int length = snprintf(unfinished, sizeof unfinished, "%s.tmp", path), failed;
-    if (length < 0 || length >= POLYHAL_TEXT) return polyhal_fail(step, POLYHAL_FILE, "the path of the state is too long");
-    file = fopen(unfinished, "wb");
-    if (file == NULL) return polyhal_fail(step, POLYHAL_FILE, "%s cannot be written: %s", unfinished, strerror(errno));
-    written = fwrite(bytes, 1, count, file);
-    failed = written != count;
-    if (fclose(file) != 0 || failed) {
-        (void)remove(unfinished);
-        return polyhal_fail(step, POLYHAL_FILE, "%s cannot be written: the disk may be full", unfinished);
-    }
-#if defined(_WIN32)
-    (void)remove(path); /* rename does not replace files there */
-#endif
-    if (rename(unfinished, path) == 0) return POLYHAL_OK;
-    failed = errno;
-    (void)remove(unfinished);
-    return polyhal_fail(step, POLYHAL_FILE, "%s cannot be replaced: %s", path, strerror(failed));
-}
-
 int polyhal_step_state_save(polyhal_step *step, const char *path) {
     const polyhal_file *file;
     unsigned char *bytes;
@@ -200,7 +175,7 @@ int polyhal_step_state_save(polyhal_step *step, const char *path) {
         digest(&file->entries[i], bytes + file->entries[i].at, digits);
         memcpy(bytes + file->entries[i].hash_at, digits, 64);
     }
-    if (code == POLYHAL_OK) code = write_file(step, path, bytes, file->bytes);
+    if (code == POLYHAL_OK) code = polyhal_write_file(step, path, bytes, file->bytes);
     free(bytes);
     return code;
 }

@@ -74,6 +74,12 @@ static int open_step(polyhal_step *step, const polyhal_options *options) {
     if (!is_little_endian()) return polyhal_fail(step, POLYHAL_USAGE, "the data of a step is little-endian, this machine is not");
     if (strlen(folder) >= sizeof step->folder) return polyhal_fail(step, POLYHAL_USAGE, "the path of the folder is too long");
     memcpy(step->folder, folder, strlen(folder) + 1);
+    if (options->cache != NULL) {
+        if (strlen(options->cache) >= sizeof step->cache) {
+            return polyhal_fail(step, POLYHAL_USAGE, "the path of the cache is too long");
+        }
+        memcpy(step->cache, options->cache, strlen(options->cache) + 1);
+    }
     code = allocate_tables(step);
     if (code == POLYHAL_OK) code = polyhal_open_device(step, options);
     if (code == POLYHAL_OK) code = allocate_buffers(step);
@@ -86,7 +92,7 @@ static int open_step(polyhal_step *step, const polyhal_options *options) {
 }
 
 int polyhal_step_init(polyhal_step **made, const polyhal_program *program, const polyhal_options *options) {
-    static const polyhal_options defaults = {NULL, NULL, NULL, 0};
+    static const polyhal_options defaults = {NULL, NULL, NULL, 0, NULL};
     if (made == NULL || program == NULL) return POLYHAL_USAGE;
     *made = calloc(1, sizeof **made);
     if (*made == NULL) return POLYHAL_NO_MEMORY;

@@ -199,6 +199,7 @@ typedef struct polyhal_options {
     const char *folder;  /* of the data files; NULL for the current folder */
     const char *library; /* file of the OpenCL loader; NULL for the system's, or the one in POLYHAL_OPENCL_LIBRARY */
     int any_device;      /* not 0: use a device of another name than the export's, whose results may differ or fail */
+    const char *cache;   /* existing folder of this machine in which compiled kernels are kept; NULL to compile each time */
 } polyhal_options;
 
 /* Open a device, build the kernels and load the state. `*made` is NULL only if the host's memory is exhausted; free it
