@@ -149,6 +149,7 @@ class Graph:
         "_uses",
         "_view_offsets",
         "constants",
+        "frozen",
         "inputs",
         "names",
         "nodes",
@@ -164,6 +165,8 @@ class Graph:
         self.outputs: tuple[int, ...] = ()
         self.updates: dict[int, int] = {}
         self.constants: list[CapturedConstant] = []
+        self.frozen: dict[int, CapturedConstant] = {}
+        """Inputs that were made from host data while the step was recorded, whose elements are equal in all runs."""
         self.names: dict[int, str] = {}
         """Names of inputs and outputs, for those that have one."""
         self._producers = [-1] * self.inputs

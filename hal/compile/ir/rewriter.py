@@ -29,6 +29,7 @@ class GraphRewriter:
         self.old = old
         self.new = Graph([*old.specs[: old.inputs], *[c.ref.spec for c in constants]])
         self.new.constants = [*old.constants, *constants]
+        self.new.frozen = old.frozen
         self.new.names = dict.fromkeys(range(old.inputs, self.new.inputs), "constant")
         self._now: dict[int, Operand] = {i: Value(i) for i in range(old.inputs)}
 

@@ -81,7 +81,7 @@ _UNKNOWN = _Facts(False, False, False)
 class _Masks:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._known = KnownValues(graph, _MAX_BYTES)
+        self._known = KnownValues(graph, _MAX_BYTES, from_host_data=True)
         self._facts: dict[tuple[int, _Pairs], _Facts] = {}
         """By mask and pairs: layers share masks."""
 

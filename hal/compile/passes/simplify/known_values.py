@@ -18,16 +18,21 @@ _TRANSFER = OPS["transfer"]
 class KnownValues:
     """The values of a graph that depend on no input. They are computed at the first use; not while a step is captured."""
 
-    def __init__(self, graph: Graph, max_bytes: int) -> None:
-        """`max_bytes` bounds the memory for the results of one node: larger ones are not known."""
+    def __init__(self, graph: Graph, max_bytes: int, *, from_host_data: bool = False) -> None:
+        """`max_bytes` bounds the memory for the results of one node: larger ones are not known.
+
+        With `from_host_data`, inputs made from host data inside of the step are known, too.
+        """
         self._graph = graph
         self._max_bytes = max_bytes
         self.results: set[int] = set()
         """Outputs of nodes whose operands are all known."""
         self._arrays: dict[int, Any] = {}
         """The values that are computed already."""
-        first = graph.inputs - len(graph.constants)
-        for i, constant in enumerate(graph.constants, first):
+        constants = dict(enumerate(graph.constants, graph.inputs - len(graph.constants)))
+        if from_host_data:
+            constants |= {i: x for i, x in graph.frozen.items() if i not in graph.updates}
+        for i, constant in constants.items():
             self._arrays[i] = dispatch.frontend.wrap(constant.device, constant.buffer, constant.ref)
         for node in graph.nodes:
             if self._is_known(node):
