@@ -13,11 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyhal.onnx.graph import OnnxNode
+from polyhal.onnx.graph import OnnxGraph, OnnxNode
 from polyhal.onnx.registration import find
 from polyhal.onnx.stored import Initializer
 
 DOMAIN, NAME = "polyhal", "WrittenAttention"
+HIDDEN = -1e30
+"""Numbers up to this replace a score of float32 or bfloat16 to which they are added."""
+_MASK = 6
+"""Position of the mask among the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,25 @@ def join_attention(
             joined[id(node)], inner = found
             removed |= {id(n) for n in inner}
     return tuple(joined.get(id(n), n) for n in nodes if id(n) not in removed)
+
+
+def mask_constants(graph: OnnxGraph) -> frozenset[str]:
+    """Return the initializers that only masks of joined attention depend on, through nodes without random numbers.
+
+    Kept on the host, they are constants of a captured step, whose passes recognize a causal mask.
+    """
+    uses = Counter(graph.outputs)
+    masking: Counter[str] = Counter()
+    for node in graph.nodes:
+        uses.update([*node.inputs, *(name for g in node.subgraphs for name in g.captured)])
+    for node in reversed(graph.nodes):
+        results = [name for name in node.outputs if name]
+        foldable = node.operator is not None and node.operator.foldable and not node.subgraphs
+        if node.op == NAME:
+            masking[node.inputs[_MASK]] += 1
+        elif foldable and results and all(masking[name] == uses[name] > 0 for name in results):
+            masking.update(node.inputs)
+    return frozenset(name for name in graph.stored if masking[name] == uses[name] > 0)
 
 
 class _Finder:

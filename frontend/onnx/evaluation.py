@@ -12,12 +12,17 @@ from polyhal.hal.errors import PolyhalError, ShapeError, message
 from polyhal.onnx.element_types import device_dtype
 from polyhal.onnx.evaluation_values import as_tensor, is_host, to_host
 from polyhal.onnx.graph import OnnxGraph, OnnxNode
+from polyhal.onnx.narrow_types import is_narrow
 from polyhal.onnx.registration import NodeFacts, Operator, Value
 from polyhal.tape.modes import no_grad
 from polyhal.tensor import Tensor
 
 _LARGE = 1 << 16
 """Size in bytes of constants that are computed on the host and then kept on the device."""
+
+
+_MOVEMENTS = frozenset(("Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze"))
+"""Operators that the standard defines for elements of 8 bits and fewer, whatever the elements mean."""
 
 
 class Evaluator:
@@ -80,6 +85,9 @@ class Evaluator:
     ) -> Sequence[Value]:
         """Run a node on the host, outside of a captured step. Large results are moved to the device."""
         host = Device("numpy")
+        if node.op in _MOVEMENTS and (narrow := arguments[0]) is not None and is_narrow(narrow.dtype):
+            moved = self._folded(node, operator, [narrow.view(np.uint8), *arguments[1:]], values)
+            return [to_host(r).view(narrow.dtype) if r.dtype.name == "uint8" else r for r in moved]
         with dispatch.executing(dispatch.EAGER), dispatch.default_device(host), no_grad():
             made = [to_host(r) for r in self._called(node, operator, arguments, host, values)]
         large = (isinstance(r, np.ndarray) and r.nbytes > _LARGE and device_dtype(r.dtype) is not None for r in made)

@@ -18,6 +18,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import CaptureError, PolyhalError, ShapeError, UnsupportedDTypeError, message
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
+from polyhal.onnx.attention_nodes import HIDDEN, mask_constants
 from polyhal.onnx.element_types import device_dtype, name_of, numpy_dtype
 from polyhal.onnx.evaluation import Evaluator
 from polyhal.onnx.graph import GraphInput
@@ -32,6 +33,8 @@ from polyhal.tensor import Tensor
 
 _SMALL = 4096
 """Number of elements of integer constants that stay on the host."""
+_LARGEST_MASK = 1 << 26
+"""Maximum size in bytes of a mask that stays on the host."""
 _MAX_STEPS = 8
 _ON_DEVICE = object()
 """Stands for a result of a captured step that is a tensor."""
@@ -56,8 +59,9 @@ class OnnxModule(Module):
         self._recorded = self._replayed = 0
         self.eager_reason = ""
         """The reason why calls run op by op, if they do: a part of the model depends on values of tensors."""
+        masks = mask_constants(model.graph)
         for name, stored in model.graph.stored.items():
-            self._store(name, stored, trainable)
+            self._store(name, stored, trainable, name in masks)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -164,7 +168,7 @@ class OnnxModule(Module):
             if i.name in named or (i.optional and i.name not in graph.stored)
         ]
 
-    def _store(self, name: str, stored: Initializer, trainable: bool) -> None:
+    def _store(self, name: str, stored: Initializer, trainable: bool, is_mask: bool) -> None:
         """Keep an initializer: as a parameter, as a buffer, or on the host."""
         number = device_dtype(stored.dtype)
         floating = number is not None and number.is_floating_point
@@ -172,7 +176,11 @@ class OnnxModule(Module):
         if number is None or name in self._model.graph.on_host or small:
             self._constants[name] = np.array(stored.read())
             return
-        tensor = Tensor(stored.read(), device=self._device)
+        elements = stored.read()
+        if is_mask and elements.nbytes <= _LARGEST_MASK and _hides_or_shows(elements):
+            self._constants[name] = np.array(elements)
+            return
+        tensor = Tensor(elements, device=self._device)
         owner, leaf = _place(self, name)
         if floating:
             owner.register_parameter(leaf, Parameter(tensor, requires_grad=trainable))
@@ -243,6 +251,14 @@ def _place(root: Module, name: str) -> tuple[Module, str]:
     while leaf in owner.__dict__:
         leaf += "_"
     return owner, leaf
+
+
+def _hides_or_shows(mask: np.ndarray) -> bool:
+    """Return whether all elements hide a pair, or leave its score as it is: no biases, which could be trained."""
+    if not device_dtype(mask.dtype) or mask.dtype.kind in "biu":
+        return True
+    numbers = mask.astype(np.float32)
+    return bool(np.all((numbers == 0) | (numbers == 1) | (numbers <= HIDDEN)))
 
 
 def _arrived(declared: GraphInput, value: Any, device: Device, on_host: bool) -> Value:

@@ -14,6 +14,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from polyhal.hal.compile.ir.graph import Node
+from polyhal.hal.compile.passes.pipeline import optimize
 from polyhal.hal.system.discovery.registry import registry
 from polyhal.onnx import OnnxModule, load
 from polyhal.random import get_rng_state
@@ -163,6 +165,58 @@ def test_softmax_of_flattened_rows_is_computed_as_written() -> None:
     module = load(Written(attributes={"axis": 2}, opset=11).model(), device="numpy")
     found = module(*(x.astype(np.float32) for x in (q, k, v))).numpy()
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+
+
+_CAUSAL = np.tri(96, dtype=bool)  # more elements than integers of shapes have
+_LONG = (1, 2, 96, 4), (1, 2, 4, 96), (1, 2, 96, 7)
+CAUSAL = {
+    "added": Written(
+        [("Add", ["_", "mask"])], {"mask": np.where(_CAUSAL, 0, -np.inf).astype(np.float32)}, shapes=_LONG
+    ),
+    "lowest number added": Written(
+        [("Add", ["_", "mask"])], {"mask": np.where(_CAUSAL, 0, LOWEST).astype(np.float32)}, shapes=_LONG
+    ),
+    "visible": Written([("Where", ["mask", "_", "low"])], {"mask": _CAUSAL, "low": INFINITE}, shapes=_LONG),
+    "hidden": Written([("Where", ["mask", "low", "_"])], {"mask": ~_CAUSAL[None], "low": INFINITE}, shapes=_LONG),
+}
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_constant_causal_masks_are_left_out(name: str) -> None:
+    _compare(CAUSAL[name], "numpy", {"attention"})
+    module = load(CAUSAL[name].model(), device="numpy")
+    assert not module.state_dict()
+    ((call,),) = _attention_calls(module)
+    assert call.bound["causal"]
+    assert call.inputs[call.op.schema.inputs.index("mask")] is None
+
+
+@pytest.mark.parametrize("changed", [(0, 1, 0.0), (5, 3, -np.inf), (5, 3, 0.5)])
+def test_masks_that_are_not_causal_stay(changed: tuple[int, int, float]) -> None:
+    """One more visible pair, one more hidden one, and a bias, which is a parameter."""
+    mask = np.where(_CAUSAL, 0, -np.inf).astype(np.float32)
+    mask[changed[:2]] = changed[2]
+    written = Written([("Add", ["_", "mask"])], {"mask": mask}, shapes=_LONG)
+    _compare(written, "numpy", {"attention"})
+    module = load(written.model(), device="numpy")
+    assert bool(module.state_dict()) is (changed[2] == 0.5)
+    ((call,),) = _attention_calls(module)
+    assert call.inputs[call.op.schema.inputs.index("mask")] is not None
+
+
+def test_a_mask_that_something_else_reads_is_a_parameter() -> None:
+    written = Written(
+        [("Add", ["_", "mask"]), ("Mul", ["_", "one"])],
+        {"mask": np.where(_CAUSAL, 0, LOWEST).astype(np.float32), "one": np.ones((96, 96), np.float32)},
+        shapes=_LONG,
+    )
+    assert set(load(written.model(), device="numpy").state_dict()) == {"mask", "one"}
+
+
+def _attention_calls(module: OnnxModule) -> list[list[Node]]:
+    """Return the optimized calls of attention in each captured step."""
+    graphs = [optimize(g) for step in module._steps.values() for g in step._step.graphs]
+    return [[node for node in g.nodes if node.op.name == "attention"] for g in graphs]
 
 
 @pytest.mark.skipif(not registry().probe("opencl"), reason="needs an OpenCL device")

@@ -11,13 +11,10 @@ import numpy as np
 import polyhal as ph
 from polyhal.hal.layout import broadcast_shapes
 from polyhal.nn import functional
-from polyhal.onnx.attention_nodes import DOMAIN, NAME, WrittenForm
+from polyhal.onnx.attention_nodes import DOMAIN, HIDDEN, NAME, WrittenForm
 from polyhal.onnx.evaluation_values import as_tensor
 from polyhal.onnx.registration import NodeFacts, Value, find, operator
 from polyhal.tensor import Tensor
-
-_HIDDEN = -1e30
-"""Numbers up to this replace a score of float32 or bfloat16 to which they are added."""
 
 
 @operator(NAME, domain=DOMAIN, raw=True)
@@ -89,7 +86,7 @@ def _mask(mask: Value, fill: Value, form: WrittenForm, q: Tensor, node: NodeFact
     if fill is None:
         return given if given.dtype is q.dtype else None
     number = _number(fill, q.ndim)
-    if number is None or number > _HIDDEN:
+    if number is None or number > HIDDEN:
         return None
     visible = ph.logical_not(given) if form.hides else given
     return visible if math.isinf(number) else ph.where(visible, 0.0, number).to(q.dtype)

@@ -11,21 +11,25 @@ import polyhal as ph
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.onnx.element_types import device_dtype, numpy_dtype
+from polyhal.onnx.evaluation_values import to_host
+from polyhal.onnx.narrow_types import is_narrow, narrowed
 from polyhal.onnx.registration import NodeFacts, Value, operator
 from polyhal.tensor import Tensor
 
 
 @operator("Cast", raw=True)
 def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "up", node: NodeFacts) -> Any:
-    return _cast(x, numpy_dtype(to), bool(saturate), node)
+    return _cast(x, numpy_dtype(to), bool(saturate), round_mode, node)
 
 
 @operator("CastLike", raw=True)
 def cast_like(x: Value, like: Value, *, saturate: int = 1, round_mode: str = "up", node: NodeFacts) -> Any:
-    return _cast(x, like.dtype.numpy if isinstance(like, Tensor) else like.dtype, bool(saturate), node)
+    return _cast(x, like.dtype.numpy if isinstance(like, Tensor) else like.dtype, bool(saturate), round_mode, node)
 
 
-def _cast(x: Value, dtype: np.dtype | None, saturate: bool, node: NodeFacts) -> Any:
+def _cast(x: Value, dtype: np.dtype | None, saturate: bool, round_mode: str, node: NodeFacts) -> Any:
+    if dtype is not None and is_narrow(dtype):
+        return narrowed(to_host(x), dtype, saturate=saturate, round_mode=round_mode)
     target = None if dtype is None else device_dtype(dtype)
     if target is None or dtype is None:
         raise TypeError(f"tensors cannot store {dtype}")

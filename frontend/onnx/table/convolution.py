@@ -28,7 +28,7 @@ def conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Any:
-    places = windows(x.shape[2:], weight.shape[2:], auto_pad=auto_pad, pads=pads, strides=strides, dilations=dilations)
+    places = windows(x.shape[2:], weight.shape[2:], auto_pad, pads, strides, dilations)
     function = _FORWARD[len(places.kernel)]
     if places.symmetric:
         return function(x, weight, bias, places.strides, places.before, places.dilations, group)
@@ -90,7 +90,7 @@ def col2im(
     strides: list[int] | None = None,
 ) -> Any:
     image, block = [int(n) for n in image_shape], [int(n) for n in block_shape]
-    places = windows(image, block, auto_pad="NOTSET", pads=pads, strides=strides, dilations=dilations)
+    places = windows(image, block, "NOTSET", pads, strides, dilations)
     count = math.prod(block)
     batch, channels = x.shape[0], x.shape[1] // count
     parts = ph.reshape(x, (batch, channels, *block, *places.results))

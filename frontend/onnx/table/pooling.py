@@ -32,15 +32,7 @@ def max_pool(
     strides: list[int] | None = None,
     node: NodeFacts,
 ) -> Any:
-    places = windows(
-        x.shape[2:],
-        kernel_shape,
-        auto_pad=auto_pad,
-        pads=pads,
-        strides=strides,
-        dilations=dilations,
-        ceil_mode=bool(ceil_mode),
-    )
+    places = windows(x.shape[2:], kernel_shape, auto_pad, pads, strides, dilations, bool(ceil_mode))
     half = all(2 * b <= (k - 1) * d + 1 for b, k, d in zip(places.before, places.kernel, places.dilations, strict=True))
     if node.uses(1):
         return _with_positions(x, places, bool(storage_order))
@@ -85,15 +77,7 @@ def average_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Any:
-    places = windows(
-        x.shape[2:],
-        kernel_shape,
-        auto_pad=auto_pad,
-        pads=pads,
-        strides=strides,
-        dilations=dilations,
-        ceil_mode=bool(ceil_mode),
-    )
+    places = windows(x.shape[2:], kernel_shape, auto_pad, pads, strides, dilations, bool(ceil_mode))
     plain = set(places.dilations) == {1} and places.symmetric and not ceil_mode and len(kernel_shape) in _MEAN
     if plain and all(2 * b <= k for b, k in zip(places.before, places.kernel, strict=True)):
         mean = _MEAN[len(kernel_shape)]
@@ -126,15 +110,7 @@ def lp_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Any:
-    places = windows(
-        x.shape[2:],
-        kernel_shape,
-        auto_pad=auto_pad,
-        pads=pads,
-        strides=strides,
-        dilations=dilations,
-        ceil_mode=bool(ceil_mode),
-    )
+    places = windows(x.shape[2:], kernel_shape, auto_pad, pads, strides, dilations, bool(ceil_mode))
     powers = ph.pow(ph.abs(x), p)
     return ph.pow(reduce(ph.add, places.elements(places.padded(powers, 0.0))), 1 / p)
 

@@ -8,7 +8,8 @@ import numpy as np
 
 import polyhal as ph
 from polyhal.onnx.element_types import device_dtype, numpy_dtype
-from polyhal.onnx.evaluation_values import as_tensor, is_host
+from polyhal.onnx.evaluation_values import as_tensor, to_host
+from polyhal.onnx.narrow_types import is_integral, is_narrow, limits, narrowed
 from polyhal.onnx.registration import NodeFacts, Value, operator
 from polyhal.onnx.table.convolution import conv
 from polyhal.tensor import Tensor
@@ -37,22 +38,25 @@ def quantize(
     saturate: int = 1,
     node: NodeFacts,
 ) -> Any:
-    target: Any = ph.uint8
+    dtype = numpy_dtype(output_dtype) if output_dtype else np.dtype(np.uint8)
     if zero is not None:
-        target = zero.dtype if isinstance(zero, Tensor) else device_dtype(zero.dtype)
-    elif output_dtype:
-        found = numpy_dtype(output_dtype)
-        target = None if found is None else device_dtype(found)
-    if target is None or not target.is_integral:
-        raise TypeError("results of integers with 8 or 16 bits are supported")
-    x, scale = as_tensor(x, node), as_tensor(scale, node)
-    zero = None if zero is None else as_tensor(zero, node)
+        dtype = zero.dtype.numpy if isinstance(zero, Tensor) else zero.dtype
+    if dtype is None or not (is_narrow(dtype) or is_integral(dtype)):
+        raise TypeError(
+            "results of integers with 2 to 16 bits and of floating-point formats with 4 or 8 bits are supported"
+        )
+    x, scale, zero = as_tensor(x, node), as_tensor(_readable(scale), node), _readable(zero)
     wide = x.to(ph.float32) if x.dtype is not ph.float64 else x
-    scaled = ph.round(wide / _spread(scale, x, axis, block_size).to(wide.dtype))
+    scaled = wide / _spread(scale, x, axis, block_size).to(wide.dtype)
+    if is_integral(dtype):
+        scaled = ph.round(scaled)
     if zero is not None:
-        scaled = scaled + _spread(zero, x, axis, block_size).to(wide.dtype)
-    limits = ph.iinfo(target)
-    return ph.clip(scaled, float(limits.min), float(limits.max)).to(target)
+        scaled = scaled + _spread(as_tensor(zero, node), x, axis, block_size).to(wide.dtype)
+    if is_narrow(dtype):
+        scaled = ph.clip(scaled, *limits(dtype)) if is_integral(dtype) else scaled
+        return narrowed(to_host(scaled), dtype, saturate=bool(saturate))
+    bounds = ph.iinfo(device_dtype(dtype))
+    return ph.clip(scaled, float(bounds.min), float(bounds.max)).to(device_dtype(dtype))
 
 
 @operator("DequantizeLinear", raw=True)
@@ -66,7 +70,7 @@ def dequantize(
     output_dtype: int = 0,
     node: NodeFacts,
 ) -> Any:
-    x, zero = _readable(x), _readable(zero)
+    x, scale, zero = map(_readable, (x, scale, zero))
     x, scale = as_tensor(x, node), as_tensor(scale, node)
     out = x.to(ph.float32)
     if zero is not None:
@@ -78,9 +82,7 @@ def dequantize(
 
 def _readable(v: Value) -> Any:
     """Return an array of narrow numbers, which tensors cannot store, in a dtype that contains them."""
-    if is_host(v) and v is not None and device_dtype(v.dtype) is None:
-        return v.astype(np.float32)
-    return v
+    return v.astype(np.float32) if isinstance(v, np.ndarray) and is_narrow(v.dtype) else v
 
 
 def _centered(x: Tensor, zero: Value, axis: int | None = None) -> Any:

@@ -56,14 +56,13 @@ class WindowPlaces:
 def windows(
     lengths: Sequence[int],
     kernel: Sequence[int],
-    *,
     auto_pad: str,
     pads: Sequence[int] | None,
     strides: Sequence[int] | None,
     dilations: Sequence[int] | None,
     ceil_mode: bool = False,
 ) -> WindowPlaces:
-    """Return the windows along axes with such lengths."""
+    """Return the windows along axes with such lengths. The other arguments are attributes of ONNX's operators."""
     axes = len(kernel)
     stride, dilation = tuple(strides or (1,) * axes), tuple(dilations or (1,) * axes)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
