@@ -23,6 +23,7 @@ from polyhal.backends.sim.selector import SimSelector, parse_selector
 from polyhal.backends.sim.verification import Verification
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.core.hardware.profile import load_profile
+from polyhal.hal.launch_resources import LaunchResources
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
@@ -205,15 +206,26 @@ class SimBackend(SimCore):
         """Submit a barrier packet, which carries the waits."""
         self.driver.fence()
 
+    _unprofiled = 0
+    """Number of launches and overlapping copies before `start_profiling`."""
+
     # --- profiling --------------------------------------------------------------------------------------------------
 
     def start_profiling(self) -> None:
         """Record the virtual times of later launches."""
         self.driver.synchronize()
-        self.gpu.profiled = []
+        self.gpu.profiled, self._unprofiled = [], self.driver.profiled
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds of virtual time."""
         self.driver.synchronize()
         profiled, self.gpu.profiled = self.gpu.profiled, None
         return profiled or []
+
+    def profiled_launches(self) -> int:
+        """Return the number of launches and overlapping copies since `start_profiling`."""
+        return self.driver.profiled - self._unprofiled
+
+    def launch_resources(self) -> Sequence[LaunchResources | None]:
+        """Return no facts: a simulated kernel has no registers or local memory."""
+        return [None] * self.profiled_launches()

@@ -83,4 +83,4 @@ class SimCommandBuffer:
             return Indirect(header._replace(submitted_ns=int(packets["submitted_ns"][0])), pinned, count)
 
         self._driver.clock.advance(self._host_ns)
-        self._driver.submit(indirect, pinned=pinned, commands=count + 1)
+        self._driver.submit(indirect, pinned=pinned, commands=count + 1, profiled=count)

@@ -40,6 +40,8 @@ class SimDriver:
         self.clock = clock
         self.commands = 0
         """Number of commands so far, the sequence number of the last one."""
+        self.profiled = 0
+        """Number of commands so far that a profile lists: launches, and copies that overlap them."""
         self.queues = [HostQueue(gpu)]
         self.selected = SelectedQueue()
         self._lock = threading.RLock()
@@ -65,11 +67,13 @@ class SimDriver:
         pinned: int = 0,
         staged: int = 0,
         commands: int = 1,
+        profiled: int = 0,
     ) -> None:
         """Write a packet to the queue of this thread, after its pending waits.
 
         The packet completes `event`. `pinned` host memory, with `staged` bytes owned by the driver, is released when
         the packet is done. An indirect packet counts as several `commands`: their numbers follow its own.
+        A profile lists `profiled` of them.
         """
         queue = self.queue
         with self._lock:
@@ -81,6 +85,7 @@ class SimDriver:
             self._write(queue, packet, event, commands)
             queue.pinned.append(PinnedUntil(queue.written, pinned, staged, event))
             self._staged += staged
+            self.profiled += profiled
         self._end_batch(queue)
 
     def _wait_packet(self, event: SimEvent) -> Callable[[Header], Packet]:

@@ -144,7 +144,10 @@ class PacketExecutor:
         end = start + duration
         if gpu.profiled is not None and packet.direction is CopyDirection.DEVICE_TO_DEVICE:
             gpu.profiled.append(("copy", start, end))
-        elif gpu.profiled is not None and packet.direction is CopyDirection.HOST_TO_DEVICE and packet.header.signal:
+        elif gpu.profiled is not None and (
+            packet.direction is CopyDirection.DEVICE_TO_PEER
+            or (packet.direction is CopyDirection.HOST_TO_DEVICE and packet.header.signal)
+        ):
             gpu.profiled.append((TRANSFER, start, end))
         if gpu.verification is not None:
             gpu.verification.transfer(packet.header.sequence, *self._dma.ends(packet))

@@ -33,7 +33,9 @@ class KernelLauncher:
             recorder.add((kernel, arguments))
             return
         address = self._driver.gpu.pinned_memory.pin(encode_arguments(arguments))
-        self._driver.submit(lambda header: Dispatch(header, kernel, address, len(arguments)), pinned=address)
+        self._driver.submit(
+            lambda header: Dispatch(header, kernel, address, len(arguments)), pinned=address, profiled=1
+        )
 
 
 class SimLaunch:

@@ -37,6 +37,7 @@ def _write(
         event=event,
         pinned=pinned,
         staged=staged,
+        profiled=int(event is not None),
     )
 
 
@@ -56,14 +57,18 @@ def read(driver: SimDriver, address: int, dst: memoryview) -> ReadEvent:
 
 def copy_within(driver: SimDriver, source: int, destination: int, nbytes: int) -> None:
     """Enqueue a copy from one range of device memory to another."""
-    driver.submit(lambda header: Copy(header, source, destination, nbytes, 0, CopyDirection.DEVICE_TO_DEVICE))
+    driver.submit(
+        lambda header: Copy(header, source, destination, nbytes, 0, CopyDirection.DEVICE_TO_DEVICE), profiled=1
+    )
 
 
 def copy_to_peer(driver: SimDriver, source: int, peer: int, destination: int, nbytes: int) -> SimEvent:
     """Enqueue a copy to the memory of another device of the machine, and return its event."""
     event = SimEvent(driver)
     driver.submit(
-        lambda header: Copy(header, source, destination, nbytes, 0, CopyDirection.DEVICE_TO_PEER, peer), event=event
+        lambda header: Copy(header, source, destination, nbytes, 0, CopyDirection.DEVICE_TO_PEER, peer),
+        event=event,
+        profiled=1,
     )
     driver.flush()
     return event

@@ -95,6 +95,11 @@ class Profile:
         """Nanoseconds in which some device ran a kernel or a copy; 0 without timestamps."""
         return busy((x.begin, x.end) for x in self.records.launches)
 
+    @property
+    def is_virtual(self) -> bool:
+        """Whether times of launches are of a simulated device: they last as long as on the hardware, not as on the host."""
+        return any(hasattr(device.backend, "virtual_time") for device in self.devices)
+
     @cached_property
     def ops(self) -> dict[str, Row]:
         """The ops by name. The launches of captured steps count for the ops that they compute."""

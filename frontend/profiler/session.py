@@ -17,7 +17,7 @@ from polyhal.profiler.device_clock import DeviceClock
 from polyhal.profiler.records import CallRecord, HostCopy, LaunchRecord, MemorySample, NamedRange, Records
 
 if TYPE_CHECKING:
-    from polyhal.hal.compile.ir.graph import Graph, Node
+    from polyhal.hal.compile.ir.graph import Graph, Node, NodeOrigin
     from polyhal.hal.compile.scheduler.partitions import Partition
     from polyhal.hal.device import Device
 
@@ -192,6 +192,9 @@ def _link(call: CallRecord, launches: list[LaunchRecord]) -> None:
 
 def _replay_call(seen: _Replay) -> CallRecord:
     nodes = [node for node in seen.partition.nodes if node is not None]
+    location = seen.location
+    if seen.partition.recorded is None and len(nodes) == 1 and nodes[0].origin is not None:
+        location = _recorded_location(nodes[0].origin)
     name = "captured step" if seen.partition.recorded is not None or not nodes else nodes[0].op.name
     costs = [_node_cost(node, seen.graph) for node in nodes]
     return CallRecord(
@@ -202,7 +205,7 @@ def _replay_call(seen: _Replay) -> CallRecord:
         operands=(f"{len(nodes)} ops",) if len(nodes) > 1 else (),
         flops=sum(flops for flops, _ in costs),
         nbytes=sum(nbytes for _, nbytes in costs),
-        location=seen.location,
+        location=location,
     )
 
 
@@ -219,13 +222,17 @@ def _link_nodes(call: CallRecord, seen: _Replay, launches: Sequence[LaunchRecord
             launch.op = "copy"
             continue
         launch.op = node.op.name
-        origin = node.origin
-        if origin is not None:
-            at = origin.location
-            launch.location = SourceLocation(at.file, at.line, origin.module, at.gradient_of, at.part_of)
+        if node.origin is not None:
+            launch.location = _recorded_location(node.origin)
         if position not in counted:
             counted.add(position)
             launch.flops, launch.nbytes = _node_cost(node, seen.graph)
+
+
+def _recorded_location(origin: NodeOrigin) -> SourceLocation:
+    """Return the line and the module that recorded a node."""
+    at = origin.location
+    return SourceLocation(at.file, at.line, origin.module, at.gradient_of, at.part_of)
 
 
 def _node_cost(node: Node, graph: Graph) -> tuple[int, int]:

@@ -89,7 +89,9 @@ def summary(profile: Profile) -> str:
     """Return a line with the time of the block and the shares of the host and the devices in it."""
     records = profile.records
     text = f"{profile.elapsed / 1e6:.2f} ms"
-    if profile.launches:
+    if profile.is_virtual and profile.launches:
+        text += f", device {profile.busy / 1e6:.2f} ms (virtual) in {len(profile.launches):,} launches"
+    elif profile.launches:
         share = 100 * profile.busy / (profile.elapsed or 1)
         text += f", device busy {share:.0f}% in {len(profile.launches):,} launches"
     waited = sum(c.waited for c in records.calls) + sum(c.waited for c in records.copies)

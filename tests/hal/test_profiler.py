@@ -97,6 +97,14 @@ def test_launches_belong_to_ops_modules_and_lines(device: Device, captured: bool
     assert found.busy <= sum(x.end - x.begin for x in found.launches)
 
 
+def test_ops_of_captured_steps_have_modules_and_lines_without_timestamps() -> None:
+    found, line = _profiled(Device("numpy"), True)
+    assert found.modules["0"].total > 0
+    assert found.modules["1"].total > 0
+    assert (__file__, line) in found.lines
+    assert "module" in [row.split()[0] for row in found.table().splitlines() if row]
+
+
 def test_a_profile_is_written_as_text_trace_and_page(device: Device, tmp_path: Path) -> None:
     """A trace has one arrow for each call with launches, and a page holds names as data that cannot end its script."""
     with ph.profile(device) as found, record_function("</script><b>&"):

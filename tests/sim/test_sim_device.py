@@ -109,9 +109,9 @@ def test_devices_of_a_machine_copy_to_each_other_over_their_link() -> None:
     assert not second.can_copy_from(create("h200"))
 
 
-def test_it_supports_every_optional_protocol_except_the_import_of_host_memory(sim: Device) -> None:
-    """Its memory is separate from the host's: host data are copied over a link."""
-    assert {feature for feature in Feature if feature not in sim.features} == {Feature.MEMORY_IMPORT}
+def test_it_supports_every_optional_protocol_except_two(sim: Device) -> None:
+    """Its memory is separate from the host's: host data are copied over a link. It does not compile graphs."""
+    assert {feature for feature in Feature if feature not in sim.features} == {Feature.MEMORY_IMPORT, Feature.GRAPHS}
 
 
 # --- results --------------------------------------------------------------------------------------------------------

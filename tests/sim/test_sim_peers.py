@@ -21,6 +21,7 @@ from polyhal.backends.sim.timing import transfer_ns
 from polyhal.hal.core.hardware.profile import load_profile
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError
+from polyhal.hal.protocol import TRANSFER
 from polyhal.hal.testing.kit import contract_peer
 from polyhal.hal.testing.kit.scope import Scope
 
@@ -49,6 +50,22 @@ def test_tensors_move_over_the_link_and_not_through_the_host(pair: tuple[Device,
     transfers = [e.text for e in log.entries() if e.action.name == "TRANSFER"]
     assert len(transfers) == 1
     assert "device to peer" in transfers[0]
+
+
+def test_a_profile_has_the_copies_over_links_and_the_launches_of_ops(pair: tuple[Device, Device]) -> None:
+    """Each launch counts for the op that made it; the link's times are those of its latency and bandwidth."""
+    first, second = pair
+    x = polyhal.ones((512, 512), device=first)
+    with polyhal.profile(first, second) as found:
+        (x * 2).to(second).exp()
+    launches = {x.op: (x.kernel, x.device) for x in found.launches if x.op}
+    assert launches["multiply"] == ("multiply", first.name)
+    assert launches["exp"] == ("exp", second.name)
+    link = sim_of(first).machine.profile.peer_link
+    copies = [x.end - x.begin for x in found.launches if x.kernel == TRANSFER]
+    assert copies == [transfer_ns(link, 512 * 512 * 4)]
+    assert found.is_virtual
+    assert found.table().splitlines()[0].count("(virtual)") == 1
 
 
 def test_a_device_waits_for_its_peer_without_the_host(pair: tuple[Device, Device]) -> None:
