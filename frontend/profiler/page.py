@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.core.execution.location import SourceLocation
 from polyhal.parallel.device_rates import device_rates
-from polyhal.profiler.rows import CAPTURED, Row
+from polyhal.profiler.records import LaunchRecord
+from polyhal.profiler.rows import CAPTURED, Row, gaps
 from polyhal.profiler.table import short_line, summary
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 _LIMIT = 20_000
 """Maximum number of calls and of launches in the timeline, so that the page stays below about 5 MB."""
+
+
+_GAPS = 20
+"""Number of gaps that are listed."""
 
 
 def page(profile: Profile) -> str:
@@ -39,6 +44,7 @@ def _data(profile: Profile) -> dict[str, Any]:
     in_copies = sum(c.end - c.begin - c.waited for c in records.copies)
     return {
         "summary": summary(profile),
+        "virtual": profile.is_virtual,
         "elapsed": profile.elapsed / 1e3,
         "busy": profile.busy / 1e3,
         "host": {
@@ -56,6 +62,7 @@ def _data(profile: Profile) -> dict[str, Any]:
                 (c.end - c.begin) / 1e3,
                 texts(f"{', '.join(c.operands)} → {', '.join(c.results)}" if c.results else ", ".join(c.operands)),
                 texts(_location(c.location)),
+                c.location.module,
             ]
             for c in records.calls[:_LIMIT]
         ],
@@ -72,6 +79,7 @@ def _data(profile: Profile) -> dict[str, Any]:
                 texts(x.op),
                 numbers.get(id(x.call), -1),
                 texts(_location(x.location)),
+                x.location.module,
             ]
             for x in records.launches[:_LIMIT]
         ],
@@ -82,6 +90,8 @@ def _data(profile: Profile) -> dict[str, Any]:
         "kernels": [_row(r) for r in profile.kernels.values()],
         "modules": [_row(r) for r in profile.modules.values()],
         "lines": [_row(r, short_line(r.name)) for r in profile.lines.values()],
+        "moves": [_row(r) for r in profile.copies.values()],
+        "gaps": [_gap(gap) for gap in gaps(records.launches, _GAPS)],
         "host_work": [[op, calls, nbytes] for op, (calls, nbytes) in sorted(profile.host_work.items())],
     }
 
@@ -129,8 +139,15 @@ def _row(row: Row, name: str = "") -> list[Any]:
     ]
 
 
+def _gap(gap: tuple[int, LaunchRecord, LaunchRecord]) -> list[Any]:
+    """Return the line that ended a gap, its microseconds, and the kernels around it."""
+    nanoseconds, before, after = gap
+    line = short_line(after.location.text) if after.location.file else ""
+    return [line, nanoseconds / 1e3, before.kernel, after.kernel]
+
+
 def _location(location: SourceLocation) -> str:
-    return "; ".join([location.text] * bool(location.file) + location.notes)
+    return "; ".join([short_line(location.text)] * bool(location.file) + location.notes)
 
 
 def _thinned(samples: Sequence[Any]) -> Sequence[Any]:
