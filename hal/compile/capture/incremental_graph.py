@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.compile.capture.result import InputSource, StepInput
 from polyhal.hal.compile.capture.scopes import Scopes
-from polyhal.hal.compile.ir.graph import Graph, Node, NodeOrigin, Operand, Value, infer_results
+from polyhal.hal.compile.ir.graph import CapturedConstant, Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar
 from polyhal.hal.core.settings.state import settings
@@ -119,6 +119,7 @@ class IncrementalGraph:
             renumbered = n._replace(inputs=operands, outputs=tuple(number[v] for v in n.outputs))
             graph.append(renumbered, [self._specs[v] for v in n.outputs])
         graph.outputs = tuple(number[v] for v in outputs)
+        graph.frozen = {number[v]: s for v, s in self.sources.items() if isinstance(s, CapturedConstant) and s.frozen}
         return graph, number
 
 

@@ -325,7 +325,6 @@ class StepRecorder:
         graph, number = self._graph.finish([*returned, *map(self.value_of, tensors), *checks])
         sources = self._graph.sources
         mutated_inputs, mutated_buffers = self._update_inputs(graph, number)
-        graph.frozen = {number[v]: s for v, s in sources.items() if isinstance(s, CapturedConstant) and s.frozen}
         graph.names = {number[value]: name for value, name in self._scopes.input_names(sources.items())}
         return CapturedGraph(
             graph,
