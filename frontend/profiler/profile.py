@@ -97,7 +97,7 @@ class Profile:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether times of launches are of a simulated device: they last as long as on the hardware, not as on the host."""
+        """True if launches have times of simulated devices, which differ from the host's."""
         return any(hasattr(device.backend, "virtual_time") for device in self.devices)
 
     @cached_property
