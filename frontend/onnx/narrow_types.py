@@ -30,7 +30,8 @@ def is_integral(dtype: np.dtype) -> bool:
 
 def limits(dtype: np.dtype) -> tuple[float, float]:
     """Return the least and the largest finite number of a narrow dtype."""
-    info: Any = ml_dtypes.iinfo(dtype) if is_integral(dtype) else ml_dtypes.finfo(dtype)
+    describe: Any = ml_dtypes.iinfo if is_integral(dtype) else ml_dtypes.finfo
+    info = describe(dtype)
     return float(info.min), float(info.max)
 
 
