@@ -20,7 +20,7 @@ from typing import Any
 
 import polyhal
 from tests.array_api.exchanges import table
-from tests.array_api.oracle import cases, check
+from tests.array_api.oracle import ELSEWHERE, cases, check, names
 from tests.array_api.page import DeviceResult, record, timed
 
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)")
@@ -65,6 +65,15 @@ def _suite(device: str, folder: Path, examples: int, more: list[str]) -> int:
     return counts.get("failed", 0) + counts.get("errors", 0)
 
 
+def _print_functions() -> None:
+    """Print each function, operator and attribute of the standard with its test, and how many have one."""
+    compared, all_names = {case.name for case in cases()}, names()
+    missing = [name for name in all_names if name not in compared and name not in ELSEWHERE]
+    for name in all_names:
+        print(f"{name}: {'array-api-strict' if name in compared else ELSEWHERE.get(name, 'NOT TESTED')}")
+    print(f"{len(all_names) - len(missing)} of {len(all_names)} are tested, {len(compared)} by comparison")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.array_api", description=__doc__)
     parser.add_argument("--device", action="append", help="a device's name; may be given several times")
@@ -73,8 +82,12 @@ def main() -> None:
     parser.add_argument("--timed", action="store_true", help="with --consumers: times with tensors and NumPy's arrays")
     parser.add_argument("--record", action="store_true", help="write counts and page")
     parser.add_argument("--dlpack", action="store_true", help="count exchanges by DLPack, and nothing else")
+    parser.add_argument("--functions", action="store_true", help="list the standard's functions and their tests")
     parser.add_argument("--suite", type=Path, help="folder of array-api-tests")
     options, more = parser.parse_known_args()
+    if options.functions:
+        _print_functions()
+        return
     failed = 0
     devices = options.device or [polyhal.Device.default().name]
     if options.dlpack:

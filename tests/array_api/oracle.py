@@ -2,49 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+import types
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import hypothesis.extra.numpy as numpy_strategies
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import polyhal
-
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-REALS = (*INTEGERS, "float32", "float64")
-FLOATS = ("float32", "float64", "complex64", "complex128")
-NUMBERS = (*INTEGERS, *FLOATS)
-ALL = ("bool", *NUMBERS)
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-class Case(NamedTuple):
-    """One function: its name, below `linalg` or `fft` too, and a strategy for calls, given the dtypes of a device."""
-
-    name: str
-    calls: Callable[[Callable[..., Any]], st.SearchStrategy[Call]]
-
-
-def _elements(dtype: str) -> st.SearchStrategy[Any]:
-    kind = np.dtype(dtype).kind
-    if kind == "b":
-        return st.booleans()
-    if kind in "iu":
-        return st.integers(-5 if kind == "i" else 0, 5)
-    # Quarters: sums and products are exact, so that the order of additions does not matter.
-    quarters = st.integers(-32, 32).map(lambda n: n / 4)
-    return quarters if kind == "f" else st.builds(complex, quarters, quarters)
-
-
-def arrays(dtypes: tuple[str, ...], *shapes: tuple[int, ...]) -> st.SearchStrategy[tuple[np.ndarray, ...]]:
-    """Arrays of one dtype with the shapes."""
-
-    def of(dtype: str) -> st.SearchStrategy[tuple[np.ndarray, ...]]:
-        return st.tuples(*(numpy_strategies.arrays(dtype, s, elements=_elements(dtype)) for s in shapes))
-
-    return st.sampled_from(dtypes).flatmap(of)
+from tests.array_api.case import ALL, FLOATS, INTEGERS, NUMBERS, REALS, Call, Case, DTypeName, arrays
+from tests.array_api.more_cases import more_cases
 
 
 def _case(
@@ -78,6 +47,41 @@ def _square(name: str, add: float, *then: Any, **options: Any) -> Case:
 
 def cases() -> Iterator[Case]:
     """Yield every case."""
+    yield from _array_functions()
+    yield from more_cases()
+
+
+def names() -> list[str]:
+    """Return the functions, operators and attributes of the standard, as array-api-strict has them."""
+    import array_api_strict as strict
+
+    def functions(module: Any, prefix: str = "") -> list[str]:
+        found = ((name, getattr(module, name)) for name in module.__all__ if not name.endswith("_strict_flags"))
+        return [prefix + n for n, f in found if callable(f) and not isinstance(f, types.ModuleType | type)]
+
+    array = type(strict.asarray(0))
+    members = {n for n in vars(array) if n.startswith("__") and n not in _NOT_STANDARD}
+    attributes = [f"array.{n}" for n, v in vars(array).items() if isinstance(v, property) and not n.startswith("_")]
+    linalg, fft = functions(strict.linalg, "linalg."), functions(strict.fft, "fft.")
+    return sorted({*functions(strict), *linalg, *fft, *members, *attributes, "to_device"})
+
+
+_OF_PYTHON = """annotations array array_priority buffer dict doc hash init iter module new reduce repr slots str
+    weakref"""
+_NOT_STANDARD = frozenset(f"__{name}__" for name in _OF_PYTHON.split())
+"""Members of array-api-strict's class that the standard does not have."""
+ELSEWHERE = {
+    "__array_namespace__": "test_array_api_names.py",
+    "__array_namespace_info__": "test_array_api_names.py",
+    "__dlpack__": "test_array_api_exchanges.py",
+    "__dlpack_device__": "test_array_api_exchanges.py",
+    "array.device": "test_array_api_names.py",
+    "to_device": "test_array_api_names.py",
+}
+"""Members whose results differ between namespaces, and the files that test them."""
+
+
+def _array_functions() -> Iterator[Case]:
     reals = REALS[-2:]
     unary: dict[tuple[str, ...], str] = {
         FLOATS: "acos acosh asin asinh atan atanh cos cosh exp expm1 log log1p log2 log10 sin sinh sqrt tan tanh",
@@ -167,14 +171,30 @@ def cases() -> Iterator[Case]:
 
 
 def _function(namespace: Any, name: str) -> Any:
+    """Return a function of a namespace, or a function that calls an operator or reads an attribute of its first argument."""
+    if name.startswith("array."):
+        return lambda x: getattr(x, name.removeprefix("array."))
+    if name == "__setitem__":
+        return _after_assignment
+    if name.startswith("__i") and hasattr(operator, name) and name not in ("__invert__", "__index__"):
+        return getattr(operator, name)  # in place, or a new array where the class has no such method
+    if name.startswith("__"):
+        return lambda x, *others: getattr(x, name)(*others)
     for part in name.split("."):
         namespace = getattr(namespace, part)
     return namespace
 
 
-def _converted(value: Any, convert: Callable[[np.ndarray], Any]) -> Any:
-    if isinstance(value, list):
+def _after_assignment(x: Any, key: Any, value: Any) -> Any:
+    x[key] = value
+    return x
+
+
+def _converted(value: Any, namespace: Any, convert: Callable[[np.ndarray], Any]) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         return [convert(x) for x in value]
+    if isinstance(value, DTypeName):
+        return getattr(namespace, value)
     return convert(value) if isinstance(value, np.ndarray) else value
 
 
@@ -223,9 +243,10 @@ def check(case: Case, device: polyhal.Device, examples: int) -> None:
         args, keywords = call
 
         def apply(namespace: Any, convert: Callable[[np.ndarray], Any]) -> Any:
-            operands = [_converted(x, convert) for x in args]
-            with np.errstate(all="ignore"):
-                return _on_host(_function(namespace, case.name)(*operands, **keywords))
+            operands = [_converted(x, namespace, convert) for x in args]
+            named = {name: _converted(x, namespace, convert) for name, x in keywords.items()}
+            with np.errstate(all="ignore"), device:
+                return _on_host(case.form(namespace, _function(namespace, case.name)(*operands, **named)))
 
         expected = apply(array_api_strict, lambda x: array_api_strict.asarray(x.copy()))
         _compare(apply(polyhal, lambda x: polyhal.tensor(x, device=device)), expected)

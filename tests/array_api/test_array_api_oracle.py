@@ -8,7 +8,7 @@ from inspect import Parameter
 import pytest
 
 import polyhal
-from tests.array_api.oracle import cases, check
+from tests.array_api.oracle import ELSEWHERE, cases, check, names
 
 array_api_strict = pytest.importorskip("array_api_strict")
 CASES = list(cases())
@@ -17,6 +17,10 @@ CASES = list(cases())
 def test_functions_agree_with_the_oracle() -> None:
     for case in CASES:
         check(case, polyhal.Device("numpy"), 4)
+
+
+def test_every_name_of_the_standard_has_a_test() -> None:
+    assert set(names()) <= {case.name for case in CASES} | ELSEWHERE.keys()
 
 
 def test_devices_agree_with_the_oracle(device: polyhal.Device) -> None:
