@@ -26,6 +26,7 @@ ffi.cdef(
     typedef struct CUgraph_st *CUgraph;
     typedef struct CUgraphNode_st *CUgraphNode;
     typedef struct CUgraphExec_st *CUgraphExec;
+    typedef struct CUlinkState_st *CUlinkState;
     typedef struct CUmemPoolHandle_st *CUmemoryPool;
     typedef struct { int type; int id; } CUmemLocation;
     typedef struct { CUmemLocation location; int flags; } CUmemAccessDesc;
@@ -110,6 +111,12 @@ ffi.cdef(
     CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value);
     CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
         int *blocks, CUfunction function, int threads, size_t dynamic_shared);
+    CUresult cuLinkCreate_v2(unsigned int options, int *names, void **values, CUlinkState *state);
+    CUresult cuLinkAddData_v2(
+        CUlinkState state, int type, void *data, size_t size, const char *name, unsigned int options, int *names,
+        void **values);
+    CUresult cuLinkComplete(CUlinkState state, void **cubin, size_t *size);
+    CUresult cuLinkDestroy(CUlinkState state);
 
     typedef struct { unsigned int x, y, z; } cluster_size;
     typedef union { char pad[64]; cluster_size cluster; int flag; } CUlaunchAttributeValue;

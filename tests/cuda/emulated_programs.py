@@ -45,6 +45,7 @@ _SHARED = re.compile(rb"^\t\.shared \.align \d+ \.b8 \w+\[(\d+)\];$", re.MULTILI
 _STATIC_SHARED = 48 << 10
 """Bytes of shared memory that a kernel may declare, and that launches may request without opt-in."""
 _VALUE = re.compile(rb"\.param (?:\.align \d+ )?\.[usfb](\d+) (?:\.ptr \.(\w+) \.align \d+ )?\w+?(?:\[(\d+)\])?$")
+_MACHINE_CODE = re.compile(rb"\x7fELF (\w+) (\d+)\n")
 
 
 class EmulatedCompiler:
@@ -100,7 +101,7 @@ def _declaration(p: Parameter) -> str:
 
 @dataclass(eq=False)
 class EmulatedModule:
-    """A loaded program."""
+    """Loaded machine code."""
 
     context: EmulatedContext
     program: cl.Program
@@ -146,14 +147,48 @@ class ProgramFunctions:
         self._machine = machine
         self._processor = processor
 
+    # --- linking ----------------------------------------------------------------------------------------------------
+
+    def cuLinkCreate_v2(self, options: int, names: Any, values: Any, state: Any) -> None:
+        self._machine.current()
+        state[0] = self._machine.handles.new("CUlinkState", {"inputs": [], "log": _log_buffer(options, names, values)})
+
+    def cuLinkAddData_v2(
+        self, state: Any, kind: int, data: Any, size: int, name: Any, options: int, names: Any, values: Any
+    ) -> None:
+        device = self._machine.current().device
+        made = self._machine.handles.get("CUlinkState", state)
+        if kind != 1:
+            raise Refused(INVALID_VALUE, f"input {kind} is not PTX")
+        text = bytes(ffi.buffer(data, size))
+        try:
+            _check_ptx(text, device)
+        except Refused as problem:
+            made["log"](str(problem))
+            raise
+        made["inputs"].append(text.rstrip(b"\0"))
+
+    def cuLinkComplete(self, state: Any, code: Any, size: Any) -> None:
+        device = self._machine.current().device
+        made = self._machine.handles.get("CUlinkState", state)
+        if len(made["inputs"]) != 1:
+            raise Refused(INVALID_VALUE, f"{len(made['inputs'])} inputs to link")
+        (text,) = made["inputs"]
+        machine_code = b"\x7fELF %s %d\n%s" % (_architecture(device), len(text), text)
+        made["kept"] = ffi.from_buffer(machine_code)
+        code[0], size[0] = made["kept"], len(machine_code)
+
+    def cuLinkDestroy(self, state: Any) -> None:
+        self._machine.current()
+        self._machine.handles.drop("CUlinkState", state)
+
     # --- modules and functions --------------------------------------------------------------------------------------
 
     def cuModuleLoadDataEx(self, module: Any, image: Any, options: int, names: Any, values: Any) -> None:
         context = self._machine.current()
         log = _log_buffer(options, names, values)
         try:
-            text = ffi.string(ffi.cast("char *", image))
-            _check_ptx(text, context.device)
+            text = self._text(image, context.device)
             program = self._processor.load(zlib.decompress(base64.b64decode(_found(_BINARY, text)[1])))
         except (cl.Error, zlib.error) as error:
             raise Refused(INVALID_IMAGE, f"the program is damaged: {error}") from None
@@ -165,6 +200,17 @@ class ProgramFunctions:
             for m in _ENTRY.finditer(text)
         }
         module[0] = self._machine.handles.new("CUmodule", EmulatedModule(context, program, kernels))
+
+    def _text(self, image: Any, device: EmulatedDevice) -> bytes:
+        """Return the PTX of an image, which is PTX or machine code. Raises Refused."""
+        start = bytes(ffi.buffer(image, 64))
+        if (code := _MACHINE_CODE.match(start)) is None:
+            text: bytes = ffi.string(ffi.cast("char *", image))
+            _check_ptx(text, device)
+            return text
+        if code[1] != _architecture(device):
+            raise Refused(NO_BINARY_FOR_GPU, f"the code is for {code[1].decode()}")
+        return bytes(ffi.buffer(image, code.end() + int(code[2])))[code.end() :]
 
     def cuModuleUnload(self, module: Any) -> None:
         self._machine.current()

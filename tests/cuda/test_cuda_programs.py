@@ -1,4 +1,4 @@
-"""Programs of the CUDA backend: PTX on disk, with and without a compiler."""
+"""Programs of the CUDA backend: PTX and machine code on disk, with and without a compiler."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from emulated_backend import Emulation
 from emulated_processor import Processor
 from emulated_programs import EmulatedCompiler
 
-from polyhal.backends.cuda import discovery
+from polyhal.backends.cuda import discovery, programs
 from polyhal.backends.cuda.backend import CudaBackend
 from polyhal.hal import dtypes
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.layout import Ref, contiguous
 
-_FACTS = b'{"shared": {}, "dependent": []}\n'
 _TEXT = "__kernel void f(__global float *x) { x[get_global_id(0)] += 1.0f; }"
 
 
@@ -46,21 +45,35 @@ def without_compiler(emulation: Emulation) -> CudaBackend:
     return CudaBackend(device, features=emulation.backend.features)
 
 
-def test_a_program_is_compiled_once(emulation: Emulation, cache: Path) -> None:
+def test_a_program_is_compiled_and_assembled_once(emulation: Emulation, cache: Path) -> None:
     first = emulation.backend.runtime.programs
     first.build("f.cl", _TEXT)
     assert (emulation.compiler.compilations, first.compilations) == (1, 1)
     second = emulation.open().runtime.programs
-    second.build("f.cl", _TEXT)
+    with emulation.library.logged() as calls:
+        second.build("f.cl", _TEXT)
     assert (emulation.compiler.compilations, second.compilations) == (1, 0)
+    assert "cuLinkCreate_v2" not in calls
     assert [b.compiled for b in second.program_builds] == [False]
+
+
+def test_a_program_that_moves_registers_is_not_linked(emulation: Emulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The linker's relocatable code would ignore `setmaxnreg`."""
+    monkeypatch.setattr(programs, "_MOVES_REGISTERS", b".entry")
+    with emulation.library.logged() as calls:
+        emulation.backend.runtime.programs.build("f.cl", _TEXT).kernel("f")
+        emulation.open().runtime.programs.build("f.cl", _TEXT).kernel("f")
+    assert emulation.compiler.compilations == 1
+    assert "cuLinkCreate_v2" not in calls
 
 
 def test_stored_ptx_serves_another_version_of_the_driver(emulation: Emulation, cores: Processor, cache: Path) -> None:
     emulation.backend.runtime.programs.build("f.cl", _TEXT)
     newer = Emulation(cores, version=13000)
-    newer.backend.runtime.programs.build("f.cl", _TEXT)
+    with newer.library.logged() as calls:
+        newer.backend.runtime.programs.build("f.cl", _TEXT)
     assert newer.compiler.compilations == 0
+    assert "cuLinkComplete" in calls
     assert len(list((cache / "programs").glob("*.bin"))) == 2
 
 
@@ -96,8 +109,8 @@ def test_damaged_entries_are_made_again(emulation: Emulation, cache: Path, folde
     assert emulation.compiler.compilations == (2 if folder == "ptx" else 1)
 
 
-@pytest.mark.parametrize("code", [b"not an image", b"{}\nabc\0", b"[1, 2", _FACTS + b".version 8.4\n.target sm_70\n\0"])
-def test_a_stored_program_that_the_driver_refuses_is_made_again(emulation: Emulation, cache: Path, code: bytes) -> None:
+@pytest.mark.parametrize("code", [b"not an image", b"{}\nnot machine code", b"[1, 2", b"{}\n\x7fELF sm_70 3\nabc"])
+def test_machine_code_that_the_driver_refuses_is_made_again(emulation: Emulation, cache: Path, code: bytes) -> None:
     emulation.backend.runtime.programs.build("f.cl", _TEXT)
     replace(stored(cache, "programs"), code)
     programs = emulation.open().runtime.programs
