@@ -36,6 +36,8 @@ _IMAGE = "facts, code"
 """Form of cached machine code: a line of JSON in front of it."""
 _MOVES_REGISTERS = b"setmaxnreg"
 """Instruction that has no effect in relocatable code, which the linker assembles."""
+_WHOLE = ("sort/", "reduction/rows")
+"""Kernels that are faster as whole programs: sorts by 1.16, sums by 1.05 on an H200. Products of few rows are slower."""
 _PTX_INPUT = 1
 """CU_JIT_INPUT_PTX."""
 _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
@@ -290,7 +292,7 @@ class CudaPrograms(ProgramTexts):
     def _assembled(self, label: str, output: bytes, flags: list[str], folded: bool) -> bytes:
         """Return the image of a compiler's output. Raises KernelBuildError."""
         source = for_cuda(output, folded=folded)
-        if _MOVES_REGISTERS in source.text:
+        if _MOVES_REGISTERS in source.text or label.startswith(_WHOLE):
             # Loading assembles PTX as a whole program, which the driver caches.
             return _image(source, source.text)
         return _image(source, self._assemble(label, source.text, flags))
