@@ -44,7 +44,7 @@ _FAMILIES = {
         "reductions, softmax, norms": r"sum|max\b(?! pool)|argmax|softmax|.* norm|rms|layer norm|cross entropy",
         "pooling and resampling": r"max pool|interpolate",
         "scans and sorts": r"cumsum|sort|64 largest",
-        "gathers and scatters": r"embedding|scatter_add|index_add",
+        "gathers and scatters": r"embedding|scatter_add|index_add|index_copy",
         "Fourier transforms": r"(complex|real|to real) ",
     }.items()
 }
@@ -57,7 +57,6 @@ _INTERFACES = {
     "Intel's OpenCL": r"Intel.*OpenCL",
     "PoCL": r"Portable Computing Language",
     "software Vulkan": r"Vulkan Mesa",
-    "the CuPy plug-in": r"CUDA 1\d\.",
 }
 """Interfaces in the order of columns, by the text of a driver. The first that matches counts."""
 _AS_AMPERE = "as an Ampere GPU"
