@@ -42,6 +42,7 @@ NOT_TRANSLATED = {
     "pointwise/foreach.wgsl",
     "pointwise/rotary.wgsl",
     "pointwise/sums_of_tensors.wgsl",
+    "reduction/scan.wgsl",
     *(f"quantized/{name}.wgsl" for name in ("dequantize", "few_rows")),
     *(f"rowwise/{name}.wgsl" for name in ("mean_cross_entropy", "mean_loss", "sample_tokens")),
 }
