@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), "--config-file="]
                 checkers = {"mypy": [*mypy, "--cache-dir", str(folder / f"{kind}-cache")]}
                 if given.pyright:
-                    checkers["pyright"] = [given.pyright, "--pythonpath", str(python)]
+                    checkers["pyright"] = [str(Path(given.pyright).absolute()), "--pythonpath", str(python)]
                 for checker, command in checkers.items():
                     check(command, folder)
                     print(f"{checker}: a user's program is typed, with Polyhal from {kind}")
