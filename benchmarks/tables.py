@@ -226,6 +226,16 @@ def c_steps_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def jax_steps_table(result: dict[str, Any]) -> list[str]:
+    """Return milliseconds per training step that JAX compiled from a program by hand, and from a captured step."""
+    lines = ["| model | programs | JAX, ms per step | captured | ratio |", "|---|---:|---:|---:|---:|"]
+    for row in result["rows"]:
+        seconds = (row[f"{who}_seconds"] for who in ("jax", "polyhal"))
+        steps = " | ".join(f"{t['median'] * 1e3:.2f} {_spread(t['low'], t['median'], t['high'])}" for t in seconds)
+        lines.append(f"| {row['model']} | {row['programs']} | {steps} | {row['ratio']:.2f} |")
+    return lines
+
+
 def pairs_table(result: dict[str, Any]) -> list[str]:
     """Return steps of one device, of the other, and of both, with rows divided evenly and by speed."""
     lines = [

@@ -1,4 +1,4 @@
-"""Exported C programs against captured steps in Python: seconds per training step, with a batch from the host and its loss.
+"""Exported C programs against captured steps in Python: time per training step, with a batch and its loss.
 
 Both enqueue the same kernels; Python also uploads the batch and reads the loss at each step. It needs gcc or clang.
 """

@@ -1,4 +1,4 @@
-"""Training steps captured for XLA by the plug-in of the examples, compared with the same steps written by hand in JAX.
+"""Training steps captured for XLA by the plug-in, compared with the same steps written by hand in JAX.
 
 Needs JAX, and the plug-in on the path: `PYTHONPATH=examples/plugins/xla/src python -m benchmarks jax_steps`. Both train from
 the same parameters with AdamW in float32; JAX's state is donated. Losses of the first steps are compared before anything is
