@@ -4,7 +4,8 @@
 
   Rows and strides as in lib/rows.wgsl. Each of `splits` splits of a row has `split_length` elements, a multiple of the tile. With TOTALS,
   the kernel computes the total of each split; with SPLIT, a scan starts from the totals of the splits before its own. MAP converts an
-  element `v` to the accumulator T, RESULT a sum `total` to an element of `out`. -#}
+  element `v` to the accumulator T, RESULT a sum `total` to an element of `out`. Totals of floats are added in blocks, so that long
+  rows are as exact as short ones. Compensated sums would not be: drivers simplify a + b - a to b. -#}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set OUT_DTYPE = OUT_DTYPE | default("float32") %}
 {% set T = T | default("f32") %}
@@ -20,6 +21,7 @@
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/combine.wgsl" as operations with context %}
 {% set TILE = LANES * TERMS %}
+{% set BLOCKED = OPERATION == "sum" and T == "f32" %}
 {{ storage.enable() }}
 {% include "lib/special_values.wgsl" %}
 {% include "lib/conversions.wgsl" %}
@@ -36,6 +38,24 @@
 {{ storage.parameters("o_x: u32, " ~ ("" if TOTALS else "o_out: u32, ") ~ MEMBERS
    ~ "rows: u32, length: u32, rows1: u32, rows2: u32, splits: u32, split_length: u32") }}
 {{ operations.declarations(OPERATION, T, storage.register(DTYPE), MAP, 1) }}
+{% if BLOCKED %}
+// The totals of at most 8 tiles, of at most 8 blocks of 8 tiles, and of all before; w counts tiles.
+alias Carry = vec4<f32>;
+fn extended(carry: Carry, v: f32) -> Carry {
+    let count = carry.w + 1.0f;
+    if (u32(count) % 8u != 0u) { return Carry(carry.x + v, carry.yz, count); }
+    let block = carry.y + (carry.x + v);
+    if (u32(count) % 64u != 0u) { return Carry(0.0f, block, carry.z, count); }
+    return Carry(0.0f, 0.0f, carry.z + block, count);
+}
+fn continued(carry: Carry, v: f32) -> f32 { return carry.z + (carry.y + (carry.x + v)); }
+{% set START = "Carry()" %}
+{% else %}
+alias Carry = {{ T }};
+fn extended(carry: Carry, v: {{ T }}) -> Carry { return combine(carry, v); }
+fn continued(carry: Carry, v: {{ T }}) -> {{ T }} { return combine(carry, v); }
+{% set START = "identity" %}
+{% endif %}
 {% if LANES > 1 %}
 var<workgroup> scanned: array<{{ T }}, {{ GROUP }}>;
 // Replaces the element of each lane by the prefix up to it, which is also the result.
@@ -82,17 +102,18 @@ fn scan_lanes(mine: {{ T }}, local_id: u32, lane: u32) -> {{ T }} {
 {% endfor %}
     let begin = split * p.split_length;
     let end = min(begin + p.split_length, p.length);
-    var carry = identity;
+    var carry = {{ START }};
 {% if SPLIT and not TOTALS %}
-    var earlier = identity;
-    for (var s = lane; s < split; s += {{ LANES }}u) { earlier = combine(earlier, totals[s * p.rows + row]); }
+    for (var s = lane; s < split; s += {{ LANES }}u) { carry = extended(carry, totals[s * p.rows + row]); }
+{% if LANES > 1 %}
     {
-{{ over_lanes("earlier", "all", "before") }}
-        carry = all;
+{{ over_lanes("continued(carry, identity)", "all", "before") }}
+        carry = extended({{ START }}, all);
     }
 {% endif %}
+{% endif %}
 {% if TOTALS %}
-    var total = identity;
+    var total = {{ START }};
 {% endif %}
     for (var tile = 0u; tile < p.split_length; tile += {{ TILE }}u) {
         let first = begin + tile + lane * {{ TERMS }}u;
@@ -111,12 +132,11 @@ fn scan_lanes(mine: {{ T }}, local_id: u32, lane: u32) -> {{ T }} {
         v{{ k }} = combine(v{{ k - 1 }}, v{{ k }});
 {% endfor %}
 {% if TOTALS %}
-        total = combine(total, v{{ TERMS - 1 }});
+        total = extended(total, v{{ TERMS - 1 }});
 {% else %}
 {{ over_lanes("v" ~ (TERMS - 1), "all", "before") }}
-        let start = combine(carry, before);
 {% for k in range(TERMS) %}
-        let r{{ k }} = result(combine(start, v{{ k }}));
+        let r{{ k }} = result(continued(carry, combine(before, v{{ k }})));
 {% endfor %}
         if (exists) {
 {% if WIDTH == 4 %}
@@ -129,11 +149,11 @@ fn scan_lanes(mine: {{ T }}, local_id: u32, lane: u32) -> {{ T }} {
 {% endfor %}
 {% endif %}
         }
-        carry = combine(carry, all);
+        carry = extended(carry, all);
 {% endif %}
     }
 {% if TOTALS %}
-{{ over_lanes("total", "all", "before") }}
+{{ over_lanes("continued(total, identity)", "all", "before") }}
     if (lane == 0u && exists) { totals[split * p.rows + row] = all; }
 {% endif %}
 }

@@ -29,6 +29,8 @@ _GPU_TERMS = 8
 """Elements of a tile per invocation of a GPU, if they are contiguous; 4 otherwise."""
 _MIN_TILES = 4
 """Minimum tiles of a split."""
+_MAX_SPLITS = 512
+"""Maximum splits of a row, because each reads the totals of the others."""
 _COALESCED = 16
 """Adjacent rows with elements next to each other in memory that are scanned by one invocation each."""
 
@@ -70,6 +72,7 @@ def _scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, rows: Stri
         rows.length,
         rows.count * lanes,
         group_reduce.busy_invocations(runtime),
+        _MAX_SPLITS,
         min_terms=_MIN_TILES * tile,
         multiple=tile,
     )
