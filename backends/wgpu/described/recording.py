@@ -1,7 +1,7 @@
 """A described device that records the launches of captured steps, from which they are exported to browsers.
 
-Its memory keeps uploaded bytes, so that an export finds weights and constants. It computes nothing: a launch outside of a
-recording raises BackendError.
+Its memory keeps uploaded bytes, so that an export finds weights and constants, and copies them. It computes nothing: a launch
+outside of a recording raises BackendError.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.errors import BackendError, message
 from polyhal.hal.launch_descriptions import DescribedLaunch
+from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import BindingSlot, CommandBuffer, Launch, RecordedLaunch
 
 if TYPE_CHECKING:
@@ -91,9 +92,24 @@ class RecordingDescribedBackend(WGPUDescribedBackend):
         if isinstance(src, StoredMemory):
             dst.cast("B")[:] = src.content[offset : offset + dst.nbytes].tobytes()
 
+    def copy(self, src: Ref, out: Ref) -> None:
+        """Copy elements: in a recording by a launch, otherwise on the host."""
+        recorder = self.runtime.recorder
+        if recorder is not None and recorder.accepts():
+            super().copy(src, out)
+        else:
+            _elements(out)[...] = _elements(src)
+
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
         """Record the launches of `calls`."""
         return DescribedCommandBuffer(self.info, *record_launches(self.runtime, calls))
+
+
+def _elements(ref: Ref) -> np.ndarray:
+    """Return the elements of a reference to stored memory."""
+    size = ref.dtype.itemsize
+    steps = tuple(s * size for s in ref.strides)
+    return np.ndarray(ref.shape, ref.dtype.numpy, ref.handle.content, ref.offset * size, steps)
 
 
 class DescribedCommandBuffer:
