@@ -44,8 +44,8 @@ def c(
     `outputs` name arguments and results.
 
     Returns the folder, whose files are replaced. Raises ExportError, which lists everything that cannot be exported,
-    CaptureError for a step that is not recorded, ShapeError for another number of names, and ValueError for a `name` that
-    is not an identifier of C.
+    CaptureError for a step that is not recorded, ShapeError for another number of names, and ValueError for a `name` that C
+    does not accept or that a file of every export has.
     """
     opened = _device_of(step) if device is None else Device(device) if isinstance(device, str) else device
     backend: object = opened.backend
@@ -55,6 +55,9 @@ def c(
     prefix = name or getattr(step, "__name__", "") or "step"
     if not c_text.is_identifier(prefix):
         raise ValueError(message("export", f"the name is {prefix!r}", expected="an identifier of C, such as step"))
+    if prefix.lower() in {"main", *(Path(entry.name).stem for entry in files(_RUNTIME).iterdir())}:
+        problem = f"the name is {prefix!r}, as of a file of every export"
+        raise ValueError(message("export", problem, fix='pass another one, such as name="step"'))
     program = record_program(step, opened, _TARGET, name=prefix, inputs=inputs, outputs=outputs)
     refuse(_problems(program), _TARGET)
     target = Path(folder)

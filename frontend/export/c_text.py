@@ -28,17 +28,20 @@ def is_identifier(name: str) -> bool:
 
 
 def identifiers(names: Iterable[str], prefix: str) -> list[str]:
-    """Return an identifier for each name, all different; names that begin with a digit get the prefix."""
-    made: list[str] = []
+    """Return an identifier for each name; names that begin with a digit get the prefix.
+
+    They differ in upper case, too, in which constants are named.
+    """
+    made: dict[str, str] = {}
     for name in names:
         base = re.sub(r"\W", "_", name, flags=re.ASCII)
         base = base if base[:1].isalpha() else f"{prefix}_{base.strip('_')}"
         candidate, count = f"{base}_" if base in _KEYWORDS else base, 1
-        while candidate in made:
+        while candidate.upper() in made:
             count += 1
             candidate = f"{base}_{count}"
-        made.append(candidate)
-    return made
+        made[candidate.upper()] = candidate
+    return list(made.values())
 
 
 def string(text: str) -> str:

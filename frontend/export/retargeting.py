@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from polyhal.graphs.saving import graph_data
 from polyhal.graphs.selection import recorded_step
 from polyhal.hal.compile.ir.graph import Node
 from polyhal.hal.compile.scheduler.schedule import deciding
+from polyhal.hal.core.execution.location import SourceLocation
 from polyhal.hal.core.execution.user_line import line_text
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
@@ -43,8 +44,12 @@ def place_of(node: Node) -> str:
     origin = node.origin
     location = None if origin is None else origin.location
     module = f" of {origin.module}" if origin is not None and origin.module else ""
-    line = f", at {line_text(location.file, location.line)}" if location is not None and location.file else ""
-    return f"{node.op.name}{module}{line}"
+    return f"{node.op.name}{module}{_at(location)}"
+
+
+def _at(location: SourceLocation | None) -> str:
+    """Return where a line of the program is, to follow the name of an op; empty if it is not known."""
+    return f", at {line_text(location.file, location.line)}" if location is not None and location.file else ""
 
 
 def refuse(problems: list[str], target: str) -> None:
@@ -70,20 +75,18 @@ def retarget(step: Any, device: Device, target: str) -> Retargeted:
         for entry, node in zip(data["graph"]["nodes"], captured.graph.nodes, strict=True):
             if node.origin is not None:
                 entry["location"] = node.origin.location
-    if len(data["graph"]["places"]) > 1:
-        devices = ", ".join(dict.fromkeys(str(p["device"]) for p in data["graph"]["places"]))
-        if len({str(p["device"]) for p in data["graph"]["places"]}) > 1:
-            refuse([f"it runs on several devices: {devices}"], target)
+    devices = dict.fromkeys(str(p["device"]) for p in data["graph"]["places"])
+    if len(devices) > 1:
+        refuse([f"it runs on several devices: {', '.join(devices)}"], target)
     narrow = {wide.name: stand_in.name for wide, stand_in in device.stand_ins.items()}
-    problems: list[str] = []
+    problems = list(_too_large(data["graph"], narrow))
     narrowed = {**data, "graph": _narrowed(data["graph"], narrow)}
     narrowed["state"], saved = _narrowed_state(data["state"], narrow, problems)
     stored = {d.name for d in device.capabilities.storage}
     for entry in narrowed["graph"]["nodes"]:
         wide = {s["dtype"] for s in entry["outputs"]} - stored
         if wide:
-            line = entry.get("location")
-            at = f", at {line_text(line.file, line.line)}" if line is not None and line.file else ""
+            at = _at(entry.get("location"))
             problems.append(f"{entry['op']}{at} computes in {', '.join(sorted(wide))}, which {target} does not have")
     refuse(problems, target)
     recorded = {} if isinstance(step, (str, os.PathLike)) else dict(data["state"])
@@ -114,6 +117,21 @@ def _narrowed(data: Any, narrow: Mapping[str, str]) -> Any:
             for k, v in data.items()
         }
     return data
+
+
+def _too_large(graph: Mapping[str, Any], narrow: Mapping[str, str]) -> Iterator[str]:
+    """Yield the ops of a described graph with whole numbers that the dtypes in place of their wider ones do not hold."""
+    known = [(entry["spec"] or {}).get("dtype", "") for entry in graph["inputs"]]
+    for entry in graph["nodes"]:
+        made = [spec["dtype"] for spec in entry["outputs"]]
+        read = [known[x["value"]] for x in entry["inputs"] if isinstance(x, dict) and "value" in x]
+        known += made
+        kinds = [as_dtype(narrow[name]) for name in dict.fromkeys([*read, *made]) if name in narrow]
+        for x in (*entry["inputs"], *entry["params"].values()):
+            for kind in kinds:
+                limits = np.iinfo(kind.numpy)
+                if type(x) is int and not limits.min <= x <= limits.max:
+                    yield f"{entry['op']}{_at(entry.get('location'))} has the number {x}, which {kind.name} does not hold"
 
 
 def _narrowed_state(

@@ -57,9 +57,12 @@ def webgpu(
     `load` from "polyhal"; by default the page runs the steps on numbers that the user enters. `data` is any plain data for it,
     as the text of the element `polyhal-data`. With `float16`, kernels use 16-bit floats, which not every GPU has.
 
-    Raises ExportError, which lists all work that cannot run in a browser, before anything is written.
+    Raises ExportError, which lists all work that cannot run in a browser, before anything is written, and ValueError without
+    steps.
     """
     named = dict(steps) if isinstance(steps, Mapping) else {_STEP: steps}
+    if not named:
+        raise ValueError(message("export", "there are no steps", expected="at least one, by name"))
     device = Device("described:webgpu,record,f16" if float16 else "described:webgpu,record")
     loaded: dict[str, Retargeted] = {}
     programs: dict[str, StepProgram] = {}
@@ -81,7 +84,6 @@ def webgpu(
     if target.suffix.lower() in (".html", ".htm"):
         _write(target, _page(title, text, data, header, contents).encode())
         return target
-    target.mkdir(parents=True, exist_ok=True)
     for name in MODULES.values():
         _write(target / name, _text(name).encode())
     _write(target / "export.bin", contents)
@@ -201,5 +203,6 @@ def _json(value: Any) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(content)

@@ -54,6 +54,16 @@ def test_c_trains_as_python_does_and_python_reads_its_state(
     assert state["numbers"]["step"] == 6  # three runs of each
 
 
+@pytest.mark.parametrize("name", ["main", "polyhal_step", "Main"])
+def test_names_of_files_of_every_export_are_refused(name: str, training: TrainingStep, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="as of a file of every export"):
+        export.c(training.step, tmp_path / "step", name=name)
+
+
+def test_names_differ_in_upper_case_as_well() -> None:
+    assert c_text.identifiers(["x", "X", "x", "x_2"], "input") == ["x", "X_2", "x_3", "x_2_2"]
+
+
 @pytest.mark.slow
 def test_a_run_continues_from_saved_state(training: TrainingStep, tmp_path: Path) -> None:
     """Weights, step count and dropout continue where another program stopped."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,67 @@ def test_integers_that_do_not_fit_are_refused() -> None:
         step(polyhal.tensor(np.array([1, 2]), device="numpy"))
     with pytest.raises(ExportError, match="int64 numbers that int32 does not hold"):
         export.record_program(step, WEB, "webgpu")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + (1 << 40),
+        lambda x: x < (1 << 40),
+        lambda x: x.clamp(max=1 << 40),
+        lambda x: x - 3_000_000_000,
+        lambda x: polyhal.where(x > 0, x, 1 << 40),
+        lambda x: x + polyhal.full((2,), 1 << 40, dtype=polyhal.int64, device="numpy"),
+    ],
+)
+def test_literals_that_do_not_fit_are_refused(function: Callable[[polyhal.Tensor], polyhal.Tensor]) -> None:
+    step = polyhal.jit(function)
+    for _ in range(3):
+        step(polyhal.tensor(np.array([1, 2]), device="numpy"))
+    with pytest.raises(ExportError, match="int32 does not hold") as caught:
+        export.record_program(step, WEB, "webgpu")
+    assert "test_program.py" in str(caught.value)
+
+
+def test_floats_take_literals_of_any_size() -> None:
+    step = polyhal.jit(lambda x: x * (1 << 40))
+    for _ in range(3):
+        step(polyhal.ones(2, device="numpy"))
+    assert export.record_program(step, WEB, "webgpu").commands
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_a_loss_whose_gradient_is_constant(reduce: str) -> None:
+    """The gradient of each row is one expanded number, which is known while the step is planned."""
+    model = polyhal.nn.Linear(4, 2).to("numpy")
+    optimizer = polyhal.optim.SGD(model.parameters(), lr=0.5)
+
+    @polyhal.jit
+    def step(x: polyhal.Tensor) -> polyhal.Tensor:
+        optimizer.zero_grad()
+        loss = getattr(model(x), reduce)()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(3):
+        step(polyhal.ones((3, 4), device="numpy"))
+    assert [t.name for t in export.record_program(step, WEB, "webgpu").state]
+
+
+def test_results_have_names_of_their_own(tmp_path: Path) -> None:
+    step = polyhal.jit(lambda x: {"a.b": x + 1, "a": {"b": x * 2}})
+    for _ in range(3):
+        step(polyhal.ones(2, device="numpy"))
+    made = export.record_program(step, WEB, "webgpu")
+    assert [t.name for t in made.outputs] == ["a.b", "a.b~2"]
+    export.save_program(made, tmp_path / "program")
+    assert export.load_program(tmp_path / "program").outputs == made.outputs
+
+
+def test_a_page_needs_a_step(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there are no steps"):
+        export.webgpu({}, tmp_path / "page.html")
 
 
 def test_launches_come_in_the_order_of_the_ops(program: export.StepProgram) -> None:
