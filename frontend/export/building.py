@@ -9,7 +9,6 @@ from polyhal.export.numbers import NumberTable
 from polyhal.export.program import (
     BufferUse,
     ChangingNumber,
-    LocalBytes,
     ProgramBuffer,
     ProgramCopy,
     ProgramKernel,
@@ -21,6 +20,7 @@ from polyhal.export.program import (
 )
 from polyhal.export.retargeting import Retargeted, place_of, refuse
 from polyhal.hal.compile.capture.result import StepInput
+from polyhal.hal.compile.capture.scopes import unique_name
 from polyhal.hal.compile.ir.graph import CapturedConstant
 from polyhal.hal.compile.scheduler.partitions import Partition
 from polyhal.hal.device import Device
@@ -116,7 +116,7 @@ class _ProgramBuilder:
             buffer = self._add_stored(x.ref, x.device, x.buffer.handle, "state")
             self.program.state.append(self._tensor(name, buffer, x.ref.offset, x.ref.spec))
         for source in self._executable.plan.sources:
-            if isinstance(source, CapturedConstant):  # those of the state were added before
+            if isinstance(source, CapturedConstant):  # the state's were added before
                 self._add_stored(source.ref, source.device, source.buffer.handle, "constant")
 
     def _add_stored(self, ref: Ref, device: Any, handle: Any, role: Role) -> int:
@@ -139,8 +139,11 @@ class _ProgramBuilder:
     def _add_outputs(self, names: Sequence[str] | None) -> None:
         found: list[tuple[str, tuple[Any, int, Spec]]] = []
         self._visit(self._loaded.results, "", found)
+        known: list[str] = []
+        for path, _ in found:
+            known.append(unique_name(path or "result", known))
         for number, (_, (handle, offset, spec)) in enumerate(found):
-            name = _name(names, number, len(found), [p or "result" for p, _ in found], "output")
+            name = _name(names, number, len(found), known, "output")
             self.program.outputs.append(self._tensor(name, self._buffers[id(handle)], offset, spec))
 
     def _visit(self, value: Any, path: str, found: list[tuple[str, tuple[Any, int, Spec]]]) -> None:
@@ -196,7 +199,7 @@ class _ProgramBuilder:
         index = self._kernels.setdefault(kernel, len(self._kernels))
         if index == len(self.program.kernels):
             self.program.kernels.append(kernel)
-        arguments: list[BufferUse | ValueBytes | LocalBytes] = []
+        arguments: list[BufferUse | ValueBytes | LocalArgument] = []
         for argument in launch.arguments:
             if isinstance(argument, MemoryArgument):
                 arguments.append(self._use(argument))
@@ -204,7 +207,7 @@ class _ProgramBuilder:
                 numbers = [ChangingNumber(p.offset, p.type, self._numbers.add(p.number)) for p in argument.numbers]
                 arguments.append(ValueBytes(argument.data, tuple(numbers)))
             elif isinstance(argument, LocalArgument):
-                arguments.append(LocalBytes(argument.nbytes))
+                arguments.append(argument)
         self.program.commands.append(ProgramLaunch(index, tuple(arguments), launch.grid, op))
 
     def _use(self, argument: MemoryArgument) -> BufferUse:
@@ -221,7 +224,7 @@ class _ProgramBuilder:
             return self._constants[argument.constant]
         if id(handle) not in self._buffers:
             if isinstance(handle, BindingSlot):
-                raise ValueError("a launch uses memory that is no argument and no result")
+                raise ValueError("a launch uses memory of neither an argument nor a result")
             self._add(handle, "temporary", argument.nbytes or int(getattr(handle, "nbytes", 0)))
         return self._buffers[id(handle)]
 

@@ -15,7 +15,6 @@ from polyhal.export.c_text import array, byte_array, pointer, string
 from polyhal.export.program import (
     BufferUse,
     LiteralNumber,
-    LocalBytes,
     NamedNumber,
     NumberOperation,
     ProgramLaunch,
@@ -24,7 +23,7 @@ from polyhal.export.program import (
     StreamNumber,
     ValueBytes,
 )
-from polyhal.hal.launch_descriptions import DeviceNames
+from polyhal.hal.launch_descriptions import DeviceNames, LocalArgument
 
 STATE_FILE, CONSTANT_FILE, KERNEL_FOLDER = "state.safetensors", "constants.safetensors", "kernels"
 _OPERATIONS = {
@@ -149,10 +148,10 @@ class _TableWriter:
             rows.append(f"{{{index}, {len(entries)}, {pointer(name, entries)}, {len(items)}, {sizes}}}")
         self._add(array("polyhal_launch", "launches", rows))
 
-    def _argument(self, argument: BufferUse | ValueBytes | LocalBytes, name: str) -> str:
+    def _argument(self, argument: BufferUse | ValueBytes | LocalArgument, name: str) -> str:
         if isinstance(argument, BufferUse):
             return f"BUFFER({argument.buffer})"
-        if isinstance(argument, LocalBytes):
+        if isinstance(argument, LocalArgument):
             return f"LOCAL({argument.nbytes})"
         if argument.numbers:
             (number,) = argument.numbers
@@ -257,7 +256,7 @@ def _three(sizes: Sequence[int]) -> str:
 
 
 def _local_bytes(launch: ProgramLaunch) -> int:
-    return sum(a.nbytes for a in launch.arguments if isinstance(a, LocalBytes))
+    return sum(a.nbytes for a in launch.arguments if isinstance(a, LocalArgument))
 
 
 def _number(

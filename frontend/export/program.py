@@ -11,7 +11,7 @@ from math import prod
 from typing import Literal
 
 from polyhal.hal.dtypes import as_dtype
-from polyhal.hal.launch_descriptions import Access, ScalarCode
+from polyhal.hal.launch_descriptions import Access, LocalArgument, ScalarCode
 
 Role = Literal["input", "output", "state", "constant", "temporary"]
 ROLES: tuple[Role, ...] = ("input", "output", "state", "constant", "temporary")
@@ -99,18 +99,11 @@ class ValueBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalBytes:
-    """Local memory of each group as argument, in OpenCL C."""
-
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class ProgramLaunch:
     """A launch of a kernel."""
 
     kernel: int
-    arguments: tuple[BufferUse | ValueBytes | LocalBytes, ...]
+    arguments: tuple[BufferUse | ValueBytes | LocalArgument, ...]
     """In the kernel's order."""
     grid: tuple[int, ...]
     """Groups along each axis."""

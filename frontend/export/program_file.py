@@ -17,7 +17,6 @@ from typing import Any
 from polyhal.export.program import (
     BufferUse,
     LiteralNumber,
-    LocalBytes,
     NumberOperation,
     NumberReference,
     ProgramCopy,
@@ -32,6 +31,7 @@ from polyhal.export.program_reader import ProgramReader
 from polyhal.hal.core.settings import json_store
 from polyhal.hal.core.settings.atomic import replacing
 from polyhal.hal.errors import CorruptFileError, message
+from polyhal.hal.launch_descriptions import LocalArgument
 
 FORMAT = "polyhal-program"
 SCHEMA = 1
@@ -118,10 +118,10 @@ def _command(command: ProgramLaunch | ProgramCopy) -> dict[str, Any]:
     return {"kernel": command.kernel, "arguments": arguments, "grid": list(command.grid), "op": command.op}
 
 
-def _argument(argument: BufferUse | ValueBytes | LocalBytes) -> dict[str, Any]:
+def _argument(argument: BufferUse | ValueBytes | LocalArgument) -> dict[str, Any]:
     if isinstance(argument, BufferUse):
         return asdict(argument)
-    if isinstance(argument, LocalBytes):
+    if isinstance(argument, LocalArgument):
         return {"local": argument.nbytes}
     numbers = [asdict(n) for n in argument.numbers]
     return {"bytes": argument.data.hex(), **({"numbers": numbers} if numbers else {})}

@@ -16,7 +16,6 @@ from polyhal.export.program import (
     BufferUse,
     ChangingNumber,
     LiteralNumber,
-    LocalBytes,
     NamedNumber,
     NumberOperation,
     NumberReference,
@@ -33,6 +32,7 @@ from polyhal.export.program import (
 )
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.launch_descriptions import LocalArgument
 
 T = TypeVar("T")
 
@@ -185,9 +185,9 @@ class ProgramReader:
             self._check_range(buffer, offset, nbytes)
         return ProgramCopy(source, start, target, end, nbytes)
 
-    def _argument(self, entry: Mapping[str, Any]) -> BufferUse | ValueBytes | LocalBytes:
+    def _argument(self, entry: Mapping[str, Any]) -> BufferUse | ValueBytes | LocalArgument:
         if "local" in entry:
-            return LocalBytes(self._whole(entry["local"], 1))
+            return LocalArgument(self._whole(entry["local"], 1))
         if "bytes" in entry:
             data = bytes.fromhex(self._text(entry["bytes"]))
             if len(data) > _LARGEST_PARAMETER:
