@@ -29,7 +29,7 @@ class GraphValue(NamedTuple):
     """A value of a graph: its number, which no other value of the graph has, and its spec.
 
     A `ScalarSpec` is an input that arrives as a Python number and may differ from run to run: a learning rate, a step count,
-    the seed or offset of a random stream. Strides are those of the tensor if views took no copy; programs may ignore them.
+    the seed or offset of a random stream. Strides are the tensor's if views took no copy; programs may ignore them.
     """
 
     number: int

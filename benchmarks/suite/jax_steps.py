@@ -178,7 +178,7 @@ def polyhal_step(model: StepModel, device: Device) -> tuple[Callable[[], float],
 
 def _compare(name: str, found: Sequence[float], expected: Sequence[float]) -> None:
     if not np.allclose(found, expected, rtol=_TOLERANCE):
-        raise SystemExit(f"{name}: the losses are {found}, those of JAX {expected}")
+        raise SystemExit(f"{name}: the losses are {found}, JAX's {expected}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -47,7 +47,7 @@ def build_program(
 ) -> StepProgram:
     """Return the program of a step on a recording device.
 
-    `inputs` and `outputs` name its arguments and results in order; by default the names are those of the function's parameters,
+    `inputs` and `outputs` name its arguments and results in order; by default they have the names of the function's parameters,
     and the keys or positions of its results. Raises ExportError, and ShapeError for another number of names.
     """
     return _ProgramBuilder(step, target, name).built(inputs, outputs)

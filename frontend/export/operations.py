@@ -1,6 +1,6 @@
 """Arithmetic on the numbers of a program: the names that every runtime implements.
 
-Numbers are Python's: integers of any size, doubles and booleans. The first names are those of Python's `operator`.
+Numbers are Python's: integers of any size, doubles and booleans. The first names are functions of Python's module `operator`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def encode_program(program: StepProgram) -> tuple[dict[str, Any], bytes]:
 def decode_program(header: Any, contents: bytes, source: str) -> StepProgram:
     """Return the program of `encode_program`; `source` names it in messages.
 
-    Raises CorruptFileError, naming the entry, for data that is no program, and IncompatibleFileError for other versions.
+    Raises CorruptFileError, naming the entry, for other data, and IncompatibleFileError for other versions.
     """
     return ProgramReader(source, header, contents).program(FORMAT, SCHEMA)
 

@@ -37,7 +37,7 @@ from polyhal.hal.launch_descriptions import LocalArgument
 T = TypeVar("T")
 
 _MOST = 2**53 - 1
-"""The largest integer of the header: those of JavaScript are exact up to it."""
+"""The largest integer of the header: JavaScript's are exact up to it."""
 _LARGEST_PARAMETER = 1 << 16
 
 

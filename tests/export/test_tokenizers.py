@@ -65,7 +65,7 @@ def _trained(form: str) -> Any:
 def test_ids_and_texts_are_those_of_the_library(page: Chromium, form: str) -> None:
     library = _trained(form)
     data = json.loads(library.to_str())
-    if form == "characters":  # bytes are no special tokens: they have texts
+    if form == "characters":  # bytes are ordinary tokens: they have texts
         data["added_tokens"] = [t for t in data["added_tokens"] if not t["content"].startswith("<0x")]
         library = type(library).from_str(json.dumps(data))
     found = page.evaluate(

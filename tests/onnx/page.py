@@ -66,7 +66,7 @@ def load() -> list[Count]:
 
 
 def record(found: Iterable[Count]) -> None:
-    """Write counts, replacing those of the same devices, and the table of the page."""
+    """Write counts in place of the same devices' earlier ones, and the table of the page."""
     kept = {(c.device, c.kind): c for c in (*(load() if RESULTS.exists() else ()), *found)}
     lines = ",\n".join(json.dumps(asdict(c)) for c in kept.values())
     RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -53,7 +53,7 @@ def test_tensors_move_over_the_link_and_not_through_the_host(pair: tuple[Device,
 
 
 def test_a_profile_has_the_copies_over_links_and_the_launches_of_ops(pair: tuple[Device, Device]) -> None:
-    """Each launch counts for the op that made it; the link's times are those of its latency and bandwidth."""
+    """Each launch counts for the op that made it; the link's times follow from its latency and bandwidth."""
     first, second = pair
     x = polyhal.ones((512, 512), device=first)
     with polyhal.profile(first, second) as found:

@@ -110,7 +110,7 @@ export class Numbers {
     }
   }
 
-  /** What a checkpoint keeps, as plain data. */
+  /** The contents of a checkpoint, as plain data. */
   save() {
     const numbers = Object.fromEntries(Object.entries(this.named).map(([k, v]) => [k, String(v)]));
     return { numbers, streams: this.streams.map((s) => ({ seed: String(s.seed), offset: String(s.offset) })) };

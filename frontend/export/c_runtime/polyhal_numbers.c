@@ -195,7 +195,7 @@ static int same(polyhal_scalar a, polyhal_scalar b) {
     return a.is_float == b.is_float && a.integer == b.integer && memcmp(&a.real, &b.real, sizeof a.real) == 0;
 }
 
-/* Pass numbers to the kernels; `values` replace those of the last run. */
+/* Pass numbers to the kernels; `values` replace the last run's. */
 static int pass(polyhal_step *step, const polyhal_scalar *values) {
     const polyhal_program *program = step->program;
     uint32_t i, place;

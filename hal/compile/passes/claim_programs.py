@@ -185,7 +185,7 @@ class _Partition:
         return outside
 
     def _base(self, value: int) -> int:
-        """Return the operand of the chain of claimed views that ends in `value`; `value` itself if it is no view."""
+        """Return the operand of the chain of claimed views that ends in `value`; `value` itself if no view made it."""
         k = self._graph.producer_index(value)
         while k >= 0 and self._is_view[k] and self._claimed[k]:
             value = self._graph.nodes[k].value(0)
@@ -224,7 +224,7 @@ class _Partition:
             self._rewriter.replace_all_uses(v, Value(new))
 
     def _steps(self, k: int, inputs: dict[int, GraphValue], steps: dict[int, GraphNode]) -> Iterator[int]:
-        """Yield the views that node `k` reads and that are no steps yet, then the node, and add its inputs."""
+        """Yield the views that node `k` reads and that are not steps yet, then the node, and add its inputs."""
         graph = self._graph
         for v in graph.nodes[k].reads:
             base, views = self._base(v), []

@@ -145,7 +145,7 @@ def _claimed_calls(device: Device, op: OpDef, calls: Sequence[OpCall]) -> None:
             continue
         results = builder.node(op, operands, params, outputs)
         negated = None
-        if view is not None:  # a view is no output
+        if view is not None:  # a view cannot be an output
             negated = OPS["logical_not" if outputs[0].dtype is dtypes.bool_ else "negative"]
             spec = expected.outputs
             if outputs[0].dtype.kind == "uint" or not builder.claims(negated, results, {}, spec):

@@ -13,7 +13,7 @@ from polyhal.hal.layout import Ref
 class Memory:
     """An allocation. A program's result is stored as it is, without a copy, until a host function needs the bytes.
 
-    `value` holds the first `size` bytes of the allocation. They differ from those of `host` if the latter `is_stale`.
+    `value` holds the first `size` bytes of the allocation. They differ from the bytes of `host` if that `is_stale`.
     """
 
     __slots__ = ("host", "is_stale", "nbytes", "size", "value")

@@ -53,7 +53,7 @@ def program(graph: GraphProgram) -> Callable[[Sequence[Any]], Sequence[Any]]:
     donated = [position for _, position in pairs]
     inputs = donated + [i for i in range(len(graph.inputs)) if i not in donated]
     places = sorted(range(len(outputs)), key=outputs.__getitem__)
-    """Position of each output among those of `compute`."""
+    """Position of each output among the results of `compute`."""
 
     def compute(*arguments: Any) -> list[Any]:
         values: dict[GraphValue, Any] = {graph.inputs[i]: x for i, x in zip(inputs, arguments, strict=True)}
