@@ -20,6 +20,7 @@
 {% set LANES = LANES | default(GROUP) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/combine.wgsl" as operations with context %}
+{% import "lib/rows.wgsl" as rows with context %}
 {% set TILE = LANES * TERMS %}
 {% set BLOCKED = OPERATION == "sum" and T == "f32" %}
 {{ storage.enable() }}
@@ -34,9 +35,7 @@
 {{ storage.scratch(1 if TOTALS else 2, "totals", T, "read_write" if TOTALS else "read") }}
 {% endif %}
 {% set OPERANDS = ["x"] if TOTALS else ["x", "out"] %}
-{% set MEMBERS %}{% for n in OPERANDS %}{{ n }}_0: u32, {{ n }}_1: u32, {{ n }}_2: u32, {{ n }}_step: u32, {% endfor %}{% endset %}
-{{ storage.parameters("o_x: u32, " ~ ("" if TOTALS else "o_out: u32, ") ~ MEMBERS
-   ~ "rows: u32, length: u32, rows1: u32, rows2: u32, splits: u32, split_length: u32") }}
+{{ storage.parameters("o_x: u32, " ~ ("" if TOTALS else "o_out: u32, ") ~ rows.members(OPERANDS) ~ "splits: u32, split_length: u32") }}
 {{ operations.declarations(OPERATION, T, storage.register(DTYPE), MAP, 1) }}
 {% if BLOCKED %}
 // The totals of at most 8 tiles, of at most 8 blocks of 8 tiles, and of all before; w counts tiles.

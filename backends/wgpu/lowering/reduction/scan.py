@@ -16,6 +16,7 @@ from polyhal.backends.common.problems.reduction import COMBINE, Operation, accum
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.wgpu.dialect import convert, type_name
 from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.lowering.support.rows import members
 from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
@@ -89,29 +90,16 @@ def _scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, rows: Stri
         "LANES": lanes,
         "GROUP": group_reduce.group_size(runtime, lanes, rows.count * split.splits),
     }
-    args: Arguments = {
-        "x": Tensor(0),
-        "rows": rows.count,
-        "length": rows.length,
-        "rows1": rows.outer[1],
-        "rows2": rows.outer[2],
-        "splits": split.splits,
-        "split_length": split.terms,
-        **_strides("x", rows, 0),
-    }
-    written: Arguments = {"out": Tensor(1), **_strides("out", rows, 1)}
-    totals: Arguments = {"totals": Workspace(2)} if split.splits > 1 else {}
+    args: Arguments = {"x": Tensor(0), "splits": split.splits, "split_length": split.terms}
+    if split.splits > 1:
+        args["totals"] = Workspace(2)
     groups = ceil_div(rows.count * split.splits * lanes, definitions["GROUP"])
-    scan = runtime.launch("reduction/scan", definitions, {**args, **written, **totals}, groups)
+    written: Arguments = {**args, "out": Tensor(1), **members(rows, "x", "out")}
+    scan = runtime.launch("reduction/scan", definitions, written, groups)
     if split.splits == 1:
         return scan
-    first = runtime.launch("reduction/scan", {**definitions, "TOTALS": True}, {**args, **totals}, groups)
+    first = runtime.launch("reduction/scan", {**definitions, "TOTALS": True}, {**args, **members(rows, "x")}, groups)
     return LaunchSequence([first, scan], (rows.count * split.splits * total.itemsize,))
-
-
-def _strides(name: str, rows: StridedRows, operand: int) -> dict[str, int]:
-    outer = {f"{name}_{axis}": stride for axis, stride in enumerate(rows.strides[operand])}
-    return {**outer, f"{name}_step": rows.steps[operand]}
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

@@ -74,10 +74,16 @@ def arrange(runtime: Runtime, operands: Mapping[str, Spec], axis: int, kept: int
         "FULL": row_vectors * lanes == vectors,
         "AXES": 3 - sum(n == 1 for n in strided.outer[:2]),
     }
+    groups = ceil_div(strided.count * lanes, group)
+    return Rows(strided.count, strided.length, definitions, members(strided, *operands), groups)
+
+
+def members(strided: StridedRows, *names: str) -> dict[str, int]:
+    """Return `members` of lib/rows.wgsl for the first operands, which have these names in the kernel."""
     args = {"rows": strided.count, "length": strided.length, "rows1": strided.outer[1], "rows2": strided.outer[2]}
-    for name, step, strides in zip(operands, strided.steps, strided.strides, strict=True):
+    for name, step, strides in zip(names, strided.steps, strided.strides, strict=False):
         args |= {f"{name}_{axis}": stride for axis, stride in enumerate(strides)} | {f"{name}_step": step}
-    return Rows(strided.count, strided.length, definitions, args, ceil_div(strided.count * lanes, group))
+    return args
 
 
 def _width(strided: StridedRows, specs: Sequence[Spec]) -> int:
