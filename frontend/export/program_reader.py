@@ -171,11 +171,12 @@ class ProgramReader:
         kernel = self._index(entry.get("kernel"), self._program.kernels, "kernel")
         arguments = tuple(self._argument(self._mapping(a)) for a in self._list(entry, "arguments"))
         bindings = sorted(a.binding for a in arguments if isinstance(a, BufferUse))
-        if self._program.kernels[kernel].language == "wgsl" and any(a == b for a, b in pairwise(bindings)):
+        language, group = self._program.kernels[kernel].language, self._program.kernels[kernel].group
+        if language == "wgsl" and any(a == b for a, b in pairwise(bindings)):
             self._fail(f"bindings {bindings}; expected each once")
         grid = tuple(self._whole(n, 1) for n in self._list(entry, "grid"))
-        if not 1 <= len(grid) <= 3:
-            self._fail(f"a grid of {len(grid)} axes")
+        if not 1 <= len(grid) <= 3 or (language == "opencl-c" and len(group) != len(grid)):
+            self._fail(f"a grid of {len(grid)} axes, of groups of {len(group)}")
         return ProgramLaunch(kernel, arguments, grid, self._text(entry.get("op", "")))
 
     def _copy(self, entry: Mapping[str, Any]) -> ProgramCopy:
@@ -192,8 +193,8 @@ class ProgramReader:
             data = bytes.fromhex(self._text(entry["bytes"]))
             if len(data) > _LARGEST_PARAMETER:
                 self._fail(f"{len(data)} bytes of parameters")
-            numbers = [self._changing(self._mapping(n), len(data)) for n in entry.get("numbers", [])]
-            return ValueBytes(data, tuple(numbers))
+            numbers = self._list(entry, "numbers") if "numbers" in entry else []
+            return ValueBytes(data, tuple(self._changing(self._mapping(n), len(data)) for n in numbers))
         buffer = self._index(entry.get("buffer"), self._program.buffers, "buffer")
         offset, nbytes = self._whole(entry.get("offset")), self._whole(entry.get("nbytes"), 1)
         self._check_range(buffer, offset, nbytes)
@@ -264,7 +265,8 @@ class ProgramReader:
 
     def _decimal(self, value: Any, least: int | None = None) -> int:
         text = self._text(value)
-        if len(text) > 40 or not text.removeprefix("-").isdecimal() or (least is not None and int(text) < least):
+        is_decimal = len(text) <= 40 and text.isascii() and text.removeprefix("-").isdecimal()
+        if not is_decimal or (least is not None and int(text) < least):
             self._fail(f"{text[:50]!r}; expected a decimal integer")
         return int(text)
 

@@ -146,6 +146,23 @@ def test_damaged_files_name_the_entry(program: export.StepProgram, name: str) ->
         decode_program(header, contents, "damaged")
 
 
+def test_groups_and_grids_of_opencl_have_the_same_axes(program: export.StepProgram) -> None:
+    header, contents = encode_program(program)
+    header = copy.deepcopy(header)
+    for kernel in header["kernels"]:
+        kernel |= {"language": "opencl-c", "group": []}
+    with pytest.raises(CorruptFileError, match=r"commands\[0\]: a grid of \d axes, of groups of 0"):
+        decode_program(header, contents, "damaged")
+
+
+def test_numbers_have_digits_that_every_runtime_reads(program: export.StepProgram) -> None:
+    header, contents = encode_program(program)
+    header = copy.deepcopy(header)
+    header["streams"][0]["seed"] = "٣"
+    with pytest.raises(CorruptFileError, match=r"streams\[0\]: .*expected a decimal integer"):
+        decode_program(header, contents, "damaged")
+
+
 @pytest.mark.parametrize("header", [None, [], {}, {"format": "polyhal-program", "schema": 99}])
 def test_other_files_are_refused(header: Any) -> None:
     with pytest.raises(IncompatibleFileError):
