@@ -90,9 +90,8 @@ def _scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, rows: Stri
         "LANES": lanes,
         "GROUP": group_reduce.group_size(runtime, lanes, rows.count * split.splits),
     }
-    args: Arguments = {"x": Tensor(0), "splits": split.splits, "split_length": split.terms}
-    if split.splits > 1:
-        args["totals"] = Workspace(2)
+    totals: Arguments = {"totals": Workspace(2)} if split.splits > 1 else {}
+    args: Arguments = {"x": Tensor(0), "splits": split.splits, "split_length": split.terms, **totals}
     groups = ceil_div(rows.count * split.splits * lanes, definitions["GROUP"])
     written: Arguments = {**args, "out": Tensor(1), **members(rows, "x", "out")}
     scan = runtime.launch("reduction/scan", definitions, written, groups)
