@@ -34,9 +34,9 @@ def polyhal_(device: str, images: np.ndarray, labels: np.ndarray) -> float:
 def captured(device: str, images: np.ndarray, labels: np.ndarray) -> float:
     """Train the small GPT instead, up to the end of its first captured step, which follows one eager step."""
     import polyhal
-    from benchmarks.training_workloads import WORKLOADS, polyhal_step
+    from benchmarks.training_workloads import WORKLOADS
 
-    step: Any = polyhal_step(WORKLOADS["gpt"], polyhal.Device(device), "highest", captured=True)
+    step: Any = WORKLOADS["gpt"].polyhal_step(polyhal.Device(device), "highest", captured=True)
     step()
     return float(step())
 

@@ -161,6 +161,7 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "kernels": ("single ops", kernels_table),
     "layers": ("layers and functions", layers_table),
     "training_step": ("whole training steps", training_step_table),
+    "inference": ("inference of whole models", training_step_table),
     "torch_steps": ("training steps of PyTorch programs", torch_steps_table),
     "onnx_models": ("ONNX models on one core", onnx_models_table),
     "train_command": ("`polyhal train`", train_command_table),

@@ -179,10 +179,11 @@ def _ops(result: Mapping[str, Any]) -> Found:
 
 
 def _steps(result: Mapping[str, Any]) -> Found:
+    family = "inference" if result["benchmark"] == "inference" else "training steps"
     for row in result["rows"]:
         ours, best = row["who"].get("captured", row["who"].get("eager")), best_ms(row["who"])
         if ours and best:
-            yield row["device"], "training steps", f"{row['what']}, {row['precision']}", best / ours["ms"]
+            yield row["device"], family, f"{row['what']}, {row['precision']}", best / ours["ms"]
 
 
 def _torch_steps(result: Mapping[str, Any]) -> Found:
@@ -241,6 +242,7 @@ _READERS = {
     "layers": _ops,
     "fft": _ops,
     "training_step": _steps,
+    "inference": _steps,
     "torch_steps": _torch_steps,
     "language_models": _language_models,
     "onnx_models": _onnx_models,

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from polyhal.models.bert import BertConfig
 from polyhal.models.gpt_config import GPTConfig
 
 
@@ -211,12 +212,30 @@ class Encoder(nn.Module):
         return self.head(self.layers(self.norm(self.words(ids) + self.places(places))))
 
 
-def classifier(name: str) -> nn.Module:
-    """Return `MLP((784, 512, 10))`, `CNN()`, `resnet18(10)` or `resnet50(10)` of `polyhal.models` by workload name."""
+class Bert(nn.Module):
+    """`polyhal.models.bert.Bert` without masks: hidden states, and the pooled first one."""
+
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.words, self.types = (nn.Embedding(n, c.hidden_size) for n in (c.vocab_size, c.type_vocab_size))
+        self.places = nn.Embedding(c.max_position_embeddings, c.hidden_size)
+        self.norm = nn.LayerNorm(c.hidden_size, c.layer_norm_eps)
+        layers = (_EncoderLayer(c.hidden_size, c.num_attention_heads) for _ in range(c.num_hidden_layers))
+        self.layers = nn.Sequential(*layers)
+        self.pool = nn.Linear(c.hidden_size, c.hidden_size)
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        places = self.places.weight[: ids.shape[1]]
+        x = self.layers(self.norm(self.words(ids) + self.types(torch.zeros_like(ids)) + places))
+        return x, torch.tanh(self.pool(x[:, 0]))
+
+
+def classifier(name: str, classes: int = 10) -> nn.Module:
+    """Return `MLP((784, 512, 10))`, `CNN()`, `resnet18(10)` or `resnet50(classes)` of `polyhal.models` by workload name."""
     if name == "mlp":
         return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
     if name.startswith("resnet-50"):
-        return _resnet50(10)
+        return _resnet50(classes)
     if name.startswith("resnet"):
         return _resnet18(10)
     return nn.Sequential(

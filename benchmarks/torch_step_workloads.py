@@ -18,7 +18,7 @@ from benchmarks import torch_models
 from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from benchmarks.frameworks.pytorch_ways import COMPILED as PEERS_COMPILED
 from benchmarks.frameworks.pytorch_ways import GRAPHS, PEERS, TRACED, traced
-from benchmarks.training_workloads import WORKLOADS, TrainingWorkload, polyhal_step
+from benchmarks.training_workloads import WORKLOADS, TrainingWorkload
 from polyhal import Device
 
 Step = Callable[[], torch.Tensor]
@@ -145,7 +145,7 @@ WORKLOADS_BY_SIZE: dict[str, tuple[TorchWorkload, ...]] = {
 def prepare(workload: TorchWorkload, who: str, device: Device, place: str, precision: str) -> Step:
     """Prepare a step of a competitor. `place` is the device of PyTorch's own competitors, "cpu" or "cuda"."""
     if who == OWN:
-        step: Any = polyhal_step(WORKLOADS[workload.twin], device, precision, captured=True)
+        step: Any = WORKLOADS[workload.twin].polyhal_step(device, precision, captured=True)
         return lambda: torch.tensor(step().item())
     if who in PEERS or who == TRACED:
         return torch_step(workload, place, precision, who)

@@ -49,6 +49,11 @@ class TrainingWorkload:
         """Tokens or images per step."""
         return self.inputs[0] * (self.inputs[1] if self.config else 1)
 
+    @property
+    def tokens(self) -> bool:
+        """True if items are tokens."""
+        return self.config is not None
+
     def batch(self) -> tuple[np.ndarray, np.ndarray]:
         """Return inputs and targets."""
         rng = np.random.default_rng(0)
@@ -56,6 +61,97 @@ class TrainingWorkload:
             return rng.standard_normal(self.inputs).astype(np.float32), rng.integers(0, _CLASSES, self.inputs[0])
         tokens = rng.integers(0, self.config.vocab_size, (self.inputs[0], self.inputs[1] + 1))
         return tokens[:, :-1].copy(), tokens[:, 1:].copy()
+
+    def polyhal_step(self, device: Device, precision: str, *, captured: bool) -> Step:
+        """Prepare a training step of Polyhal."""
+        polyhal.manual_seed(0)
+        x, y = (polyhal.tensor(a, device=device) for a in self.batch())
+        if self.config is not None:
+            gpt = GPT(self.config, device=device)
+            parameters, optimizer = list(gpt.parameters()), optim.AdamW(gpt.parameters(), lr=1e-3)
+            loss_of = lambda: gpt.loss(x, y)  # noqa: E731
+        else:
+            model = _classifier(self.name, device)
+            parameters, optimizer = [], optim.Adam(model.parameters())
+            loss_of = lambda: F.cross_entropy(model(x), y)  # noqa: E731
+
+        def step() -> polyhal.Tensor:
+            optimizer.zero_grad()
+            with autocasting(precision):
+                loss = loss_of()
+            loss.backward()
+            if parameters:
+                clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            return loss
+
+        run = jit(step) if captured else step
+        matmul_precision: Any = "highest" if precision == "bfloat16" else precision
+
+        def wait() -> polyhal.Tensor:
+            # Set only if another step changed it: a program sets it once, and the cost would distort small steps.
+            if polyhal.get_float32_matmul_precision() != matmul_precision:
+                polyhal.set_float32_matmul_precision(matmul_precision)
+            loss = run()
+            device.synchronize()
+            return loss
+
+        return wait
+
+    def torch_step(self, place: str, precision: str, way: str = PEER) -> Step:
+        """Prepare a training step of PyTorch on its device `place`, in one of PyTorch's ways.
+
+        On CUDA, optimizers are fused, and images in bfloat16 have their channels last unless the compiler chooses the layout.
+        """
+        import torch
+
+        from benchmarks import torch_models
+
+        torch.manual_seed(0)
+        x, y = (torch.tensor(a, device=place) for a in self.batch())
+        half, compute, parameters = precision == "bfloat16", torch.nn.functional, []
+        options = {"fused": place == "cuda", "capturable": way in GRAPHS}
+        if self.config is not None:
+            gpt = torch_models.TorchGPT(self.config).to(place)
+            parameters, optimizer = list(gpt.parameters()), torch.optim.AdamW(gpt.parameters(), lr=1e-3, **options)
+            forward = torch.compile(gpt.loss) if way in COMPILED else gpt.loss
+            loss_of = lambda: forward(x, y)  # noqa: E731
+        else:
+            model = torch_models.classifier(self.name).to(place)
+            if half and place == "cuda" and x.ndim == _IMAGES and way not in COMPILED:
+                model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
+            optimizer = torch.optim.Adam(model.parameters(), **options)
+            classify = torch.compile(model) if way in COMPILED else model
+            loss_of = lambda: compute.cross_entropy(classify(x), y)  # noqa: E731
+
+        def step() -> torch.Tensor:
+            optimizer.zero_grad()
+            with torch.autocast(place, dtype=torch.bfloat16, enabled=half):
+                loss = loss_of()
+            loss.backward()
+            if parameters:
+                torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            return loss
+
+        tf32 = precision == "medium"
+
+        def prepare() -> None:
+            if torch.backends.cudnn.allow_tf32 != tf32:
+                torch.backends.cudnn.allow_tf32 = tf32
+                torch.set_float32_matmul_precision("high" if tf32 else "highest")
+
+        prepare()
+        run = as_cuda_graph(step) if way in GRAPHS else step
+
+        def wait() -> object:
+            prepare()
+            loss = run()
+            if place == "cuda":
+                torch.cuda.synchronize()
+            return loss
+
+        return wait
 
 
 def _gpt(name: str, what: str, batch: int, **config: Any) -> TrainingWorkload:
@@ -77,43 +173,6 @@ WORKLOADS = {
     )
 }  # fmt: skip
 GPTS = tuple(name for name, workload in WORKLOADS.items() if workload.config is not None)
-
-
-def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, captured: bool) -> Step:
-    """Prepare a training step of Polyhal."""
-    polyhal.manual_seed(0)
-    x, y = (polyhal.tensor(a, device=device) for a in workload.batch())
-    if workload.config is not None:
-        gpt = GPT(workload.config, device=device)
-        parameters, optimizer = list(gpt.parameters()), optim.AdamW(gpt.parameters(), lr=1e-3)
-        loss_of = lambda: gpt.loss(x, y)  # noqa: E731
-    else:
-        model = _classifier(workload.name, device)
-        parameters, optimizer = [], optim.Adam(model.parameters())
-        loss_of = lambda: F.cross_entropy(model(x), y)  # noqa: E731
-
-    def step() -> polyhal.Tensor:
-        optimizer.zero_grad()
-        with autocasting(precision):
-            loss = loss_of()
-        loss.backward()
-        if parameters:
-            clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        return loss
-
-    run = jit(step) if captured else step
-    matmul_precision: Any = "highest" if precision == "bfloat16" else precision
-
-    def wait() -> polyhal.Tensor:
-        # Set only if another step changed it: a program sets it once, and the cost would distort small steps.
-        if polyhal.get_float32_matmul_precision() != matmul_precision:
-            polyhal.set_float32_matmul_precision(matmul_precision)
-        loss = run()
-        device.synchronize()
-        return loss
-
-    return wait
 
 
 def autocasting(precision: str) -> contextlib.AbstractContextManager[object]:
@@ -156,59 +215,3 @@ def _classifier(name: str, device: Device) -> Module:
     if name == "cnn":
         return CNN(device=device)
     return (resnet50 if name.startswith("resnet-50") else resnet18)(_CLASSES, device=device)
-
-
-def torch_step(workload: TrainingWorkload, place: str, precision: str, way: str = PEER) -> Step:
-    """Prepare a training step of PyTorch on its device `place`, in one of PyTorch's ways.
-
-    On CUDA, optimizers are fused, and images in bfloat16 have their channels last unless the compiler chooses the layout.
-    """
-    import torch
-
-    from benchmarks import torch_models
-
-    torch.manual_seed(0)
-    x, y = (torch.tensor(a, device=place) for a in workload.batch())
-    half, compute, parameters = precision == "bfloat16", torch.nn.functional, []
-    options = {"fused": place == "cuda", "capturable": way in GRAPHS}
-    if workload.config is not None:
-        gpt = torch_models.TorchGPT(workload.config).to(place)
-        parameters, optimizer = list(gpt.parameters()), torch.optim.AdamW(gpt.parameters(), lr=1e-3, **options)
-        forward = torch.compile(gpt.loss) if way in COMPILED else gpt.loss
-        loss_of = lambda: forward(x, y)  # noqa: E731
-    else:
-        model = torch_models.classifier(workload.name).to(place)
-        if half and place == "cuda" and x.ndim == _IMAGES and way not in COMPILED:
-            model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
-        optimizer = torch.optim.Adam(model.parameters(), **options)
-        classify = torch.compile(model) if way in COMPILED else model
-        loss_of = lambda: compute.cross_entropy(classify(x), y)  # noqa: E731
-
-    def step() -> torch.Tensor:
-        optimizer.zero_grad()
-        with torch.autocast(place, dtype=torch.bfloat16, enabled=half):
-            loss = loss_of()
-        loss.backward()
-        if parameters:
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        return loss
-
-    tf32 = precision == "medium"
-
-    def prepare() -> None:
-        if torch.backends.cudnn.allow_tf32 != tf32:
-            torch.backends.cudnn.allow_tf32 = tf32
-            torch.set_float32_matmul_precision("high" if tf32 else "highest")
-
-    prepare()
-    run = as_cuda_graph(step) if way in GRAPHS else step
-
-    def wait() -> object:
-        prepare()
-        loss = run()
-        if place == "cuda":
-            torch.cuda.synchronize()
-        return loss
-
-    return wait

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import benchmarks.__main__ as door
-from benchmarks import layer_workloads, report, training_workloads
+from benchmarks import inference_workloads, layer_workloads, report, torch_models, training_workloads
 from benchmarks.frameworks import layers, numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
 from benchmarks.suite import collectives, guard, pairs, processes, published, replay
 from benchmarks.timing import summarize
 from polyhal import Device
 from polyhal.hal.system.discovery.registry import registry
+from polyhal.models.bert import Bert, BertConfig
 
 pytestmark = pytest.mark.slow
 
@@ -111,14 +112,29 @@ def test_training_steps_learn_alike(name):
     if workload.config is not None:
         config = replace(workload.config, n_layer=1, n_embd=32, block_size=16)
         workload = replace(workload, config=config, inputs=(4, 16))
-    own = training_workloads.polyhal_step(workload, Device("numpy"), "highest", captured=False)
-    peer = training_workloads.torch_step(workload, "cpu", "highest")
+    own = workload.polyhal_step(Device("numpy"), "highest", captured=False)
+    peer = workload.torch_step("cpu", "highest")
     losses = np.array([[step().item() for step in (own, peer)] for _ in range(8)])
     # Guessing among n classes costs log n; random initial weights change that a little.
     guess = np.log(workload.config.vocab_size if workload.config else 10)
     np.testing.assert_allclose(losses[0], guess, rtol=0.1)
     assert (losses[-1] < losses[0]).all()
     np.testing.assert_allclose(losses[-1, 0], losses[-1, 1], rtol=0.15)
+
+
+def test_inference_models_are_alike():
+    """BERTs of one configuration have as many parameters and equal results: shapes, and mean squares.
+
+    Hidden states come from a layer norm whose scale is one: their mean square is one whatever the weights are.
+    """
+    config = BertConfig(100, 32, 2, 2, 128, 16)
+    workload = replace(inference_workloads.WORKLOADS["bert-1x128"], config=config, inputs=(2, 8))
+    own = workload.polyhal_step(Device("numpy"), "float32", captured=False)()
+    peer = workload.torch_step("cpu", "float32")()
+    assert [tuple(x.shape) for x in own] == [tuple(x.shape) for x in peer] == [(2, 8, 32), (2, 32)]
+    np.testing.assert_allclose(np.square(own[0].numpy()).mean(), np.square(peer[0].numpy()).mean(), rtol=1e-3)
+    count = sum(p.numel() for p in torch_models.Bert(config).parameters())
+    assert sum(p.size for p in Bert(config).parameters()) == count
 
 
 def test_the_page_is_what_the_results_say():

@@ -24,7 +24,7 @@ import polyhal
 from benchmarks.arguments import choices, make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import alternate
-from benchmarks.training_workloads import PRECISIONS, WORKLOADS, TrainingWorkload, polyhal_step
+from benchmarks.training_workloads import PRECISIONS, WORKLOADS, TrainingWorkload
 from polyhal import Device
 from polyhal.calibration import measure as measure_device
 from polyhal.calibration import profile_text
@@ -55,7 +55,7 @@ class MeasuredStep(NamedTuple):
 
 def predict(workload: TrainingWorkload, simulated: Device, precision: str) -> float:
     """Return virtual milliseconds of one captured step."""
-    return _virtual_ms(simulated, polyhal_step(workload, simulated, precision, captured=True), _STEPS_BEFORE)
+    return _virtual_ms(simulated, workload.polyhal_step(simulated, precision, captured=True), _STEPS_BEFORE)
 
 
 def predict_product(simulated: Device) -> float:
@@ -95,7 +95,7 @@ def measure(
     """Time the steps on real devices, which alternate."""
     for model in models:
         for precision in precisions:
-            steps = {d.name: polyhal_step(WORKLOADS[model], d, precision, captured=True) for d in devices}
+            steps = {d.name: WORKLOADS[model].polyhal_step(d, precision, captured=True) for d in devices}
             products = {f"{d.name} product": _product(d) for d in devices}
             for step in steps.values():
                 for _ in range(_STEPS_BEFORE):

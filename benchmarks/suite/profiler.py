@@ -15,7 +15,7 @@ import polyhal
 from benchmarks.arguments import make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import summarize
-from benchmarks.training_workloads import WORKLOADS, Step, polyhal_step
+from benchmarks.training_workloads import WORKLOADS, Step
 from polyhal import Device
 
 LIMIT = 1.10
@@ -50,7 +50,7 @@ def measure(device: Device, models: Sequence[str], repetitions: int) -> list[dic
     print(f"{device.name}: {device.info.name}, {device.info.driver}")
     for model in models:
         for how in ("eager", "captured"):
-            step = polyhal_step(WORKLOADS[model], device, "highest", captured=how == "captured")
+            step = WORKLOADS[model].polyhal_step(device, "highest", captured=how == "captured")
             for _ in range(_BEFORE):
                 step()
             found = samples(device, step, repetitions)
