@@ -78,6 +78,21 @@ def test_an_op_is_decomposed_if_its_parts_are_claimed() -> None:
     assert {"matmul", "maximum"} & _ops(graph), "of linear and relu"
 
 
+def test_tables_of_constants_are_made_outside_of_the_program() -> None:
+    """Resampling decomposes into tables, which depend on nothing, and ops that the backend claims."""
+    backend = GraphBackend({"resample_planes", "banded_planes", "banded_matmul", "resample_starts", "resample_weights"})
+    resize = polyhal.jit(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear") * 2, warm_up=False)
+    x = polyhal.tensor(np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4), device=Device.opened("graphs", backend))
+    for _ in range(2):
+        found = resize(x)
+    np.testing.assert_allclose(
+        found.numpy(), 2 * F.interpolate(x.to("numpy"), (6, 8), mode="bilinear").numpy(), rtol=1e-6
+    )
+    (graph,) = backend.programs
+    assert {"where", "multiply"} <= _ops(graph)
+    assert "1 run on graphs" in resize.explain()
+
+
 def test_a_declined_graph_runs_by_launches() -> None:
     backend = GraphBackend(limit=5)
     found = _train(Device.opened("graphs", backend))

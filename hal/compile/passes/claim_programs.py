@@ -23,6 +23,7 @@ from polyhal.hal.core.settings.state import settings
 from polyhal.hal.graphs import GraphNode, GraphValue
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.layout.host_call import HOST_CALL
+from polyhal.hal.ops.lowering import HostConstant
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import Feature
@@ -88,7 +89,9 @@ class _Claims:
                 specs = tuple(graph.spec_of(x) for x in node.inputs)
                 parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound, device.stand_ins)
             self._expandable[key] = all(
-                self._claimed(parts, n, device, setting) or self._is_expandable(parts, n, device, setting)
+                (n.op.strategy(HostConstant) is not None and not n.reads)  # a constant, which is made once
+                or self._claimed(parts, n, device, setting)
+                or self._is_expandable(parts, n, device, setting)
                 for n in parts.nodes
             )
         return self._expandable[key]
