@@ -10,7 +10,7 @@ from polyhal_xla.memory import Memory
 
 import polyhal
 from polyhal import nn, optim
-from polyhal.models import CNN, GPT, MLP, GPTConfig
+from polyhal.models import CNN, GPT, MLP, BasicBlock, Decoder, DecoderConfig, GPTConfig, ResNet, UNet
 from polyhal.nn import functional as F
 
 STEPS = 4
@@ -33,7 +33,31 @@ def _gpt() -> tuple[nn.Module, np.ndarray, np.ndarray]:
     return model, x, y
 
 
-MODELS = {"mlp": _mlp, "cnn": _cnn, "gpt": _gpt}
+def _resnet() -> tuple[nn.Module, np.ndarray, np.ndarray]:
+    """Batch norm sees 2 x 1 x 1 numbers at the end, so stages are the half of ResNet-18's."""
+    rng = np.random.default_rng(0)
+    model = ResNet(BasicBlock, (2, 2), 10, width=8, small_images=True)
+    return model, rng.standard_normal((4, 3, 8, 8)).astype(np.float32), np.arange(4) % 10
+
+
+class _Denoiser(nn.Module):
+    """A UNet at one level of noise, whose pixels are the logits of classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unet = UNet(1, None, (8, 16), (False, True), 1, 4)
+
+    def forward(self, x: Any) -> Any:
+        level = polyhal.full((len(x),), 7, dtype=polyhal.int32, device=x.device)
+        return self.unet(x, level).flatten(1)
+
+
+def _unet() -> tuple[nn.Module, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return _Denoiser(), rng.standard_normal((2, 1, 8, 8)).astype(np.float32), np.arange(2)
+
+
+MODELS = {"mlp": _mlp, "cnn": _cnn, "gpt": _gpt, "resnet": _resnet, "unet": _unet}
 
 
 def _train(name: str, device: str) -> tuple[list[float], nn.Module, Any]:
@@ -66,6 +90,42 @@ def test_a_training_step_is_one_program(name: str) -> None:
     expected, _, _ = _train(name, "numpy")
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
     text = step.explain()
+    assert text.count("= program(") == 1, text
+    assert "; 1 run on xla" in text, text
+
+
+def test_a_llama_decodes_with_its_cache_in_one_program() -> None:
+    """The position is an input, so that one program serves all tokens. Logits are sums of some ten terms near one."""
+    config = DecoderConfig(
+        vocab_size=17,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=8,
+    )
+    logits = {}
+    for device in ("numpy", "xla"):
+        polyhal.manual_seed(1)
+        model = Decoder(config, device=device).eval()
+        cache = model.make_cache(1)
+
+        @polyhal.jit
+        def decode(token: Any, position: Any, model: Any = model, cache: Any = cache) -> Any:
+            cache.lengths.copy_(position)
+            return model(token, cache)[0, -1]
+
+        with polyhal.no_grad():
+            logits[device] = [
+                decode(
+                    polyhal.tensor(np.array([[token]], np.int32), device=device),
+                    polyhal.tensor(np.array([position], np.int32), device=device),
+                ).numpy()
+                for position, token in enumerate((3, 1, 4, 1, 5))
+            ]
+    np.testing.assert_allclose(logits["xla"], logits["numpy"], rtol=1e-5, atol=1e-5)
+    text = decode.explain()
     assert text.count("= program(") == 1, text
     assert "; 1 run on xla" in text, text
 
