@@ -8,46 +8,95 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from polyhal.devices import distributions, processor_model, registry
 from polyhal.hal.hookspecs import BackendSpec
-from polyhal.reports.machine_report import CHECKS_SECONDS, FULL_SECONDS, SCHEMA, MachineReport
+from polyhal.reports.machine_report import CHECKS_WEIGHT, FULL_SECONDS, SCHEMA, MachineReport
 from polyhal.reports.privacy import Scrubber
-from polyhal.reports.supervision import TaskResult, run_task
+from polyhal.reports.supervision import StopCondition, TaskResult, run_task
 
 _LISTING = 60.0
 """Timeout in seconds for a backend to list its devices."""
+_START = 3.0
+"""Seconds for a task to start its process and to open its device, in addition to its share of the time for items."""
+_EXCESS = 1.5
+"""Multiple of its share after which a task is stopped, so that slow builds of one device leave time to the others."""
 _OTHERS = ("torch",)
 """Distributions whose versions are reported in addition to the requirements of Polyhal and its plug-ins."""
 _FIGURE: dict[str, Any] = {"size": "", "value": 0.0, "unit": "", "milliseconds": 0.0, "problem": ""}
 
 
-def collect(seconds: float = FULL_SECONDS, progress: Callable[[str], object] = lambda text: None) -> MachineReport:
-    """Examine all devices: benchmarks take about `seconds` in total, checks three times as long.
+class _Timetable:
+    """Division of a report's time among its tasks by weight. A task that takes longer leaves less to later tasks."""
 
-    `progress` receives the name of each part. Failures of devices do not raise; the report contains them.
+    def __init__(self, seconds: float, requested: Callable[[], bool]) -> None:
+        self.end = time.monotonic() + seconds
+        self.requested = requested
+        self.weights: list[float] = []
+        """Weights of tasks that have not begun."""
+
+    def run(
+        self, request: Mapping[str, Any], weight: float, environment: Mapping[str, str] | None = None
+    ) -> TaskResult:
+        """Run a task of `worker` for its share of the time that is left."""
+        now = time.monotonic()
+        left = max(self.end - now, 0.0)
+        start = min(_START, left / len(self.weights) / 2)
+        items = (left - start * len(self.weights)) * weight / sum(self.weights)
+        self.weights.remove(weight)
+        stop = StopCondition(min(now + _EXCESS * (start + items), self.end), self.requested)
+        return run_task(request, items, environment=environment, stop=stop)
+
+    def skip(self, weight: float, problem: str) -> TaskResult:
+        """Leave the time of a task to later tasks. Returns its result, the problem."""
+        self.weights.remove(weight)
+        return TaskResult(problem=problem)
+
+    def list_devices(self, backend: str) -> TaskResult:
+        """List the devices of a backend."""
+        stop = StopCondition(self.end, self.requested)
+        return run_task({"task": "list", "backend": backend}, 0.0, limit=0.0, start=_LISTING, stop=stop)
+
+
+def collect(
+    seconds: float = FULL_SECONDS,
+    progress: Callable[[str], object] = lambda text: None,
+    requested: Callable[[], bool] = lambda: False,
+) -> Iterator[MachineReport]:
+    """Examine all devices for at most about `seconds`. Yields the report after each device, the last one complete.
+
+    Benchmarks take a quarter of the time, checks the rest. Builds of kernels count: a task that exceeds its share is
+    stopped, and its problem names the item. `progress` receives the name of each part. A true result of `requested` ends
+    the report early, with the results so far. Failures of devices do not raise; the report contains them.
     """
-    scrub = Scrubber()
+    scrub, table = Scrubber(), _Timetable(seconds, requested)
     backends = {name: spec for name, spec in registry().backends.items() if not spec.hidden}
-    listed, problems = _listed(backends, progress)
-    share = seconds / (len(listed) + 1)
-    devices = [_device(name, facts, share, scrub, progress) for name, facts in listed.items()]
-    progress("PyTorch: benchmark")
-    baselines = _baselines(run_task({"task": "baseline"}, share))
-    found = {
+    listed, problems = _listed(backends, table, progress)
+    table.weights = [CHECKS_WEIGHT, 1.0] * len(listed) + [1.0]
+    found: dict[str, Any] = {
         "schema": SCHEMA,
         "date": datetime.now(UTC).date().isoformat(),
-        "seconds": seconds,
+        "seconds": seconds / (CHECKS_WEIGHT + 1),
         "versions": _versions(),
         "system": _system(),
-        "devices": devices,
-        "baselines": baselines,
+        "devices": [],
+        "baselines": [],
         "problems": problems,
     }
+    for name, facts in listed.items():
+        found["devices"].append(_device(name, facts, table, scrub, progress))
+        yield _scrubbed(found, scrub)
+    progress("PyTorch: benchmark")
+    found["baselines"] = _baselines(table.run({"task": "baseline"}, 1.0), problems)
+    yield _scrubbed(found, scrub)
+
+
+def _scrubbed(found: dict[str, Any], scrub: Scrubber) -> MachineReport:
     clean = scrub.data(found)
     for device in clean["devices"]:
         if device["checks"] is not None:
@@ -56,14 +105,14 @@ def collect(seconds: float = FULL_SECONDS, progress: Callable[[str], object] = l
 
 
 def _listed(
-    backends: Mapping[str, BackendSpec], progress: Callable[[str], object]
+    backends: Mapping[str, BackendSpec], table: _Timetable, progress: Callable[[str], object]
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return facts by name of device, and descriptions of backends and devices that are missing."""
     facts: dict[str, dict[str, Any]] = {}
     problems = [f"{f.source}: {f.reason}" for f in registry().failures]
     for backend in backends:
         progress(f"devices of {backend}")
-        result = run_task({"task": "list", "backend": backend}, 0.0, start=_LISTING)
+        result = table.list_devices(backend)
         facts |= {e["name"]: e["facts"] for e in result.of("listed")}
         problems += [e["problem"] for e in result.of("failure")]
         if result.problem:
@@ -72,18 +121,20 @@ def _listed(
 
 
 def _device(
-    name: str, facts: dict[str, Any], share: float, scrub: Scrubber, progress: Callable[[str], object]
+    name: str, facts: dict[str, Any], table: _Timetable, scrub: Scrubber, progress: Callable[[str], object]
 ) -> dict[str, Any]:
     """Examine one device: checks, then the benchmark, with an empty kernel cache for both."""
     folder = tempfile.mkdtemp()
     try:
         settings = {"POLYHAL_CACHE_DIR": folder}
         progress(f"{name}: checks")
-        checked = run_task({"task": "check", "device": name}, CHECKS_SECONDS * share, environment=settings)
+        checked = table.run({"task": "check", "device": name}, CHECKS_WEIGHT, settings)
         opened = checked.of("facts")
         progress(f"{name}: benchmark")
-        task = {"task": "benchmark", "device": name}
-        measured = run_task(task, share, environment=settings) if opened else TaskResult(problem=checked.problem)
+        if opened:
+            measured = table.run({"task": "benchmark", "device": name}, 1.0, settings)
+        else:
+            measured = table.skip(1.0, checked.problem)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     known = opened[-1]["facts"] if opened else facts
@@ -134,7 +185,10 @@ def figures(result: TaskResult) -> list[dict[str, Any]]:
     return found
 
 
-def _baselines(result: TaskResult) -> list[dict[str, Any]]:
+def _baselines(result: TaskResult, problems: list[str]) -> list[dict[str, Any]]:
+    """Return the results of PyTorch, if it is installed. `problems` receives why its process did not report any."""
+    if result.problem and not result.of("baseline"):
+        problems.append(f"PyTorch: {result.problem}")
     return [
         {"name": e["name"], "device": e["device"], "benchmark": figures(result), "problem": result.problem}
         for e in result.of("baseline")[:1]
@@ -178,6 +232,5 @@ def _line(name: str, checks: Any, problem: str, benchmark: Sequence[Any]) -> str
     parts = [problem] if problem else []
     if checks is not None:
         parts.append(f"{checks.passed} checks passed, {len(checks.failures)} failed")
-    measured = sum(not f.problem for f in benchmark)
-    parts.append(f"{measured} of {len(benchmark)} workloads measured")
+    parts.append(f"{sum(not f.problem for f in benchmark)} workloads measured")
     return f"{name}: {', '.join(parts)}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,23 @@ START = 120.0
 _RESTARTS = 3
 _PATIENCE = 10.0
 """Seconds to wait for a killed process: its driver may block in the kernel indefinitely."""
+_POLL = 0.2
+"""Seconds between two questions whether a task has to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopCondition:
+    """Time at which a task is stopped even within an item, such as a kernel's build, and a request to stop it earlier."""
+
+    end: float = math.inf
+    """Value of `time.monotonic`."""
+    requested: Callable[[], bool] = lambda: False
+
+    def reason(self) -> str:
+        """Return why a task has to stop now; empty if it may continue."""
+        if self.requested():
+            return "interrupted"
+        return "stopped at the end of its time" if time.monotonic() >= self.end else ""
 
 
 @dataclass(slots=True)
@@ -45,18 +64,28 @@ def run_task(
     limit: float = worker.ITEM_LIMIT,
     start: float = START,
     environment: Mapping[str, str] | None = None,
+    stop: StopCondition | None = None,
 ) -> TaskResult:
-    """Run a task of `worker` for about `seconds`, restarting its process up to three times after crashes."""
-    result, begin = TaskResult(), time.monotonic()
+    """Run a task of `worker` for about `seconds`, restarting its process up to three times after crashes.
+
+    Items that `stop` ends are not failures of the device: the result's `problem` names them.
+    """
+    result, begin, stop = TaskResult(), time.monotonic(), stop or StopCondition()
     end = begin + seconds
     for _ in range(_RESTARTS + 1):
+        result.problem = stop.reason()
+        if result.problem:
+            break
         left = max(end - time.monotonic(), 0.0)
         skip = sorted({e["item"] for e in result.events if "item" in e})
         asked = {**request, "seconds": left, "limit": limit, "skip": skip}
-        events, ending = _run(asked, left + limit + start, environment or {})
+        events, ending, stopped = _run(asked, left + limit + start, environment or {}, stop)
         result.events += events
-        begun = next((e["item"] for e in reversed(events) if e["event"] == "begin"), None)
-        if events and events[-1]["event"] == "begin" and begun is not None:
+        begun = events[-1]["item"] if events and events[-1]["event"] == "begin" else ""
+        if stopped:
+            result.problem = ending + (f", in {begun}" if begun else "")
+            break
+        if begun:
             result.deaths[begun] = ending or "the process ended"
         elif ending:
             result.problem = ending
@@ -77,34 +106,49 @@ def _lost(events: list[dict[str, Any]]) -> bool:
     return bool(checked) and checked[-1].get("lost", False)
 
 
-def _run(request: Mapping[str, Any], limit: float, environment: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
-    """Return the events of one process, and a description of its failure; empty if it exited normally."""
+def _run(
+    request: Mapping[str, Any], limit: float, environment: Mapping[str, str], stop: StopCondition
+) -> tuple[list[dict[str, Any]], str, bool]:
+    """Return the events of one process, a description of its failure (empty if it exited normally), and if `stop` ended it."""
     settings = {
         "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
         "POLYHAL_MEASURE_TIMEOUT": "0",
         "POLYHAL_BUILD_AHEAD": "0",  # background kernel builds would disturb the timings
         **environment,
     }
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        asked.write(json.dumps(request).encode())
+        asked.seek(0)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "polyhal.reports.worker"],
-            stdin=subprocess.PIPE,
+            stdin=asked,
             stdout=out,
             stderr=errors,
             env=os.environ | settings,
             start_new_session=os.name == "posix",  # so that child processes of drivers are killed, too
         )
         try:
-            process.communicate(json.dumps(request).encode(), timeout=limit)
-            ending = ""
-        except subprocess.TimeoutExpired:
-            ending = f"no answer within {limit:g} s"
+            reason, stopped = _wait(process, limit, stop)
         finally:
             _kill(process)
         out.seek(0)
         events = list(worker.parse(out.read().decode(errors="replace")))
         errors.seek(0)
-        return events, ending or _ending(process.returncode, events, errors.read().decode(errors="replace"), request)
+        ending = reason or _ending(process.returncode, events, errors.read().decode(errors="replace"), request)
+        return events, ending, stopped
+
+
+def _wait(process: subprocess.Popen[bytes], limit: float, stop: StopCondition) -> tuple[str, bool]:
+    """Wait until a process exits, for at most `limit` seconds. Returns why it is ended, and if by `stop`; "" if it exited."""
+    end = time.monotonic() + limit
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL)
+            return "", False
+        if reason := stop.reason():
+            return reason, True
+        if time.monotonic() >= end:
+            return f"no answer within {limit:g} s", False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

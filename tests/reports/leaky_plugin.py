@@ -38,6 +38,13 @@ class Hanging(Leaky):
             time.sleep(1000)
         super().unary(op, x, out)
 
+class Slow(Leaky):
+    def unary(self, op, x, out):
+        time.sleep(1000)  # a compiler that takes minutes, for every op
+
+    def binary(self, op, a, b, out):
+        time.sleep(1000)
+
 class Refusing(Leaky):
     def matmul(self, a, b, out):
         raise BackendError(f"no products {PERSONAL}")
@@ -48,7 +55,7 @@ class Refusing(Leaky):
 def create(selector):
     if selector == "dead":
         ctypes.string_at(0)
-    return Refusing(selector) if selector == "refusing" else Hanging(selector)
+    return {"refusing": Refusing, "slow": Slow}.get(selector, Hanging)(selector)
 
 def probe():
     return [replace(INFO, selector=s, id=s) for s in os.environ["LEAKY_DEVICES"].split()]

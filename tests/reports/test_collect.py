@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from leaky_plugin import install
 from polyhal.cli.app import run
 from polyhal.hal.system.discovery.registry import Registry
 from polyhal.reports import collect, machine_report, worker
-from polyhal.reports.supervision import run_task
+from polyhal.reports.supervision import StopCondition, run_task
 
 SECRETS = {
     "API_TOKEN": "tk-91f3aa",
@@ -61,6 +62,35 @@ def test_a_crash_and_a_hang_cost_a_check_each() -> None:
     assert "sin" not in found["passed_ops"]["float32"]
 
 
+def test_an_item_in_progress_at_the_end_of_the_time_is_not_a_failure() -> None:
+    request = {"task": "check", "device": "leaky", "only": "forward/sqrt/float32"}
+    result = run_task(request, 600.0, stop=StopCondition(time.monotonic() + 4.0))
+    assert result.deaths == {}
+    assert result.problem == "stopped at the end of its time, in forward/sqrt/float32"
+    assert result.seconds < 8.0
+    assert collect.checks(result)["failures"] == []
+
+
+@pytest.mark.slow
+def test_a_report_of_slow_devices_ends_in_time_and_a_request_to_stop_keeps_the_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collect, "registry", Registry)
+    monkeypatch.setenv("LEAKY_DEVICES", "slow slow2")
+    parts: list[str] = []
+    begin = time.monotonic()
+    reports = list(collect.collect(20.0, parts.append, lambda: "leaky:slow2: checks" in parts))
+    assert time.monotonic() - begin < 24.0
+    assert [len(r.devices) for r in reports] == [1, 2, 2]
+    slow, unbegun = reports[-1].devices
+    assert slow.checks is not None
+    assert slow.checks.problem.startswith("stopped at the end of its time, in ")
+    assert slow.checks.failures == ()
+    assert unbegun.problem == "interrupted"
+    assert unbegun.facts is not None
+    assert reports[-1].problems[-1] == "PyTorch: interrupted"
+
+
 def test_a_wrong_op_is_named_with_its_dtype() -> None:
     result = run_task({"task": "check", "device": "leaky", "only": "forward/floor/*"}, 600.0)
     failures = collect.checks(result)["failures"]
@@ -74,7 +104,7 @@ def test_a_report_is_written_and_keeps_what_is_personal_to_itself(
     monkeypatch.setattr(collect, "registry", Registry)
     monkeypatch.setenv("LEAKY_DEVICES", "refusing dead")
     monkeypatch.chdir(tmp_path)
-    assert run(["doctor", "--report", "out.json", "--seconds", "1"]) == 0
+    assert run(["doctor", "--report", "out.json", "--seconds", "14"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "written: out.json" in out
     assert "open an issue in the project's issue tracker" in out

@@ -37,8 +37,8 @@ def doctor(
         Path | None, typer.Argument(help=f"Output file of [bold]--report[/]. Default: {_REPORT_FILE}.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="With --report: time for all benchmarks; checks take three times as long.")
-    ] = 60,
+        float, typer.Option(min=10, help="With --report: greatest time for all checks and benchmarks.")
+    ] = 240,
 ) -> None:
     """Examine this installation: versions, plug-ins, drivers, devices, failures and their fixes, the default device.
 
