@@ -36,8 +36,6 @@ _IMAGE = "facts, code"
 """Form of cached machine code: a line of JSON in front of it."""
 _MOVES_REGISTERS = b"setmaxnreg"
 """Instruction that has no effect in relocatable code, which the linker assembles."""
-_WHOLE = ("sort/", "reduction/")
-"""Kernels that are faster as whole programs, on an H200 by 1.05 to 1.16. Products of few rows are slower."""
 _PTX_INPUT = 1
 """CU_JIT_INPUT_PTX."""
 _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
@@ -228,9 +226,10 @@ class CudaPrograms(ProgramTexts):
             program = self._load(key, folded)
         compiled = program is None
         if program is None:
-            code = self._stored_ptx_assembled(ptx_key, label, flags, folded)
+            code = self._stored_ptx_assembled(ptx_key, label, flags, target, folded)
             if code is None:
-                code = self._assembled(label, self._compile(ptx_key, label, text, flags, target), flags, folded)
+                output = self._compile(ptx_key, label, text, flags, target)
+                code = self._assembled(label, output, flags, target, folded)
             if self.disk is not None:
                 self.disk.store(key, code)
             program = self._loaded(label, code, folded)
@@ -258,7 +257,9 @@ class CudaPrograms(ProgramTexts):
         except CudaError as error:
             raise self._errors.translate(error, f"loading {label}") from error
 
-    def _stored_ptx_assembled(self, key: str, label: str, flags: list[str], folded: bool) -> bytes | None:
+    def _stored_ptx_assembled(
+        self, key: str, label: str, flags: list[str], target: Target | None, folded: bool
+    ) -> bytes | None:
         """Return the image of the PTX that is stored under a key; None without it.
 
         PTX that the driver refuses, because it was stored with a newer driver, is compiled again if possible.
@@ -267,7 +268,7 @@ class CudaPrograms(ProgramTexts):
         if self._ptx is None or stored is None:
             return None
         try:
-            return self._assembled(label, stored, flags, folded)
+            return self._assembled(label, stored, flags, target, folded)
         except KernelBuildError:
             if self._compiler is None:
                 raise
@@ -289,10 +290,10 @@ class CudaPrograms(ProgramTexts):
             self._ptx.store(key, result)
         return result
 
-    def _assembled(self, label: str, output: bytes, flags: list[str], folded: bool) -> bytes:
+    def _assembled(self, label: str, output: bytes, flags: list[str], target: Target | None, folded: bool) -> bytes:
         """Return the image of a compiler's output. Raises KernelBuildError."""
         source = for_cuda(output, folded=folded)
-        if _MOVES_REGISTERS in source.text or label.startswith(_WHOLE):
+        if _MOVES_REGISTERS in source.text or (target is not None and target.whole):
             # Loading assembles PTX as a whole program, which the driver caches.
             return _image(source, source.text)
         return _image(source, self._assemble(label, source.text, flags))

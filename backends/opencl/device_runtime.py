@@ -121,7 +121,7 @@ class DeviceRuntime(Runtime):
             request.definitions,
             argument_types(signature),
             request.options,
-            request.target,
+            request.target if request.target and request.target.rewrites else None,
         )
         return KernelLaunch(self, kernel, parameters, items, group, workspace)
 

@@ -30,7 +30,7 @@ class KernelRequest:
     definitions: Definitions
     options: tuple[str, ...] = ()
     target: Target | None = None
-    """Compilation target; only for NVIDIA's devices."""
+    """Compilation target; one that rewrites PTX is for NVIDIA's devices only."""
 
 
 class Runtime(ABC):
@@ -63,8 +63,9 @@ class Runtime(ABC):
         The kernel's name, by default the path with `_` for `/`, is also the launch's, which `explain` and the profiler
         show. `args` binds every parameter of the kernel by name (see `backends.opencl_c.lowering`). `items` is the number
         of work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group`
-        must not depend on the data's size, because some drivers compile a kernel for each group size. `target` is for
-        NVIDIA's devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
+        must not depend on the data's size, because some drivers compile a kernel for each group size. A `target`
+        that rewrites PTX is for NVIDIA's devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not
+        fit the kernel.
         """
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
         options = (*language.options(definitions, self.features.language), *options)

@@ -14,6 +14,7 @@ from emulated_programs import EmulatedCompiler
 
 from polyhal.backends.cuda import discovery, programs
 from polyhal.backends.cuda.backend import CudaBackend
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.hal import dtypes
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.layout import Ref, contiguous
@@ -65,6 +66,17 @@ def test_a_program_that_moves_registers_is_not_linked(emulation: Emulation, monk
         emulation.open().runtime.programs.build("f.cl", _TEXT).kernel("f")
     assert emulation.compiler.compilations == 1
     assert "cuLinkCreate_v2" not in calls
+
+
+def test_a_whole_program_is_another_program_and_not_linked(emulation: Emulation, cache: Path) -> None:
+    with emulation.library.logged() as calls:
+        emulation.backend.runtime.programs.build("f.cl", _TEXT, target=WHOLE_PROGRAM).kernel("f")
+        emulation.open().runtime.programs.build("f.cl", _TEXT, target=WHOLE_PROGRAM).kernel("f")
+    assert "cuLinkCreate_v2" not in calls
+    with emulation.library.logged() as calls:
+        emulation.open().runtime.programs.build("f.cl", _TEXT)
+    assert "cuLinkCreate_v2" in calls
+    assert len(list((cache / "programs").glob("*.bin"))) == 2
 
 
 def test_stored_ptx_serves_another_version_of_the_driver(emulation: Emulation, cores: Processor, cache: Path) -> None:

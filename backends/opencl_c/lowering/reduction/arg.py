@@ -7,6 +7,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.opencl_c.lowering.reduction import split
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -50,6 +51,7 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
         (axes.results * lanes,),
         (group,),
         kernel="reduce_positions",
+        target=WHOLE_PROGRAM,
     )
     count = splits * axes.results
     return LaunchSequence([first, second], (count * (8 if wide else 4), count * _POSITION_BYTES))
@@ -65,7 +67,7 @@ def _rows(
     definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "LANES": lanes, "GROUP": group}
     args = memory | split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes))
     items = axes.results * splits * lanes
-    return runtime.launch("reduction/arg_rows", definitions, args, (items,), (group,))
+    return runtime.launch("reduction/arg_rows", definitions, args, (items,), (group,), target=WHOLE_PROGRAM)
 
 
 def _columns(
@@ -81,4 +83,4 @@ def _columns(
     args = memory | split.geometry(axes, splits, terms)
     items = axes.kept[0][0] * ceil_div(columns, width) * splits
     group = 1 if runtime.features.cpu else runtime.features.group_size
-    return runtime.launch("reduction/arg_columns", definitions, args, (items,), (group,))
+    return runtime.launch("reduction/arg_columns", definitions, args, (items,), (group,), target=WHOLE_PROGRAM)

@@ -19,6 +19,7 @@ from polyhal.backends.opencl_c.lowering.reduction import split
 from polyhal.backends.opencl_c.lowering.reduction.arg import positions
 from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl_c.lowering.support.prefetch import prefetch_distance
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -112,7 +113,7 @@ def _rows(
         **split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes)),
     }
     items = ceil_div(tasks, each) * lanes
-    return runtime.launch("reduction/rows", definitions, args, (items,), (group,))
+    return runtime.launch("reduction/rows", definitions, args, (items,), (group,), target=WHOLE_PROGRAM)
 
 
 def _columns(
@@ -152,7 +153,7 @@ def _columns(
         chunk = round_up(chunk, slices * _ROWS_IN_FLIGHT)
     args = {"x": memory[0], "out": memory[1], "divisor": total if divides else 1, **split.geometry(axes, splits, chunk)}
     items = axes.kept[0][0] * ceil_div(columns, strips * width) * splits
-    return runtime.launch("reduction/columns", definitions, args, (items * slices,), (group,))
+    return runtime.launch("reduction/columns", definitions, args, (items * slices,), (group,), target=WHOLE_PROGRAM)
 
 
 _BUILDERS = ReductionBuilders(copy.copy, _values, positions)

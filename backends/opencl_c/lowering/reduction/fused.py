@@ -28,6 +28,7 @@ from polyhal.backends.opencl_c.lowering.pointwise.elementwise import (
 )
 from polyhal.backends.opencl_c.lowering.pointwise.kernel_text import KernelText
 from polyhal.backends.opencl_c.lowering.reduction import dispatch
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -220,7 +221,10 @@ def _pass(
     }
     args = {**text.args, "out": workspace or Tensor(len(inputs))}
     launched = items * size if space.by_rows else items
-    return runtime.launch("reduction/fused", definitions, args, (launched,), (size,), options=division_options(runtime))
+    options = division_options(runtime)
+    return runtime.launch(
+        "reduction/fused", definitions, args, (launched,), (size,), options=options, target=WHOLE_PROGRAM
+    )
 
 
 def _strips(runtime: Runtime, space: _Space, width: int) -> int:

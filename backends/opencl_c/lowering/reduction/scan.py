@@ -21,6 +21,7 @@ from polyhal.backends.opencl_c.dialect import convert, type_name
 from polyhal.backends.opencl_c.lowering.reduction import scan_ahead, scan_lookback
 from polyhal.backends.opencl_c.lowering.reduction.dispatch import identity
 from polyhal.backends.opencl_c.lowering.support.rows import row_args
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, collapse
@@ -122,6 +123,7 @@ def _down_columns(
         {"x": Tensor(0), "out": Tensor(1), **totals, **geometry},
         items,
         groups,
+        target=WHOLE_PROGRAM,
     )
     if splits == 1:
         return scan
@@ -132,6 +134,7 @@ def _down_columns(
         items,
         groups,
         kernel="column_totals",
+        target=WHOLE_PROGRAM,
     )
     return LaunchSequence([first, scan], (slabs * splits * count * itemsize,))
 
@@ -174,6 +177,7 @@ def _along_rows(
         {"x": Tensor(0), "out": Tensor(1), **totals, **row_args(merged, "x", "out"), **numbers},
         items,
         groups,
+        target=WHOLE_PROGRAM,
     )
     if splits == 1:
         return scan
@@ -184,6 +188,7 @@ def _along_rows(
         items,
         groups,
         kernel="scan_totals",
+        target=WHOLE_PROGRAM,
     )
     return LaunchSequence([first, scan], (merged.count * splits * itemsize,))
 

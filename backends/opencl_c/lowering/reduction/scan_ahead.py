@@ -10,6 +10,7 @@ from polyhal.backends.common.problems.rows import StridedRows
 from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange_of_words
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, contiguous
@@ -56,5 +57,6 @@ def scan_ahead(runtime: Runtime, merged: StridedRows, definitions: Mapping[str, 
         {"x": Tensor(0), "out": Tensor(1), "state": Workspace(2), "length": merged.length, "tiles": tiles},
         (min(tiles, runtime.features.compute_units) * _GROUP,),
         (_GROUP,),
+        target=WHOLE_PROGRAM,
     )
     return LaunchSequence([copy.fill_workspace(runtime, values, 2), scan], (values.nbytes,))

@@ -14,7 +14,7 @@ from polyhal.backends.opencl_c.features import KernelFeatures
 from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange_of_words
 from polyhal.backends.opencl_c.lowering.support.rows import row_args
-from polyhal.backends.opencl_c.ptx import Target
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM, Target
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, contiguous
@@ -27,7 +27,7 @@ _EACH = 16
 On an H200, tiles of 8,192 elements in groups of 512 are fastest: 1,923 GB/s. Groups of 256 reach 1,578 GB/s with 4,096
 elements and 1,486 with 8,192, groups of 1,024 reach 1,364.
 """
-_OCCUPANCY = Target(groups=3)
+_OCCUPANCY = Target(groups=3, whole=True)
 """Compilation target for totals of 32 bits: fewer registers, so that more groups are resident. On an H200, 2,078 GB/s, and
 2,648 with vectors of four elements."""
 _WARP = 32
@@ -74,7 +74,7 @@ def look_back(
         },
         (merged.count * tiles * _GROUP,),
         (_GROUP,),
-        target=_OCCUPANCY if words == 1 and runtime.features.compute_capability else None,
+        target=_OCCUPANCY if words == 1 and runtime.features.compute_capability else WHOLE_PROGRAM,
     )
     values = contiguous(dtypes.int64, (state,))
     return LaunchSequence([copy.fill_workspace(runtime, values, 2), scan], (values.nbytes,))

@@ -20,6 +20,7 @@ from polyhal.backends.opencl_c.lowering.pointwise import copy
 from polyhal.backends.opencl_c.lowering.reduction.scan import scan
 from polyhal.backends.opencl_c.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, SortProblem, X
 from polyhal.backends.opencl_c.lowering.support.group_reduce import exchange_of_words
+from polyhal.backends.opencl_c.ptx import WHOLE_PROGRAM
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.core.kernels.tuning import Family, size_class
@@ -255,7 +256,7 @@ class _RadixSort:
             **(more or {}),
         }
         launch = self._problem.runtime.launch(
-            file, definitions, args, (groups * tile.group,), (tile.group,), kernel=kernel
+            file, definitions, args, (groups * tile.group,), (tile.group,), kernel=kernel, target=WHOLE_PROGRAM
         )
         self.launches.append(launch)
 
