@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from polyhal.backends.common.reference import members
-from polyhal.backends.common.reference.functions import BINARY, REDUCE, UNARY
-from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
+from polyhal.backends.common.reference.host_members import OPTIONAL, HostMembers
+from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import (
-    REQUIRED_BINARY,
-    REQUIRED_REDUCE,
-    REQUIRED_UNARY,
-    Declined,
-    GraphProgram,
-    InputSpec,
-    SimpleLaunch,
-)
+from polyhal.hal.protocol import Declined, GraphProgram, InputSpec, SimpleLaunch
 from polyhal_xla.memory import Memory, view
 from polyhal_xla.programs import declined, program
 
@@ -36,16 +27,12 @@ def probe() -> list[DeviceInfo]:
     ]
 
 
-class XlaBackend:
+class XlaBackend(HostMembers):
     """One device."""
 
     def __init__(self, selector: str) -> None:
         (self.info,) = probe()
-        self.capabilities = Capabilities(
-            unary=frozenset(UNARY) - REQUIRED_UNARY,
-            binary=frozenset(BINARY) - REQUIRED_BINARY,
-            reduce=frozenset(REDUCE) - REQUIRED_REDUCE,
-        )
+        self.capabilities = OPTIONAL
         self._processor = jax.devices("cpu")[0]
         self._latest: Sequence[Any] = ()
         """Results of the last program."""
@@ -75,41 +62,8 @@ class XlaBackend:
     def synchronize(self) -> None:
         jax.block_until_ready([x for x in self._latest if not x.is_deleted()])
 
-    # --- core -------------------------------------------------------------------------------------------------------
-
-    def _run(self, function: Callable[..., None], out: Ref, *inputs: Ref) -> None:
-        arrays = [view(x) for x in inputs]
-        function(*arrays, view(out, changed=True))
-
-    def fill(self, value: bool | int | float, out: Ref) -> None:
-        if type(value) is int and out.dtype.is_integral:  # wrap
-            value = np.array(value & (1 << 64) - 1, np.uint64).astype(out.dtype.numpy)[()]
-        with np.errstate(all="ignore"):
-            view(out, changed=True)[...] = value
-
-    def copy(self, src: Ref, out: Ref) -> None:
-        self._run(members.copy, out, src)
-
-    def unary(self, op: str, x: Ref, out: Ref) -> None:
-        self._run(lambda a, o: members.unary(op, a, o), out, x)
-
-    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
-        self._run(lambda p, q, o: members.binary(op, p, q, o), out, a, b)
-
-    def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
-        self._run(members.where, out, cond, a, b)
-
-    def reduce(self, op: str, x: Ref, out: Ref) -> None:
-        self._run(lambda a, o: members.reduce(op, a, o), out, x)
-
-    def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
-        self._run(members.matmul, out, a, b)
-
-    def gather(self, index: Ref, x: Ref, out: Ref) -> None:
-        self._run(members.gather, out, index, x)
-
-    def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
-        self._run(members.scatter_add, out, index, src)
+    def view(self, ref: Ref, *, changed: bool = False) -> np.ndarray:
+        return view(ref, changed=changed)
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 
@@ -129,4 +83,4 @@ class XlaBackend:
             for out, value in zip(refs[count:], results, strict=True):
                 out.handle.store(out, value)
 
-        return SimpleLaunch(f"XLA program of {len(graph.nodes)} ops", launch)
+        return SimpleLaunch("XLA", launch)
