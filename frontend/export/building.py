@@ -17,6 +17,7 @@ from polyhal.export.program import (
     Role,
     StepProgram,
     ValueBytes,
+    check_name,
 )
 from polyhal.export.retargeting import Retargeted, place_of, refuse
 from polyhal.hal.compile.capture.result import StepInput
@@ -32,7 +33,7 @@ from polyhal.hal.launch_descriptions import (
     LocalArgument,
     MemoryArgument,
 )
-from polyhal.hal.layout import Ref, Spec, extent
+from polyhal.hal.layout import Spec, extent
 from polyhal.hal.protocol import BindingSlot
 from polyhal.steps.given import GivenTensor
 from polyhal.steps.results import OutputIndex, WithGradient
@@ -55,6 +56,7 @@ def build_program(
 
 class _ProgramBuilder:
     def __init__(self, step: Retargeted, target: str, name: str) -> None:
+        check_name(name)
         self._step = step
         self._loaded = step.loaded
         self._executable = step.loaded.executable
@@ -63,6 +65,8 @@ class _ProgramBuilder:
         self._numbers = NumberTable()
         self._buffers: dict[int, int] = {}
         """Buffer by the identity of a handle or slot."""
+        self._ends: dict[int, int] = {}
+        """Bytes of stored memory up to the end of the last tensor in it, by the identity of the handle."""
         self._kept: list[Any] = []
         """Keeps the identities in `_buffers` taken."""
         self._constants: dict[bytes, int] = {}
@@ -112,24 +116,29 @@ class _ProgramBuilder:
             self.program.inputs.append(self._tensor(name, buffer, 0, spec))
 
     def _add_state(self) -> None:
+        sources = [s for s in self._executable.plan.sources if isinstance(s, CapturedConstant)]
+        kept = [(x.ref, x.buffer.handle) for x in self._loaded.state.values()]
+        for ref, handle in [*kept, *((s.ref, s.buffer.handle) for s in sources)]:
+            end = (ref.offset + extent(ref.shape, ref.strides)[1] + 1) * ref.dtype.itemsize
+            self._ends[id(handle)] = max(end, self._ends.get(id(handle), 0))
         for name, x in self._loaded.state.items():
-            buffer = self._add_stored(x.ref, x.device, x.buffer.handle, "state")
+            buffer = self._add_stored(x.device, x.buffer.handle, "state")
             self.program.state.append(self._tensor(name, buffer, x.ref.offset, x.ref.spec))
-        for source in self._executable.plan.sources:
-            if isinstance(source, CapturedConstant):  # the state's were added before
-                self._add_stored(source.ref, source.device, source.buffer.handle, "constant")
+        for source in sources:  # the state's were added before
+            self._add_stored(source.device, source.buffer.handle, "constant")
 
-    def _add_stored(self, ref: Ref, device: Any, handle: Any, role: Role) -> int:
+    def _add_stored(self, device: Any, handle: Any, role: Role) -> int:
         """Return the buffer of memory whose present contents the program starts with."""
         if id(handle) in self._buffers:
             return self._buffers[id(handle)]
-        end = (ref.offset + extent(ref.shape, ref.strides)[1] + 1) * ref.dtype.itemsize
+        end = self._ends[id(handle)]
         content = bytearray(end)
         if end:
             device.backend.copy_from_device(handle, 0, memoryview(content))
         return self._add(handle, role, end, bytes(content))
 
     def _tensor(self, name: str, buffer: int, offset: int, spec: Spec) -> ProgramTensor:
+        check_name(name)
         saved = self._step.saved_dtypes.get(name, "")
         start = offset * spec.dtype.itemsize
         return ProgramTensor(name, buffer, start, spec.dtype.name, spec.shape, spec.strides, saved)

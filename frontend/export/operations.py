@@ -22,8 +22,18 @@ _SYNONYMS = {"subtract": "sub", "multiply": "mul", "divide": "truediv", "negativ
 _OWN = ("expm1", "log", "sqrt", "sign", "greater", "less", "not_equal", "maximum", "minimum", "where")
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool}
 
+_OPERANDS = {
+    **dict.fromkeys(("neg", "pos", "abs", "expm1", "log", "sqrt", "sign", *_CONVERSIONS), 1),
+    "where": 3,
+}
+
 OPERATIONS: dict[str, Callable[..., Any]] = {**ARITHMETIC, **{name: HOST[name] for name in _OWN}, **_CONVERSIONS}
 """Functions by name. `where(condition, x, y)` chooses; the others have the names of functions of one or two numbers."""
+
+
+def operand_count(name: str) -> int:
+    """Return how many operands an operation has."""
+    return _OPERANDS.get(name, 2)
 
 
 def operation(name: str, *operands: Any) -> Any:

@@ -13,10 +13,23 @@ from typing import Literal
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.launch_descriptions import Access, LocalArgument, ScalarCode
 
+_RESERVED = ("__proto__", "__metadata__")
+"""Names with another meaning: of JavaScript's objects, and in files of safetensors."""
+_LONGEST_NAME = 1000
 Role = Literal["input", "output", "state", "constant", "temporary"]
 ROLES: tuple[Role, ...] = ("input", "output", "state", "constant", "temporary")
 LANGUAGES = ("wgsl", "opencl-c")
 SCALAR_BYTES: dict[ScalarCode, int] = {"int": 4, "uint": 4, "long": 8, "ulong": 8, "float": 4, "double": 8}
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError for a name of a program, tensor or number that not every runtime and checkpoint can have."""
+    if not 1 <= len(name) <= _LONGEST_NAME:
+        raise ValueError(f"a name of {len(name)} characters; expected 1 to {_LONGEST_NAME}")
+    if name in _RESERVED:
+        raise ValueError(f"the name {name!r}, which is reserved; choose another one")
+    if any("\ud800" <= c <= "\udfff" for c in name):
+        raise ValueError(f"the name {name!r}, which UTF-8 cannot hold")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from math import prod
 from typing import Any, NoReturn, TypeVar
 
-from polyhal.export.operations import OPERATIONS
+from polyhal.export.operations import OPERATIONS, operand_count
 from polyhal.export.program import (
     LANGUAGES,
     ROLES,
@@ -29,6 +31,7 @@ from polyhal.export.program import (
     StepProgram,
     StreamNumber,
     ValueBytes,
+    check_name,
 )
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
@@ -39,6 +42,9 @@ T = TypeVar("T")
 _MOST = 2**53 - 1
 """The largest integer of the header: JavaScript's are exact up to it."""
 _LARGEST_PARAMETER = 1 << 16
+_FLOAT = re.compile(r"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|nan", re.ASCII)
+_WEB_GRID, _WEB_BINDINGS = 65535, 1000
+"""Groups along an axis, and bindings of a launch, that every browser with WebGPU accepts."""
 
 
 class ProgramReader:
@@ -68,7 +74,10 @@ class ProgramReader:
         self._check_contents()
         features = tuple(self._text(x) for x in self._list(header, "features"))
         read = self._program = StepProgram(self._text(header.get("name")), self._text(header.get("target")), features)
+        with self._reading("name"):
+            check_name(read.name)
         read.buffers.extend(self._each("buffers", self._buffer))
+        self._whole(sum(b.nbytes for b in read.buffers))
         for name in ("inputs", "outputs", "state"):
             tensors: list[ProgramTensor] = getattr(read, name)
             tensors.extend(self._each(name, self._tensor))
@@ -111,7 +120,7 @@ class ProgramReader:
         if len(shape) > 64 or any(type(s) is not int or abs(s) > _MOST for s in strides):
             self._fail(f"{len(shape)} axes with strides {strides!r}")
         tensor = ProgramTensor(
-            self._text(entry.get("name")),
+            self._name(entry),
             self._index(entry.get("buffer"), self._program.buffers, "buffer"),
             self._whole(entry.get("offset")),
             as_dtype(self._text(entry.get("dtype"))).name,
@@ -119,6 +128,7 @@ class ProgramReader:
             tuple(strides),
             as_dtype(self._text(entry["saved_dtype"])).name if "saved_dtype" in entry else "",
         )
+        self._whole(prod(tensor.shape) * as_dtype(tensor.dtype).itemsize)
         low, high = tensor.span()
         if low < 0 or high > self._program.buffers[tensor.buffer].nbytes:
             self._fail(f"{tensor.name} reaches bytes {low} to {high} of its buffer")
@@ -135,11 +145,13 @@ class ProgramReader:
             return StreamNumber(stream, None if start is None else self._decimal(start, 0))
         if "operation" in entry:
             name, operands = entry["operation"], self._list(entry, "operands")
-            if name not in OPERATIONS or not 1 <= len(operands) <= 3:
-                self._fail(f"operation {name!r} of {len(operands)}; expected one of {', '.join(OPERATIONS)}")
+            if name not in OPERATIONS:
+                self._fail(f"operation {name!r}; expected one of {', '.join(OPERATIONS)}")
+            if len(operands) != operand_count(name):
+                self._fail(f"{name} of {len(operands)} operands; expected {operand_count(name)}")
             return NumberOperation(name, tuple(self._operand(x, number) for x in operands))
         grows = self._decimal(entry["grows"]) if "grows" in entry else 0
-        return NamedNumber(self._text(entry.get("name")), self._literal(entry), grows)
+        return NamedNumber(self._name(entry), self._literal(entry), grows)
 
     def _operand(self, entry: Any, number: int) -> NumberReference | LiteralNumber:
         entry = self._mapping(entry)
@@ -155,6 +167,8 @@ class ProgramReader:
             return self._decimal(text)
         if kind != "float":
             self._fail(f"a number of type {kind!r}; expected bool, int or float")
+        if not _FLOAT.fullmatch(text):
+            self._fail(f"{text[:50]!r}; expected a decimal number, inf, -inf or nan")
         return float(text)
 
     def _kernel(self, entry: Mapping[str, Any]) -> ProgramKernel:
@@ -170,13 +184,13 @@ class ProgramReader:
             return self._copy(self._mapping(entry["copy"]))
         kernel = self._index(entry.get("kernel"), self._program.kernels, "kernel")
         arguments = tuple(self._argument(self._mapping(a)) for a in self._list(entry, "arguments"))
-        bindings = sorted(a.binding for a in arguments if isinstance(a, BufferUse))
         language, group = self._program.kernels[kernel].language, self._program.kernels[kernel].group
-        if language == "wgsl" and any(a == b for a, b in pairwise(bindings)):
-            self._fail(f"bindings {bindings}; expected each once")
         grid = tuple(self._whole(n, 1) for n in self._list(entry, "grid"))
         if not 1 <= len(grid) <= 3 or (language == "opencl-c" and len(group) != len(grid)):
             self._fail(f"a grid of {len(grid)} axes, of groups of {len(group)}")
+        self._whole(prod(grid) * prod(group))
+        if language == "wgsl":
+            self._check_web_launch(arguments, grid)
         return ProgramLaunch(kernel, arguments, grid, self._text(entry.get("op", "")))
 
     def _copy(self, entry: Mapping[str, Any]) -> ProgramCopy:
@@ -191,7 +205,7 @@ class ProgramReader:
             return LocalArgument(self._whole(entry["local"], 1))
         if "bytes" in entry:
             data = bytes.fromhex(self._text(entry["bytes"]))
-            if len(data) > _LARGEST_PARAMETER:
+            if len(data) > _LARGEST_PARAMETER or 2 * len(data) != len(entry["bytes"]):
                 self._fail(f"{len(data)} bytes of parameters")
             numbers = self._list(entry, "numbers") if "numbers" in entry else []
             return ValueBytes(data, tuple(self._changing(self._mapping(n), len(data)) for n in numbers))
@@ -232,6 +246,20 @@ class ProgramReader:
         if offset + nbytes > size:
             self._fail(f"bytes {offset} to {offset + nbytes} of buffer {buffer}, which has {size}")
 
+    def _check_web_launch(self, arguments: Sequence[object], grid: Sequence[int]) -> None:
+        uses = [a for a in arguments if isinstance(a, BufferUse)]
+        bindings = sorted(u.binding for u in uses)
+        if any(a == b for a, b in pairwise(bindings)) or bindings[-1:] > [_WEB_BINDINGS - 1]:
+            self._fail(f"bindings {bindings}; expected each once, below {_WEB_BINDINGS}")
+        bound = [u.buffer for u in uses]
+        for use in uses:
+            if use.access != "read" and bound.count(use.buffer) > 1:
+                self._fail(
+                    f"buffer {use.buffer} is bound {bound.count(use.buffer)} times, and binding {use.binding} writes it"
+                )
+        if max(grid) > _WEB_GRID:
+            self._fail(f"a grid of {list(grid)}; expected at most {_WEB_GRID} groups along an axis")
+
     def _check_names(self, what: str, names: list[str]) -> None:
         if len(set(names)) < len(names):
             repeated = sorted({n for n in names if names.count(n) > 1})
@@ -252,6 +280,11 @@ class ProgramReader:
         if not isinstance(value, str):
             self._fail(f"{value!r}; expected text")
         return value
+
+    def _name(self, entry: Mapping[str, Any]) -> str:
+        name = self._text(entry.get("name"))
+        check_name(name)
+        return name
 
     def _whole(self, value: Any, least: int = 0) -> int:
         if type(value) is not int or not least <= value <= _MOST:

@@ -65,7 +65,7 @@ class OutputRegion(NamedTuple):
     """The part of the source to copy; None for all of it."""
     value: Number = 0
     of: Callable[[Number], Number] | None = None
-    """Applied to a number of the source before it is filled in."""
+    """Applied to a number of the source before it is filled in: arithmetic, which also takes and returns runtime scalars."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

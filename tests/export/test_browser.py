@@ -15,7 +15,7 @@ import pytest
 
 import polyhal
 from polyhal import export
-from polyhal.export.operations import OPERATIONS
+from polyhal.export.operations import OPERATIONS, operand_count
 from tests.export.chromium import PROGRAM, Chromium
 from tests.export.steps import TrainingStep
 
@@ -152,8 +152,7 @@ def test_arithmetic_of_numbers_is_pythons(browser: Chromium, training: TrainingS
     samples: list[Any] = [3, -7, 2**70, 0.5, -2.25, 1e300, True]
     cases, expected = [], []
     for name, function in OPERATIONS.items():
-        count = 3 if name == "where" else 1 if name in _UNARY else 2
-        for operands in itertools.product(samples, repeat=count):
+        for operands in itertools.product(samples, repeat=operand_count(name)):
             if name == "pow" and (abs(operands[1]) > 100 or operands[0] < 0 or operands[0] > 1e200):
                 continue
             try:
@@ -180,9 +179,6 @@ def test_arithmetic_of_numbers_is_pythons(browser: Chromium, training: TrainingS
             assert (text == "true") == value, case
         else:
             assert math.isclose(float(text.replace("Infinity", "inf")), value, rel_tol=4e-16), case
-
-
-_UNARY = ("neg", "pos", "abs", "sqrt", "log", "expm1", "sign", "int", "float", "bool")
 
 
 def _encoded(x: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from polyhal.export.program import BufferUse, NamedNumber, NumberOperation, Numb
 from polyhal.export.program_file import decode_program, encode_program
 from polyhal.hal.core.execution.runtime_scalars import RuntimeScalar, derive
 from polyhal.hal.errors import CorruptFileError, DeviceUnavailableError, ExportError, IncompatibleFileError, ShapeError
+from polyhal.hal.ops.lowering import Regions
+from polyhal.hal.ops.opdef import OPS
 from tests.export.steps import TrainingStep
 
 WEB = "described:webgpu,record"
@@ -97,8 +100,16 @@ def test_numbers_of_an_optimizer_are_arithmetic() -> None:
     table = NumberTable()
     t = RuntimeScalar(lambda: 7, "t", 1)
     first, second = derive(rule, (0.999, t), 2)
-    values: list[Any] = []
     index, constant = table.add(first), table.add(second)
+    values = _evaluated(table)
+    assert values[index] == 1 / math.sqrt(1 - 0.999**7)
+    assert values[constant] == 2.0
+    assert not table.unknown
+
+
+def _evaluated(table: NumberTable) -> list[Any]:
+    """Return the values of a table's numbers, as a runtime computes them."""
+    values: list[Any] = []
     for n in table.numbers:
         if isinstance(n, NumberOperation):
             operands = [values[x.number] if isinstance(x, NumberReference) else x.value for x in n.operands]
@@ -106,9 +117,7 @@ def test_numbers_of_an_optimizer_are_arithmetic() -> None:
         else:
             assert isinstance(n, NamedNumber)
             values.append(n.value)
-    assert values[index] == 1 / math.sqrt(1 - 0.999**7)
-    assert values[constant] == 2.0
-    assert not table.unknown
+    return values
 
 
 def test_a_file_holds_the_program(program: export.StepProgram, tmp_path: Path) -> None:
@@ -161,6 +170,98 @@ def test_numbers_have_digits_that_every_runtime_reads(program: export.StepProgra
     header["streams"][0]["seed"] = "٣"
     with pytest.raises(CorruptFileError, match=r"streams\[0\]: .*expected a decimal integer"):
         decode_program(header, contents, "damaged")
+
+
+def _first(entries: list[Any], key: str) -> Any:
+    """Return the first entry that has a key."""
+    return next(x for x in entries if key in x)
+
+
+def _bind_twice(header: Any) -> None:
+    uses = next(u for c in header["commands"] if len(u := [a for a in c["arguments"] if "buffer" in a]) > 1)
+    written = next(u for u in uses if u["access"] != "read")
+    other = next(u for u in uses if u is not written)
+    other |= {"buffer": written["buffer"], "offset": 0, "nbytes": 4}
+
+
+HOSTILE: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a written buffer bound twice": (_bind_twice, r"commands\[\d+\]: buffer \d+ is bound 2 times"),
+    "operands": (
+        lambda h: _first(h["numbers"], "operation")["operands"].extend([{"number": 0}] * 2),
+        "operands; expected",
+    ),
+    "no operands": (lambda h: _first(h["numbers"], "operation")["operands"].clear(), "of 0 operands; expected"),
+    "prototype": (lambda h: h["state"][0].update(name="__proto__"), r"state\[0\]: .*'__proto__', which is reserved"),
+    "metadata": (lambda h: h["state"][0].update(name="__metadata__"), "'__metadata__', which is reserved"),
+    "empty name": (lambda h: h["inputs"][0].update(name=""), "a name of 0 characters"),
+    "long name": (lambda h: _first(h["numbers"], "name").update(name="n" * 1001), "a name of 1001 characters"),
+    "surrogate": (lambda h: h["outputs"][0].update(name="\ud800"), "UTF-8 cannot hold"),
+    "name of the step": (lambda h: h.update(name=""), "name: .*a name of 0 characters"),
+    "elements": (lambda h: h["outputs"][0].update(shape=[2**40, 2**40], strides=[0, 0]), "expected a whole number"),
+    "memory": (lambda h: [b.update(nbytes=2**53 - 1) for b in h["buffers"]], "expected a whole number"),
+    "invocations": (lambda h: h["commands"][0].update(grid=[2**30, 2**30, 1]), "expected a whole number"),
+    "groups": (lambda h: h["commands"][0].update(grid=[65536, 1, 1]), "expected at most 65535 groups"),
+    "binding": (lambda h: h["commands"][0]["arguments"][0].update(binding=1000), "below 1000"),
+    "digits": (
+        lambda h: _first(h["numbers"], "name").update(type="float", value="1_0"),
+        "'1_0'; expected a decimal number",
+    ),
+    "spaces": (
+        lambda h: _first(h["commands"][0]["arguments"], "bytes").update(bytes="0000 0000"),
+        "bytes of parameters",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_files_are_refused(program: export.StepProgram, case: str) -> None:
+    """Values of the right type that a runtime would overflow, bind or index by."""
+    header, contents = encode_program(program)
+    header = copy.deepcopy(header)
+    change, text = HOSTILE[case]
+    change(header)
+    with pytest.raises(CorruptFileError, match=text):
+        decode_program(header, contents, "hostile")
+
+
+def test_reserved_names_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    step = polyhal.jit(lambda x: x + 1)
+    for _ in range(3):
+        step(polyhal.ones(2, device="numpy"))
+    with pytest.raises(ValueError, match="'__proto__', which is reserved"):
+        export.webgpu(step, tmp_path / "page.html", outputs=["__proto__"])
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_state_in_the_same_memory_has_all_of_its_contents(tmp_path: Path) -> None:
+    whole = polyhal.tensor(np.arange(600, dtype=np.float32), device="numpy")
+    first, last = whole[:2], whole[300:302]
+    step = polyhal.jit(lambda x: (first + x, last + x))
+    for _ in range(3):
+        step(polyhal.ones(2, device="numpy"))
+    made = export.record_program(step, WEB, "webgpu")
+    stored = []
+    for tensor in made.state:
+        start, end = tensor.span()
+        stored.append(np.frombuffer(made.buffers[tensor.buffer].content[start:end], np.float32).tolist())
+    assert sorted(stored) == [[0.0, 1.0], [300.0, 301.0]]
+
+
+@pytest.mark.parametrize("word", [0, 1])
+def test_words_of_seeds_are_operations(word: int) -> None:
+    """Ops on 32-bit words take the words of a seed, which a program computes without Python."""
+    (regions,) = OPS["number_word"].lowering
+    assert isinstance(regions, Regions)
+    (region,) = regions.rule((), (), {"word": word})
+    assert region.of is not None
+    for seed in (7, (1 << 62) + 0xFFFF0001, -2, (1 << 64) - 1):
+        table = NumberTable()
+        scalar: Any = RuntimeScalar(functools.partial(int, seed), "seed")
+        number: Any = region.of(scalar)
+        index = table.add(number)
+        expected = np.array([seed % (1 << 64)], np.uint64).view(np.int32)[word]
+        assert not table.unknown
+        assert _evaluated(table)[index] == expected
 
 
 @pytest.mark.parametrize("header", [None, [], {}, {"format": "polyhal-program", "schema": 99}])

@@ -6,7 +6,7 @@ const WIDER = { int64: BigInt64Array, uint64: BigUint64Array };
 
 /** The bytes of a file with `tensors` ({name, dtype, shape, values}) and a text for each key of `metadata`. */
 export function encode(tensors, metadata) {
-  const header = { __metadata__: metadata };
+  const header = Object.assign(Object.create(null), { __metadata__: metadata });
   const parts = [];
   let offset = 0;
   for (const { name, dtype, shape, values } of tensors) {

@@ -119,7 +119,7 @@ export class Numbers {
   /** Continue from the data of `save`. */
   restore({ numbers, streams }) {
     for (const entry of this.entries) {
-      if (!("name" in entry) || !(entry.name in numbers)) continue;
+      if (!("name" in entry) || !Object.hasOwn(numbers, entry.name)) continue;
       const text = numbers[entry.name];
       const type = { bigint: "int", boolean: "bool", number: "float" }[typeof entry.value];
       entry.value = type === "bool" ? text === "true" : type === "int" ? BigInt(text) : Number(text);

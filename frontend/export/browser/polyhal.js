@@ -11,7 +11,7 @@ export class Bundle {
   constructor(device, header) {
     this.device = device;
     this.header = header;
-    this.programs = {};
+    this.programs = Object.create(null); // any name may be a step's
     /** Bytes of the export's contents, and milliseconds until everything was compiled. */
     this.statistics = { downloadBytes: 0, loadMs: 0 };
     /** Promise of a text that says why the device was lost. */
@@ -21,10 +21,9 @@ export class Bundle {
   /** The state of all programs as a safetensors Blob, with the numbers and random states in its metadata. */
   async checkpoint() {
     const tensors = [];
-    const numbers = {};
+    const numbers = Object.create(null);
     for (const [name, program] of Object.entries(this.programs)) {
-      const elsewhere = this.header.shared[name] ?? {};
-      for (const tensor of program.state.filter((t) => !(t.name in elsewhere))) {
+      for (const tensor of this.#ownState(name)) {
         const values = await program.readState(tensor.name);
         const dtype = tensor.saved_dtype || tensor.dtype;
         tensors.push({ name: this.#savedName(name, tensor.name), dtype, shape: tensor.shape, values });
@@ -39,8 +38,7 @@ export class Bundle {
     const { tensors, metadata } = decode(buffer);
     const writes = [];
     for (const [name, program] of Object.entries(this.programs)) {
-      const elsewhere = this.header.shared[name] ?? {};
-      for (const tensor of program.state.filter((t) => !(t.name in elsewhere))) {
+      for (const tensor of this.#ownState(name)) {
         const key = this.#savedName(name, tensor.name);
         const found = tensors.get(key);
         if (!found) throw new Error(`the checkpoint has no ${key}; it has ${[...tensors.keys()].join(", ")}`);
@@ -57,14 +55,24 @@ export class Bundle {
     }
   }
 
+  /** The state of a program that is not in the memory of another one's. */
+  #ownState(name) {
+    const elsewhere = sharedState(this.header, name);
+    return this.programs[name].state.filter((t) => !elsewhere.has(t.name));
+  }
+
   /** Names of two programs that do not share them get the program's name in front. */
   #savedName(program, name) {
     const owners = Object.keys(this.programs).filter((other) => {
-      const elsewhere = this.header.shared[other] ?? {};
-      return this.programs[other].state.some((t) => t.name === name) && !(name in elsewhere);
+      return this.#ownState(other).some((t) => t.name === name);
     });
     return owners.length > 1 ? `${program}/${name}` : name;
   }
+}
+
+/** The program and the name that own the memory of a program's state, by the name of the state. */
+function sharedState(header, name) {
+  return new Map(Object.hasOwn(header.shared, name) ? Object.entries(header.shared[name]) : []);
 }
 
 /** A GPU device for an export. Throws an Error that says what to do where there is none. */
@@ -126,7 +134,7 @@ export async function load({ address, progress = () => {} } = {}) {
 /** The buffers of a program that belong to programs before it. */
 function sharedBuffers(bundle, name, entry) {
   const found = new Map();
-  for (const [own, [owner, theirs]] of Object.entries(bundle.header.shared[name] ?? {})) {
+  for (const [own, [owner, theirs]] of sharedState(bundle.header, name)) {
     const program = bundle.programs[owner];
     const [mine, other] = [entry.state.find((t) => t.name === own), program.state.find((t) => t.name === theirs)];
     found.set(mine.buffer, program.buffers[other.buffer]);

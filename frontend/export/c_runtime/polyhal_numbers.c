@@ -148,9 +148,8 @@ static int compute(polyhal_step *step, const polyhal_scalar *named, const polyha
 }
 
 typedef union kernel_number {
-    int32_t i32;
     uint32_t u32;
-    int64_t i64;
+    uint64_t u64;
     float f32;
     double f64;
 } kernel_number;
@@ -161,10 +160,16 @@ static float single(double x) {
     return fabs(x) >= beyond ? (float)copysign(HUGE_VAL, x) : (float)x;
 }
 
-/* Convert a number to the type of a kernel's parameter. Returns its size, or 0 if it does not fit. */
+/* The lowest 64 bits of the integer before the point of a finite number, as of Python's int(x) % 2**64. */
+static uint64_t low_bits(double x) {
+    double low = fmod(trunc(x), 18446744073709551616.0);
+    return low < 0 ? 0u - (uint64_t)-low : (uint64_t)low;
+}
+
+/* Convert a number to the type of a kernel's parameter; integers wrap. Returns its size, or 0 for an integer that is not finite. */
 static size_t convert(polyhal_kind kind, polyhal_scalar x, kernel_number *value) {
     double as_real = polyhal_scalar_value(x);
-    int64_t whole = x.integer;
+    uint64_t bits = (uint64_t)x.integer;
     if (kind == POLYHAL_FLOAT) {
         value->f32 = single(as_real);
         return sizeof value->f32;
@@ -174,21 +179,15 @@ static size_t convert(polyhal_kind kind, polyhal_scalar x, kernel_number *value)
         return sizeof value->f64;
     }
     if (x.is_float) {
-        if (!(fabs(x.real) < 9223372036854775808.0)) return 0;
-        whole = (int64_t)x.real;
+        if (!isfinite(x.real)) return 0;
+        bits = low_bits(x.real);
     }
-    if (kind == POLYHAL_INT) {
-        if (whole < INT32_MIN || whole > INT32_MAX) return 0;
-        value->i32 = (int32_t)whole;
-        return sizeof value->i32;
-    }
-    if (kind == POLYHAL_UINT) {
-        if (whole < 0 || whole > (int64_t)UINT32_MAX) return 0;
-        value->u32 = (uint32_t)whole;
+    if (kind == POLYHAL_INT || kind == POLYHAL_UINT) {
+        value->u32 = (uint32_t)bits;
         return sizeof value->u32;
     }
-    value->i64 = whole;
-    return sizeof value->i64;
+    value->u64 = bits;
+    return sizeof value->u64;
 }
 
 static int same(polyhal_scalar a, polyhal_scalar b) {

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.compile.planning.request import Request, Resolved
 from polyhal.hal.compile.planning.resolution import ResolutionStep
 from polyhal.hal.core.execution.op_plan import launch_run
-from polyhal.hal.core.execution.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.layout import Ref, Spec, View, place
 from polyhal.hal.ops.lowering import OutputRegion, Regions
-from polyhal.hal.protocol import ComputeBackend, Number, SimpleLaunch
+from polyhal.hal.protocol import ComputeBackend, SimpleLaunch
 
 if TYPE_CHECKING:
     from polyhal.hal.compile.planning.planner import Planner
@@ -45,15 +44,10 @@ def _region_run(
             target = Ref(out.handle, spec, out.offset + region.target.offset)
             x = region.value if region.source is None else args[region.source]
             if not isinstance(x, Ref):
-                fill(x if region.of is None else _derived(region.of, x), target)
+                fill(x if region.of is None else region.of(x), target)
             elif region.view is None:
                 copy(x, target)
             else:
                 copy(Ref(x.handle, place(x.spec, region.view), x.offset + region.view.offset), target)
 
     return run
-
-
-def _derived(function: Callable[[Number], Number], x: Any) -> Any:
-    """Apply a function to a number. The result for a runtime scalar is a runtime scalar."""
-    return DerivedScalar(lambda: function(x.value)) if isinstance(x, RuntimeScalar) else function(x)

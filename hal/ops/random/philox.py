@@ -98,6 +98,11 @@ def _word(number: int, *, word: int) -> Any:
     return np.array([signed_word(int(number) >> 32 * word)], np.int32)
 
 
+def _signed_word_at(number: Any, word: int) -> Any:
+    """Return `signed_word(number >> 32 * word)` by the arithmetic of runtime scalars."""
+    return (number // (1 << 32 * word) + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 _number_word = declare(
     _word,
     name="number_word",
@@ -105,9 +110,7 @@ _number_word = declare(
     infer=lambda specs, params: [(dtypes.int32, (1,))],
     lowering=Regions(
         lambda specs, outputs, params: [
-            OutputRegion(
-                View((1,), (1,)), source=0, of=lambda number: signed_word(int(number) >> 32 * int(params["word"]))
-            )
+            OutputRegion(View((1,), (1,)), source=0, of=lambda number: _signed_word_at(number, int(params["word"])))
         ]
     ),
     traits=Trait.CREATION | Trait.VARYING,
