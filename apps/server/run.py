@@ -10,6 +10,9 @@ from polyhal.hal.errors import message
 
 _GRACE = 30
 """Seconds for running answers to finish after Ctrl-C; a second Ctrl-C ends at once."""
+KEEP_ALIVE = 180
+"""Seconds for which an idle connection stays open. A request on a connection that the server is closing is lost, so clients
+must close first: httpx does after 5 s, aiohttp after 15 s, nginx after 60 s, Go's net/http after 90 s, Caddy after 120 s."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -27,7 +30,10 @@ def http_server(app: Any) -> Any:
     """Return a server of uvicorn for an application. It is silent about clients that do not speak HTTP."""
     import uvicorn
 
-    return uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=_GRACE))
+    config = uvicorn.Config(
+        app, log_level="error", lifespan="on", timeout_graceful_shutdown=_GRACE, timeout_keep_alive=KEEP_ALIVE
+    )
+    return uvicorn.Server(config)
 
 
 def run_app(app: Any, listening: socket.socket) -> None:
