@@ -228,9 +228,19 @@ def c_steps_table(result: dict[str, Any]) -> list[str]:
 
 def jax_steps_table(result: dict[str, Any]) -> list[str]:
     """Return milliseconds per training step that JAX compiled from a program by hand, and from a captured step."""
-    lines = ["| model | programs | JAX, ms per step | captured | ratio |", "|---|---:|---:|---:|---:|"]
+    return _captured_for_compilers(result, "JAX, ms per step", "jax", "polyhal")
+
+
+def openvino_steps_table(result: dict[str, Any]) -> list[str]:
+    """Return milliseconds per run of models that OpenVINO imported, and that were captured for it."""
+    return _captured_for_compilers(result, "imported from PyTorch, ms per run", "imported", "captured")
+
+
+def _captured_for_compilers(result: dict[str, Any], head: str, peer: str, own: str) -> list[str]:
+    """Return times of programs that a compiler of graphs received from elsewhere, and from captured steps."""
+    lines = [f"| model | programs | {head} | captured | ratio |", "|---|---:|---:|---:|---:|"]
     for row in result["rows"]:
-        seconds = (row[f"{who}_seconds"] for who in ("jax", "polyhal"))
+        seconds = (row[f"{who}_seconds"] for who in (peer, own))
         steps = " | ".join(f"{t['median'] * 1e3:.2f} {_spread(t['low'], t['median'], t['high'])}" for t in seconds)
         lines.append(f"| {row['model']} | {row['programs']} | {steps} | {row['ratio']:.2f} |")
     return lines

@@ -60,13 +60,11 @@ def element_type(dtype: DType) -> openvino.Type:
     return openvino.Type.f32 if dtype.is_floating_point else openvino.Type.i32
 
 
-def wrapped(number: Any, dtype: DType) -> Any:
+def wrapped(number: Any, kind: np.dtype) -> Any:
     """Return a Python number as bool, as float32, or wrapped to int32."""
-    if dtype.name == "bool_":
-        return np.bool_(number)
-    if dtype.is_floating_point:
+    if kind.kind != "i":
         with np.errstate(over="ignore"):
-            return np.float32(number)
+            return kind.type(number)
     return np.array(int(number) & 0xFFFFFFFF, np.uint32).view(np.int32)[()]
 
 
@@ -97,7 +95,7 @@ def _cast_operands(operands: Sequence[Any], values: dict[GraphValue, Any], dtype
 def _operand(x: Any, values: dict[GraphValue, Any], dtype: DType) -> Any:
     """Return an operand in a dtype: a value, or a number as a constant."""
     if not isinstance(x, GraphValue):
-        return ov.constant(wrapped(x, dtype)).output(0)
+        return ov.constant(wrapped(x, element_type(dtype).to_dtype())).output(0)
     value, kind = values[x], element_type(dtype)
     current = value.get_element_type()
     if current == kind:

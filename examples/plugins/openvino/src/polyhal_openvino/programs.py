@@ -31,6 +31,12 @@ class Program:
         self._compiled_with: list[tuple[int, Memory, int, int]] = []
         """Position, memory, offset and number of writes of each constant."""
         self._request: Any = None
+        self._variable: list[int] = []
+        """Positions of the inputs that are no constants."""
+        self._staged: dict[int, np.ndarray] = {}
+        """Arrays of the inputs that arrive as numbers or in another dtype, by position."""
+        self._bound: dict[int, tuple[Memory, int]] = {}
+        """Memory and offset of each input and output in the last run, by position: OpenVINO keeps them."""
         _, self._computed, self._copied = build(graph, {})  # OpenVINO's errors belong to the planning of a step
 
     @property
@@ -50,27 +56,45 @@ class Program:
         if changed or self._request is None:
             self._constant -= changed
             self._compile(refs[:count])
-        request = self._request
-        variable = [i for i in range(count) if i not in self._constant]
-        arrays = [_input(refs[i], graph.inputs[i]) for i in variable]  # OpenVINO keeps no reference to their memory
-        for place, array in enumerate(arrays):
-            request.set_input_tensor(place, _tensor(array))
-        outputs, replaced = refs[count:], []
+        request, outputs, replaced = self._request, refs[count:], []
+        for place, i in enumerate(self._variable):
+            if i in self._staged:
+                _convert(refs[i], self._staged[i])
+            elif self._is_new(i, refs[i]):
+                request.set_input_tensor(place, _tensor(view(refs[i])))
         for place, k in enumerate(self._computed):
-            if graph.donated[k] is None:
-                request.set_output_tensor(place, _tensor(view(outputs[k], changed=True)))
-            else:
+            if graph.donated[k] is not None:
                 replaced.append((place, outputs[k]))
+                continue
+            outputs[k].handle.writes += 1
+            if self._is_new(count + k, outputs[k]):
+                request.set_output_tensor(place, _tensor(view(outputs[k])))
         if self._computed:
             request.infer()
         for k, i in self._copied:
-            view(outputs[k], changed=True)[...] = _input(refs[i], graph.inputs[i]).reshape(outputs[k].shape)
+            _convert(refs[i], view(outputs[k], changed=True))
         for place, ref in replaced:  # OpenVINO may read the input after it has written an output
             view(ref, changed=True)[...] = request.get_output_tensor(place).data
+
+    def _is_new(self, position: int, ref: Ref) -> bool:
+        """Return whether an input or output is in other memory than in the last run, and note its memory."""
+        memory, offset = self._bound.get(position, (None, 0))
+        if memory is ref.handle and offset == ref.offset:
+            return False
+        self._bound[position] = ref.handle, ref.offset
+        return True
 
     def _compile(self, inputs: Sequence[Any]) -> None:
         model, self._computed, self._copied = build(self._graph, {i: view(inputs[i]) for i in self._constant})
         self._request = self._core.compile_model(model, self._device, self._settings()).create_infer_request()
+        self._bound.clear()
+        self._variable = [i for i in range(len(inputs)) if i not in self._constant]
+        self._staged.clear()
+        for place, i in enumerate(self._variable):
+            kind, spec = element_type(self._graph.inputs[i].spec.dtype).to_dtype(), self._graph.inputs[i].spec
+            if not isinstance(spec, Spec) or spec.dtype.numpy != kind:
+                self._staged[i] = np.empty(spec.shape, kind)
+                self._request.set_input_tensor(place, _tensor(self._staged[i]))
         self._compiled_with = [
             (i, inputs[i].handle, inputs[i].offset, inputs[i].handle.writes) for i in sorted(self._constant)
         ]
@@ -87,14 +111,18 @@ class Program:
         return {name: value for name, value in wanted.items() if name in supported}
 
 
-def _input(x: Any, value: GraphValue) -> np.ndarray:
-    """Return an input in the dtype of its parameter; integers of other sizes are positions."""
+def _convert(x: Any, out: np.ndarray) -> None:
+    """Store a number, or a tensor with as many elements, in `out`; integers of other sizes than 32 bits are positions."""
     if not isinstance(x, Ref):
-        return np.array(wrapped(x, value.spec.dtype))
-    array = view(x)
-    if array.dtype == element_type(value.spec.dtype).to_dtype():
-        return array
-    return np.asarray(np.clip(array, _POSITIONS.min, _POSITIONS.max)).astype(np.int32)
+        out[...] = wrapped(x, out.dtype)
+    else:
+        array = view(x).reshape(out.shape)
+        if out.dtype == array.dtype:
+            np.copyto(out, array)
+        else:
+            limits = np.iinfo(array.dtype)
+            least, most = max(limits.min, _POSITIONS.min), min(limits.max, _POSITIONS.max)
+            np.clip(array, least, most, out, casting="unsafe")
 
 
 def _tensor(array: np.ndarray) -> openvino.Tensor:
