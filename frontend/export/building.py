@@ -105,9 +105,12 @@ class _ProgramBuilder:
         specs = {s.position: s.spec for s in sources}
         slots = {position: binding.slot for position, binding in self._executable.arguments}
         positions = sorted(slots)
-        declared = self._step.names if len(self._step.names) == len(positions) else []
+        declared = self._loaded.argument_names
+        known: list[str] = []
+        for p in positions:
+            known.append(unique_name(declared[p] if p < len(declared) else f"input{p}", known))
         for number, position in enumerate(positions):
-            name = _name(names, number, len(positions), declared, "input")
+            name = _name(names, number, len(positions), known, "input")
             spec = specs[position]
             low, high = extent(spec.shape, spec.strides)
             if low < 0:
@@ -153,6 +156,8 @@ class _ProgramBuilder:
             known.append(unique_name(path or "result", known))
         for number, (_, (handle, offset, spec)) in enumerate(found):
             name = _name(names, number, len(found), known, "output")
+            if not spec.size:  # no launch writes it
+                self._add(handle, "output", 0)
             self.program.outputs.append(self._tensor(name, self._buffers[id(handle)], offset, spec))
 
     def _visit(self, value: Any, path: str, found: list[tuple[str, tuple[Any, int, Spec]]]) -> None:
@@ -187,6 +192,8 @@ class _ProgramBuilder:
         recorded: object = partition.recorded
         if not isinstance(recorded, DescribesLaunches):
             for node in partition.nodes:
+                if node is not None and not any(s.size for s in self._executable.graph.output_specs(node)):
+                    continue
                 kind = (
                     "it runs on the host" if recorded is None else f"{partition.device} does not describe its launches"
                 )
@@ -246,7 +253,7 @@ def _features(devices: Sequence[Device]) -> tuple[str, ...]:
 def _name(names: Sequence[str] | None, number: int, count: int, known: Sequence[str], what: str) -> str:
     """Return the name of an input or output. Raises ShapeError for another number of names."""
     if names is None:
-        return known[number] if known else f"{what}{number}"
+        return known[number]
     if len(names) != count or len(set(names)) != count:
         raise ShapeError(
             message("export", f"the {what}s are named {list(names)}", expected=f"{count} different names, one for each")

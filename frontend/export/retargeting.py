@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +32,6 @@ class Retargeted:
     loaded: LoadedGraph
     saved_dtypes: dict[str, str] = field(default_factory=dict)
     """Dtypes of the state before narrower ones took their places, by name."""
-    names: list[str] = field(default_factory=list)
-    """Names of the arguments, as the function declares them."""
     recorded: dict[str, Tensor] = field(default_factory=dict)
     """The tensors of the state as recorded, by name; none for a file."""
 
@@ -90,7 +87,7 @@ def retarget(step: Any, device: Device, target: str) -> Retargeted:
             problems.append(f"{entry['op']}{at} computes in {', '.join(sorted(wide))}, which {target} does not have")
     refuse(problems, target)
     recorded = {} if isinstance(step, (str, os.PathLike)) else dict(data["state"])
-    return Retargeted(LoadedGraph(path, narrowed, device), saved, _argument_names(step), recorded)
+    return Retargeted(LoadedGraph(path, narrowed, device), saved, recorded)
 
 
 def _problems(captured: Any) -> list[str]:
@@ -155,10 +152,3 @@ def _narrowed_state(
             array = smaller
         arrays[name] = array
     return arrays, saved
-
-
-def _argument_names(step: Any) -> list[str]:
-    """Return the names of a captured function's parameters; none for other steps."""
-    if not callable(step) or not hasattr(step, "__wrapped__"):
-        return []
-    return list(inspect.signature(step).parameters)

@@ -72,6 +72,8 @@ class LoadedGraph:
         self._path = str(path)
         self.generators = decoder.generators
         """The generators of the step's random numbers, in the states in which they were saved."""
+        self.argument_names = decoder.argument_names
+        """Names of the tensor arguments, in order."""
         self.state = decoder.state
         """Weights, optimizer state and constants by name; runs update the step's state in place."""
         self.numbers = decoder.named
@@ -120,6 +122,9 @@ class _Decoder:
     def __init__(self, path: str, data: Mapping[str, Any], device: Device | str | None) -> None:
         self._path = path
         self.generators: list[Generator] = []
+        self.argument_names: list[str] = self._list(data, "arguments") if "arguments" in data else []
+        if not all(isinstance(name, str) for name in self.argument_names):
+            raise self._corrupt(f"arguments have the names {self.argument_names!r}", "a list of strings")
         self.state: dict[str, Tensor] = {}
         graph, target = self._graph(eager(data["graph"]), device)
         streams = [self._stream(s) for s in self._list(data, "streams")]

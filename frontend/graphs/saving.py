@@ -53,6 +53,7 @@ def graph_data(step: Any) -> dict[str, Any]:
         "format": FORMAT,
         "schema": SCHEMA,
         "graph": describe(graph.returning(_output_count(results))),
+        "arguments": list(recorded.argument_names),
         "sources": encoder.sources,
         "results": encoder.result(results),
         "numbers": encoder.scalars.entries,

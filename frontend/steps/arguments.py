@@ -25,7 +25,8 @@ class RecordedArguments:
     them.
     """
 
-    def __init__(self, recording: Recording, floats: Sequence[float]) -> None:
+    def __init__(self, recording: Recording, floats: Sequence[float], names: Sequence[str]) -> None:
+        """`names` are the names of the floats."""
         self.tensors: list[Tensor] = []
         """The tensors that the function is called with."""
         self.leaves: list[Tensor] = []
@@ -36,7 +37,7 @@ class RecordedArguments:
         """Arguments that are results of ops, whose memory has no history in the recording."""
         self._recording = recording
         self._floats = floats
-        self._positions = iter(range(len(floats)))
+        self._names = iter(enumerate(names))
 
     def registered(self, call: CallArguments) -> tuple[Any, Any]:
         """Return the arguments that the function is called with, by position and by name."""
@@ -77,5 +78,5 @@ class RecordedArguments:
         return x
 
     def _float(self, value: float) -> Any:
-        position = next(self._positions)
-        return self._recording.recorder.runtime_scalar(partial(self._floats.__getitem__, position), f"float {position}")
+        position, name = next(self._names)
+        return self._recording.recorder.runtime_scalar(partial(self._floats.__getitem__, position), name)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from polyhal.hal.compile.capture.result import CapturedGraph
 from polyhal.hal.compile.recording import Recording
 from polyhal.mixed_precision import autocast, autocast_dtype
+from polyhal.steps.argument_names import argument_names
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.given import GivenTensor
 from polyhal.steps.result_tape import ResultTape
@@ -27,6 +28,8 @@ class RecordedCall(NamedTuple):
     """Tensor arguments as passed to the function."""
     tape: ResultTape | None
     """None if no result is differentiable."""
+    names: list[str]
+    """Names of the tensor arguments."""
 
 
 def record_call(
@@ -36,7 +39,8 @@ def record_call(
 
     Raises CaptureError for calls that cannot be replayed.
     """
-    inputs = RecordedArguments(recording, floats)
+    names = argument_names(function, call)
+    inputs = RecordedArguments(recording, floats, names.floats)
     args, kwargs = inputs.registered(call)
     dtype = autocast_dtype()
     with ExitStack() as stack:
@@ -63,4 +67,4 @@ def record_call(
         tensors.clear()  # else they would be live-outs
         inputs.restore()
         captured = recording.finish()
-    return RecordedCall(captured, structure, inputs.tensors, tape)
+    return RecordedCall(captured, structure, inputs.tensors, tape, names.tensors)

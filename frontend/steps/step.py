@@ -39,14 +39,17 @@ class CapturedStep(ReplayStep[CallArguments]):
         results: Any = None,
         arguments: Sequence[Tensor] = (),
         tape: ResultTape | None = None,
+        names: Sequence[str] = (),
         budget: int | None = None,
     ) -> None:
         """`results` is the structure of the results of the step; `arguments` are the tensors that it was recorded with.
 
-        `budget` limits the bytes that the step needs on each device.
+        `names` are the names of these tensors. `budget` limits the bytes that the step needs on each device.
         """
         super().__init__(captured)
         self.results = results
+        self.argument_names = list(names)
+        """Names of the tensor arguments, in order; none for a block."""
         self._only = results.index if type(results) is OutputIndex else None
         """The number of the output that is the result; None for other structures."""
         self._count = len(captured.results)

@@ -22,7 +22,7 @@ def _paired(_: Tensor | ComplexParts, parts: list[Any]) -> Any:
     return paired(*parts) if all(isinstance(x, Tensor) for x in parts) else ComplexParts(*parts)
 
 
-_COMPLEX = NodeKind(lambda x: (x.real, x.imag), lambda x: 2, _paired)
+_COMPLEX = NodeKind(lambda x: (x.real, x.imag), lambda x: ("real", "imag"), _paired)
 
 
 class _TensorTree(Tree):

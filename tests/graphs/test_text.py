@@ -36,7 +36,7 @@ def test_the_text_of_a_step(numpy_device: ph.Device) -> None:
     step(ph.ones((3, 4), device=numpy_device), 2.0)
     assert str(step.graphs[0]).splitlines() == [
         "%0: float32[3, 4]  # argument 0",
-        "%1: float32 number  # float 0",
+        "%1: float32 number  # scale",
         "%2: float32[2, 3]  # weight",
         "%3: float32[2]  # bias",
         "on numpy",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from polyhal.hal.compile.ir.graph import Graph, Node, Value
 from polyhal.hal.core import dispatch
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.device import Device
 from polyhal.hal.launch_descriptions import RecordsOnly
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
 
@@ -16,7 +19,10 @@ _TRANSFER = OPS["transfer"]
 
 
 class KnownValues:
-    """The values of a graph that depend on no input. They are computed at the first use; not while a step is captured."""
+    """The values of a graph that depend on no element of an input, such as sums over no elements.
+
+    They are computed at the first use; not while a step is captured.
+    """
 
     def __init__(self, graph: Graph, max_bytes: int, *, from_host_data: bool = False) -> None:
         """`max_bytes` bounds the memory for the results of one node: larger ones are not known.
@@ -41,6 +47,10 @@ class KnownValues:
     def __contains__(self, v: int) -> bool:
         return v in self.results or v in self._arrays
 
+    def _is_empty(self, v: int) -> bool:
+        spec = self._graph.specs[v]
+        return isinstance(spec, Spec) and not spec.size
+
     def array(self, v: int) -> Any:
         """Return the array of a known value."""
         for node in self._not_computed(v):
@@ -54,7 +64,9 @@ class KnownValues:
             return False
         if node.op is OPS["full"] and not self._graph.live_outs.isdisjoint(node.outputs):
             return False  # Filling the result's memory is cheaper than copying a constant there.
-        if any(v not in self for v in node.reads):
+        if any(map(self._is_empty, node.outputs)):
+            return False  # Nothing computes it.
+        if any(v not in self and not self._is_empty(v) for v in node.reads):
             return False
         if self._graph.is_view(node):
             return True
@@ -70,14 +82,16 @@ class KnownValues:
         while pending:
             x = pending.pop()
             k = self._graph.producer_index(x)
-            if x not in self._arrays and k not in found:
+            if x not in self._arrays and k not in found and not self._is_empty(x):
                 found.add(k)
                 pending.extend(self._graph.nodes[k].reads)
         return [self._graph.nodes[k] for k in sorted(found)]
 
     def _compute(self, node: Node) -> None:
         """Run a node whose operands are computed, as an eager call does."""
-        inputs: tuple[Any, ...] = tuple(self._arrays[x.index] if isinstance(x, Value) else x for x in node.inputs)
+        inputs: tuple[Any, ...] = tuple(
+            self._operand(x.index, node.device) if isinstance(x, Value) else x for x in node.inputs
+        )
         if node.op is _TRANSFER:
             self._arrays[node.outputs[0]] = dispatch.EAGER.transfer(inputs[0], node.device)
             return
@@ -90,6 +104,14 @@ class KnownValues:
         if device is not node.device:
             made = tuple(dispatch.EAGER.transfer(x, node.device) for x in made)
         self._arrays.update(zip(node.outputs, made, strict=True))
+
+    def _operand(self, v: int, device: Device) -> Any:
+        """Return a value that is computed, or an empty one, which is made on the device."""
+        if v not in self._arrays:
+            spec = self._graph.tensor(v)
+            buffer, ref = device.upload(np.empty(spec.shape, spec.dtype.numpy), spec.dtype)
+            self._arrays[v] = dispatch.frontend.wrap(device, buffer, ref)
+        return self._arrays[v]
 
 
 def _is_number(x: Any) -> bool:
