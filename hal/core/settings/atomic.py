@@ -37,8 +37,10 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             beside.chmod(path.stat().st_mode & 0o777)
         beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink()
+        _rename_in(error, beside, path)
         raise
     if durable:
         sync_folder(path.parent)
@@ -53,12 +55,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     sweep(path.parent)
     beside = _unfinished(path)
-    beside.mkdir()
     try:
+        beside.mkdir()
         yield beside
         beside.replace(path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
+        _rename_in(error, beside, path)
         raise
     sync_folder(path.parent)
 
@@ -73,6 +76,13 @@ def remove_folder(path: Path) -> None:
 def _unfinished(path: Path) -> Path:
     """Return an unused name in the folder of `path` that contains the writing process."""
     return path.with_name(f".{path.name}.{processes.mark()}.{secrets.token_hex(4)}.tmp")
+
+
+def _rename_in(error: BaseException, beside: Path, path: Path) -> None:
+    """Let an error of the system name `path` in the place of the temporary name."""
+    if isinstance(error, OSError) and error.filename == str(beside):
+        error.filename = str(path)
+        del error.filename2  # set to None, it would be printed
 
 
 def sweep(folder: Path) -> None:

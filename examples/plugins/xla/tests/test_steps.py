@@ -34,7 +34,7 @@ def _gpt() -> tuple[nn.Module, np.ndarray, np.ndarray]:
 
 
 def _resnet() -> tuple[nn.Module, np.ndarray, np.ndarray]:
-    """Batch norm sees 2 x 1 x 1 numbers at the end, so stages are the half of ResNet-18's."""
+    """Two of ResNet-18's four stages, so that batch norm averages over more than two numbers at the end."""
     rng = np.random.default_rng(0)
     model = ResNet(BasicBlock, (2, 2), 10, width=8, small_images=True)
     return model, rng.standard_normal((4, 3, 8, 8)).astype(np.float32), np.arange(4) % 10
