@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
@@ -25,6 +25,7 @@ def expanded(proto: ModelProto, opsets: dict[str, int]) -> ModelProto:
     light, data = _without_data(proto)
     try:
         if light.functions:
+            _give_defaults(light)
             light = onnx.inliner.inline_local_functions(light, convert_version=False)
         tried: set[tuple[str, ...]] = set()
         while missing := [node for node in _missing(light, opsets) if tuple(node.output) not in tried]:
@@ -51,11 +52,21 @@ def is_function(domain: str, op: str, version: int) -> bool:
 
 def _missing(proto: ModelProto, opsets: dict[str, int]) -> Iterator[NodeProto]:
     """Yield the nodes without a function of ours and with a definition of ONNX."""
-    for node in _nodes(proto.graph):
+    for node in _nodes(proto.graph.node):
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = opsets.get(domain, 1)
         if find(domain, node.op_type, version) is None and is_function(domain, node.op_type, version):
             yield node
+
+
+def _give_defaults(proto: ModelProto) -> None:
+    """Give calls of the model's functions the default values of their attributes, which the inliner leaves out."""
+    functions = {(f.domain, f.name, f.overload): f for f in proto.functions}
+    nodes = [*_nodes(proto.graph.node), *(node for f in proto.functions for node in _nodes(f.node))]
+    for node in nodes:
+        if function := functions.get((node.domain, node.op_type, node.overload)):
+            given = {a.name for a in node.attribute}
+            node.attribute.extend(a for a in function.attribute_proto if a.name not in given)
 
 
 def _declare(proto: ModelProto, nodes: list[NodeProto], opsets: dict[str, int]) -> None:
@@ -111,9 +122,13 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
                 yield from _graphs(attribute.g)
 
 
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for inner in _graphs(graph):
-        yield from inner.node
+def _nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield nodes, and the nodes of graphs in their attributes."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nodes(graph.node)
 
 
 def _without_data(proto: ModelProto) -> tuple[ModelProto, dict[str, TensorProto]]:

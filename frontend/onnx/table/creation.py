@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import polyhal as ph
+from polyhal.hal.errors import CorruptFileError, message
 from polyhal.onnx.element_types import device_dtype, numpy_dtype
 from polyhal.onnx.registration import NodeFacts, Value, operator
 from polyhal.onnx.table.shapes import integers
@@ -25,7 +26,6 @@ def constant(
     value_string: Value = None,
     value_strings: Value = None,
 ) -> Any:
-    given = (value, sparse_value)
     floats = next((v for v in (value_float, value_floats) if v is not None), None)
     whole = next((v for v in (value_int, value_ints) if v is not None), None)
     texts = next((v for v in (value_string, value_strings) if v is not None), None)
@@ -33,7 +33,13 @@ def constant(
         return np.array(floats, np.float32)
     if whole is not None:
         return np.array(whole, np.int64)
-    return np.array(texts, object) if texts is not None else next(v for v in given if v is not None)
+    if texts is not None:
+        return np.array(texts, object)
+    tensor = value if value is not None else sparse_value
+    if tensor is None:
+        problem = "a Constant has no value, as if a call of a function left out a required attribute"
+        raise CorruptFileError(message("onnx", problem, fix="check the model by onnx.checker.check_model"))
+    return tensor
 
 
 @operator("ConstantOfShape", host=("shape",))
