@@ -66,6 +66,8 @@ _FOLLOWED = (
     "polyhal.optim.",
 )
 """Modules whose functions are followed to the ops that they call."""
+_ABSENT = object()
+"""Stands for a name without an object; None is the object of `newaxis`."""
 _RESOLVED = 12
 """Maximum number of ops of a function that are resolved; further ones are named."""
 
@@ -99,10 +101,10 @@ class Explanation:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        if self.kind != "op":
+        if self.kind != "op" or not self.resolutions:
             yield f"{self.name}: {self.kind}" + (f": {self.summary}" if self.summary else "")
             if not self.resolutions:
-                yield "  its code names no op"
+                yield "  it has no sample; give shapes to plan it" if self.kind == "op" else "  its code names no op"
                 return
             yield f"  may call {', '.join([r.op for r in self.resolutions] + list(self.unresolved))}"
         yield f"{self.device.name} ({self.device.info.name})"
@@ -137,13 +139,13 @@ def explanation(
     """Return the explanation that `explain` prints. Raises as `explain` does."""
     target = Device(device)
     name = op if isinstance(op, str) else op.op.name
-    public = None if not isinstance(op, str) or declared(op) is not None else public_object(name)
-    if public is None and isinstance(op, str) and declared(op) is None:
-        raise KeyError(_unknown(name))
-    if public is None or isinstance(getattr(public, "op", None), OpDef):
-        op = op if public is None else public.op.name
-        found = resolution(op, target, *shapes, dtype=dtype, **params)
-        return Explanation(found.op, "op", "", target, (found,), ())
+    definition = declared(op) if isinstance(op, str) else op.op
+    public = public_object(name) if definition is None else None
+    if isinstance(found := definition or getattr(public, "op", None), OpDef):
+        if not shapes and found.tests.samples is None:
+            return Explanation(found.name, "op", _summary(found.reference), target, (), ())
+        planned = resolution(op if public is None else found.name, target, *shapes, dtype=dtype, **params)
+        return Explanation(planned.op, "op", "", target, (planned,), ())
     ops = ops_of(public)
     if shapes or params:
         expected = f"the name of an op that it calls: {', '.join(ops)}" if ops else "a name only: it calls no op"
@@ -158,19 +160,22 @@ def explanation(
 
 
 def public_object(name: str) -> Any:
-    """Return the object of a public name, with or without its module; None if it is unknown."""
+    """Return the object of a public name, with or without its module. Raises KeyError for an unknown name."""
     short = name.removeprefix("polyhal.")
     modules: list[ModuleType] = []
     for namespace in NAMESPACES:
         module = importlib.import_module(f"polyhal.{namespace}".rstrip("."))
         found: Any = module
         for part in short.split("."):
-            found = None if part.startswith("_") else getattr(found, part, None)
+            hidden = part.startswith("_") and part not in getattr(found, "__all__", ())
+            found = _ABSENT if hidden else getattr(found, part, _ABSENT)
         if isinstance(found, ModuleType):  # a function may have the same name in another module, as `fft` has
             modules.append(found)
-        elif found is not None:
+        elif found is not _ABSENT:
             return found
-    return modules[0] if modules else None
+    if not modules:
+        raise KeyError(_unknown(name))
+    return modules[0]
 
 
 def names_of(module: ModuleType) -> list[str]:

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 import polyhal as ph
-from polyhal.explanation import NAMESPACES, explanation, kind_of, ops_of, public_object
+from polyhal.explanation import NAMESPACES, explanation, kind_of, names_of, ops_of, public_object
 from polyhal.hal.errors import ShapeError
 from polyhal.hal.ops import OPS
 
@@ -49,19 +49,25 @@ def test_functions_of_one_op_are_explained_as_the_op() -> None:
 
 def test_every_public_name_has_an_explanation() -> None:
     """By its kind and the ops in its code, which are resolved in tests of ops."""
-    missing, kinds = [], set()
+    kinds = set()
     for namespace in NAMESPACES:
         module = importlib.import_module(f"polyhal.{namespace}".rstrip("."))
-        for name in getattr(module, "__all__", [n for n in dir(module) if not n.startswith("_")]):
+        for name in names_of(module):
             dotted = f"{namespace}.{name}".lstrip(".")
             public = public_object(dotted)
-            if public is None and getattr(module, name, None) is not None and not name.startswith("_"):
-                missing.append(dotted)
-            if public is not None:
-                kinds.add(kind_of(public))
-                assert set(ops_of(public)) <= set(OPS.names()), dotted
-    assert missing == []
+            kinds.add(kind_of(public))
+            assert set(ops_of(public)) <= set(OPS.names()), dotted
     assert kinds == {"function", "module", "optimizer", "class", "namespace", "constant"}
+
+
+def test_names_without_ops_or_samples_have_an_explanation() -> None:
+    assert ph.explain("newaxis", "numpy").startswith("newaxis: constant")
+    assert ph.explain("__array_namespace_info__", "numpy").startswith("__array_namespace_info__: function: Return")
+    assert ph.explain("empty", "numpy").endswith("it has no sample; give shapes to plan it")
+    with pytest.raises(KeyError, match="did you mean softmax"):
+        public_object("sofmax")
+    with pytest.raises(KeyError, match="unknown name '__doc__'"):
+        public_object("__doc__")
 
 
 def test_layers_with_a_forward_pass_name_their_ops() -> None:
