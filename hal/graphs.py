@@ -60,6 +60,11 @@ class GraphProgram(NamedTuple):
 
     No one reads a donated input after the program, and no other operand of the launch overlaps it.
     """
+    captured: frozenset[int] = frozenset()
+    """Positions of inputs that are in the same memory in all runs and that no run changes: weights, statistics, constants.
+
+    A runtime may compile with their elements as constants if it notices when other code changes them between two runs.
+    """
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,25 @@ def test_a_training_step_is_one_program_that_updates_in_place() -> None:
     assert sum(d is not None for d in graph.donated) == 12, "4 parameters and 2 moments of each"
     assert backend.runs == 3, "the first of four calls runs op by op"
     assert "program numpy 1 of" in found[2].explain()
+
+
+def test_captured_inputs_are_in_place_and_never_updated() -> None:
+    backend = GraphBackend()
+    device = Device.opened("graphs", backend)
+    weight, total = (polyhal.ones((3, 3), device=device) for _ in range(2))
+
+    @partial(polyhal.jit, warm_up=False)
+    def step(x: Any) -> Any:
+        y = polyhal.relu(x @ weight)
+        total.add_(y)
+        return y + 1
+
+    for k in range(3):
+        assert step(polyhal.full((3, 3), float(k), device=device)).tolist() == [[3.0 * k + 1] * 3] * 3
+    (graph,) = backend.programs
+    (captured,) = graph.captured
+    readers = [n.op for n in graph.nodes if graph.inputs[captured] in n.operands]
+    assert readers == ["matmul"], "neither the argument nor the sum, which each run changes"
 
 
 def _ops(graph: Any) -> set[str]:

@@ -22,10 +22,10 @@ class ProgramPart:
     nodes: tuple[GraphNode, ...]
     outputs: tuple[GraphValue, ...]
 
-    def graph(self, aliases: Sequence[int]) -> GraphProgram:
+    def graph(self, aliases: Sequence[int], captured: frozenset[int]) -> GraphProgram:
         """Return the graph to compile; `aliases` has the operand that each output overwrites, or -1."""
         donated = tuple(a if a >= 0 else None for a in aliases)
-        return GraphProgram(self.inputs, self.nodes, self.outputs, donated)
+        return GraphProgram(self.inputs, self.nodes, self.outputs, donated, captured)
 
     def __repr__(self) -> str:
         counts = Counter(node.op for node in self.nodes)

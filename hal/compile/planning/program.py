@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.compile.ir.graph import Value
 from polyhal.hal.compile.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.core.settings.state import settings
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
@@ -42,16 +43,20 @@ def declined_op(device: Device, graph: Graph, node: Node) -> str:
     return answer.reason
 
 
-def compile_program(graph: Graph, node: Node, aliases: Sequence[int]) -> tuple[Launch, Resolution]:
+def compile_program(
+    graph: Graph, node: Node, aliases: Sequence[int], captured: Collection[int]
+) -> tuple[Launch, Resolution]:
     """Return the launch of a program and its record; `aliases` has the operand that each output overwrites, or -1.
 
-    Raises ProgramDeclinedError.
+    `captured` are the values of the graph that stay where they are and that the step does not change. Raises
+    ProgramDeclinedError.
     """
     (part,), device = node.params, node.device
     backend: Any = device.backend
+    positions = frozenset(i for i, x in enumerate(node.inputs) if isinstance(x, Value) and x.index in captured)
     with settings.restored(node.place.settings):
         try:
-            launch = backend.compile_graph(part.graph(aliases))
+            launch = backend.compile_graph(part.graph(aliases, positions))
         except OutOfMemoryError as error:
             raise ProgramDeclinedError(device, str(error)) from error
     if isinstance(launch, Declined):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,10 +66,13 @@ class NodeCall(NamedTuple):
         return refreshed
 
 
-def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeCall | None]:
+def select_calls(
+    graph: Graph, aliases: Sequence[tuple[int, ...]], captured: Collection[int] = ()
+) -> list[NodeCall | None]:
     """Return the call of each node, None for views; `aliases` has the operand that each output overwrites.
 
-    Raises ProgramDeclinedError if a backend declines the graph of a program.
+    `captured` are the inputs that stay where they are and that the step does not change. Raises ProgramDeclinedError if a
+    backend declines the graph of a program.
     """
     links: dict[Any, Any] = {}
     announce(
@@ -77,17 +80,17 @@ def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeC
         [n for n, a in zip(graph.nodes, aliases, strict=True) if a and n.op not in _PARTS and n.op is not PROGRAM],
     )
     return [
-        _PARTS[n.op](graph, n, links) if n.op in _PARTS else _select(graph, n, a)
+        _PARTS[n.op](graph, n, links) if n.op in _PARTS else _select(graph, n, a, captured)
         for n, a in zip(graph.nodes, aliases, strict=True)
     ]
 
 
-def _select(graph: Graph, node: Node, aliases: tuple[int, ...]) -> NodeCall | None:
+def _select(graph: Graph, node: Node, aliases: tuple[int, ...], captured: Collection[int]) -> NodeCall | None:
     """Resolve a node. `aliases` has the operand that each output overwrites; empty if the node needs no call."""
     if not aliases:
         return None
     if node.op is PROGRAM:
-        program, note = compile_program(graph, node, aliases)
+        program, note = compile_program(graph, node, aliases, captured)
         return NodeCall(program, node.inputs, node.outputs, program.workspace, True, node, note)
     specs = tuple(graph.spec_of(x) for x in node.inputs)
     overwritten = aliases if any(a >= 0 for a in aliases) else ()

@@ -132,7 +132,7 @@ def _planned(
     devices = _devices(sources, graph)
     settled = max(deciding(graph, check), default=-1)
     buffers = assign_buffers(graph, devices.__getitem__, settled)
-    calls = select_calls(graph, buffers.aliases)
+    calls = select_calls(graph, buffers.aliases, _unchanged(sources, graph))
     write_backs = _write_backs(buffers)
     gradients = frozenset(
         n for n in buffers.holding_only(graph, inside) if buffers.allocations[n].device.capabilities.suballocation
@@ -153,6 +153,13 @@ def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:
         for v, device in zip(node.outputs, node.output_devices, strict=True):
             devices[v] = device
     return devices
+
+
+def _unchanged(sources: Sequence[InputSource], graph: Graph) -> frozenset[int]:
+    """Return the captured inputs whose memory the step does not change."""
+    captured = {i: source.buffer for i, source in enumerate(sources) if isinstance(source, CapturedConstant)}
+    changed = {id(captured[i]) for i in graph.updates if i in captured}
+    return frozenset(i for i, buffer in captured.items() if id(buffer) not in changed)
 
 
 def _write_backs(buffers: BufferAssignment[Device]) -> list[WriteBack]:

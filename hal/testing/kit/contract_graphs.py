@@ -327,11 +327,30 @@ def _errors(device: Device) -> list[np.ndarray]:
     return [*found, step(x).numpy(), state.numpy()]
 
 
+def _weights(device: Device) -> list[np.ndarray]:
+    """Change a captured weight between two runs, by an op and by a copy from the host."""
+    w = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), device=device)
+    step = polyhal.jit(lambda x: polyhal.relu(x @ w + 1), warm_up=False)
+    x, found = Tensor(np.ones((4, 2), np.float32), device=device), []
+    changes = (
+        None,
+        lambda: w.mul_(-0.5),
+        lambda: w.copy_(Tensor(np.ones((2, 3), np.float32), device="numpy")),
+        lambda: w[1].fill_(3.0),
+    )
+    for change in changes:
+        if change is not None:
+            change()
+        found += [step(x).numpy() for _ in range(2)]
+    return found
+
+
 _STEPS: dict[str, Callable[[Device], list[np.ndarray]]] = {
     "training": _training,
     "random": _random,
     "results": _results,
     "errors": _errors,
+    "weights": _weights,
 }
 
 __all__ = ["checks"]

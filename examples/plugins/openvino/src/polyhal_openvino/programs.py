@@ -13,7 +13,6 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import GraphProgram, GraphValue
 from polyhal_openvino.memory import Memory, view
 from polyhal_openvino.models import build, element_type, wrapped
-from polyhal_openvino.weights import weights
 
 _POSITIONS = np.iinfo(np.int32)
 
@@ -27,7 +26,7 @@ class Program:
 
     def __init__(self, core: openvino.Core, device: str, graph: GraphProgram) -> None:
         self._core, self._device, self._graph = core, device, graph
-        self._constant = weights(graph)
+        self._constant = graph.captured
         self._compiled_with: list[tuple[int, Memory, int, int]] = []
         """Position, memory, offset and number of writes of each constant."""
         self._request: Any = None
@@ -85,19 +84,32 @@ class Program:
         return True
 
     def _compile(self, inputs: Sequence[Any]) -> None:
-        model, self._computed, self._copied = build(self._graph, {i: view(inputs[i]) for i in self._constant})
+        constants = {i: self._constant_array(i, inputs[i]) for i in self._constant}
+        model, self._computed, self._copied = build(self._graph, constants)
         self._request = self._core.compile_model(model, self._device, self._settings()).create_infer_request()
         self._bound.clear()
         self._variable = [i for i in range(len(inputs)) if i not in self._constant]
         self._staged.clear()
         for place, i in enumerate(self._variable):
-            kind, spec = element_type(self._graph.inputs[i].spec.dtype).to_dtype(), self._graph.inputs[i].spec
-            if not isinstance(spec, Spec) or spec.dtype.numpy != kind:
-                self._staged[i] = np.empty(spec.shape, kind)
-                self._request.set_input_tensor(place, _tensor(self._staged[i]))
+            if (array := self._staging(i)) is not None:
+                self._staged[i] = array
+                self._request.set_input_tensor(place, _tensor(array))
         self._compiled_with = [
             (i, inputs[i].handle, inputs[i].offset, inputs[i].handle.writes) for i in sorted(self._constant)
         ]
+
+    def _staging(self, i: int) -> np.ndarray | None:
+        """Return an array for an input that the model receives in another form; None if it receives its memory."""
+        spec = self._graph.inputs[i].spec
+        kind = element_type(spec.dtype).to_dtype()
+        return None if isinstance(spec, Spec) and spec.dtype.numpy == kind else np.empty(spec.shape, kind)
+
+    def _constant_array(self, i: int, ref: Ref) -> np.ndarray:
+        array = self._staging(i)
+        if array is None:
+            return view(ref)
+        _convert(ref, array)
+        return array
 
     def _settings(self) -> dict[str, Any]:
         """Return float32, as the values of the graph are, latency of one call, and the threads that the process may use."""
