@@ -39,7 +39,7 @@ class WGPUQuirks:
         link="https://docs.mesa3d.org/drivers/llvmpipe.html",
     )
     long_shaders: bool = quirk(
-        lambda d: False,
+        lambda d: "swiftshader" in d.device.lower(),
         reason="fused attention takes the driver's compiler minutes; the steps of attention are launched one by one",
         evidence="SwiftShader in Chromium 156: attention is not compiled within 180 s, and the page loses its device",
     )
