@@ -2,7 +2,7 @@
 
 import { load } from "polyhal";
 import { Tokenizer } from "polyhal/tokenizer";
-import { element, report, statisticsTable } from "polyhal/view";
+import { element, report, size, statisticsTable } from "polyhal/view";
 
 const root = document.getElementById("page");
 const data = JSON.parse(document.getElementById("polyhal-data").textContent);
@@ -44,7 +44,7 @@ await report(async () => {
       if (data.ends.includes(token)) break;
       tokens.push(token);
       written.textContent += next(token);
-      statistics.replaceChildren(statisticsTable(decode, (1e3 * (position + 1)) / (performance.now() - start)));
+      statistics.replaceChildren(statisticsTable(decode, (1e3 * (position + 1)) / (performance.now() - start), "tokens"));
     }
     return `${tokens.length} tokens`;
   }
@@ -64,5 +64,5 @@ await report(async () => {
   );
   window.polyhal = bundle;
   bundle.lost.then((text) => report(() => { throw new Error(text); }));
-  return `ready after ${(bundle.statistics.loadMs / 1e3).toFixed(1)} s`;
+  return `ready after ${(bundle.statistics.loadMs / 1e3).toFixed(1)} s; ${size(bundle.statistics.downloadBytes)} of weights`;
 });

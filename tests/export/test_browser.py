@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def training() -> TrainingStep:
 def _open(browser: Chromium, page: Path) -> None:
     browser.open(page)
     browser.wait_for(_LOADED)
-    assert browser.evaluate("document.querySelector('#status').textContent").startswith("ready after")
+    shown = browser.evaluate("document.querySelector('#status').textContent")
+    assert re.fullmatch(r"ready after [\d.]+ s; [\d.]+ [KM]iB of weights and state", shown)
 
 
 def _arrays(training: TrainingStep) -> str:

@@ -1,5 +1,5 @@
 import { load } from "polyhal";
-import { report, statisticsTable, element, download } from "polyhal/view";
+import { report, statisticsTable, element, download, size } from "polyhal/view";
 
 const SHOWN = 12;
 const root = document.getElementById("page");
@@ -51,7 +51,7 @@ function section(name, program) {
     return button;
   });
   statistics.append(statisticsTable(program));
-  const table = element("table", {}, rows.map(([k, v]) => element("tr", {}, [element("th", { textContent: k }), element("td", {}, [v])])));
+  const table = element("table", { className: "inputs" }, rows.map(([k, v]) => element("tr", {}, [element("th", { textContent: k }), element("td", {}, [v])])));
   return element("section", {}, [element("h2", { textContent: name }), table, ...buttons, results, statistics]);
 }
 
@@ -65,5 +65,5 @@ await report(async () => {
   root.append(element("h2", { textContent: "State" }), save, element("label", {}, ["Continue from a file: ", file]));
   window.polyhal = bundle;
   bundle.lost.then((text) => report(() => { throw new Error(text); }));
-  return `ready after ${(bundle.statistics.loadMs / 1e3).toFixed(2)} s`;
+  return `ready after ${(bundle.statistics.loadMs / 1e3).toFixed(2)} s; ${size(bundle.statistics.downloadBytes)} of weights and state`;
 });

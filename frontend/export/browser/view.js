@@ -21,10 +21,11 @@ export async function report(action) {
   }
 }
 
-const size = (bytes) => (bytes < 2 ** 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
+/** A number of bytes as text. */
+export const size = (bytes) => (bytes < 2 ** 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
 
-/** Sizes and times of a program. */
-export function statisticsTable(program, perSecond = null) {
+/** Sizes and times of a program; `perSecond` counts `unit`. */
+export function statisticsTable(program, perSecond = null, unit = "runs") {
   const { bytes, kernels, launches, compileMs, firstRunMs } = program.statistics;
   const rows = [
     ["state", size((bytes.state ?? 0) + (bytes.constant ?? 0))],
@@ -33,7 +34,7 @@ export function statisticsTable(program, perSecond = null) {
     ["compiled in", `${(compileMs / 1e3).toFixed(2)} s`],
   ];
   if (firstRunMs !== null) rows.push(["first run", `${firstRunMs.toFixed(0)} ms`]);
-  if (perSecond !== null) rows.push(["runs per second", perSecond.toPrecision(3)]);
+  if (perSecond !== null) rows.push([`${unit} per second`, perSecond.toPrecision(3)]);
   const cells = ([k, v]) => element("tr", {}, [element("th", { textContent: k }), element("td", { textContent: v })]);
   return element("table", { className: "statistics" }, rows.map(cells));
 }
