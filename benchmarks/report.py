@@ -45,6 +45,7 @@ from benchmarks.tables import (
     training_step_table,
 )
 from benchmarks.torch_steps_page import torch_steps_table
+from benchmarks.web.table import web_steps_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -171,6 +172,7 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "serve_load": ("`polyhal serve` under load, every answer compared with a single run", serve_load_table),
     "replay": ("host time per replayed launch", replay_table),
     "c_steps": ("captured training steps exported to C", c_steps_table),
+    "web_steps": ("inference in a browser with WebGPU", web_steps_table),
     "jax_steps": ("training steps captured for XLA, and written by hand in JAX", jax_steps_table),
     "openvino_steps": ("inference captured for OpenVINO, and imported by OpenVINO", openvino_steps_table),
     "optimizers": ("launches and time of optimizer steps", optimizers_table),

@@ -1,0 +1,1 @@
+"""Exported pages and other runtimes of browsers, in one headless browser."""
