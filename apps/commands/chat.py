@@ -12,6 +12,7 @@ import typer
 from polyhal.cli.reporting import fail, reported, sentence
 from polyhal.commands.language_options import (
     AdapterFolder,
+    CacheDType,
     ContextLength,
     DeviceName,
     DraftPath,
@@ -57,6 +58,7 @@ def chat(
     top_p: Annotated[float | None, typer.Option(help="Sample only from tokens with this total probability.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; equal seeds give equal answers.")] = None,
     dtype: WeightDType = None,
+    cache_dtype: CacheDType = None,
     adapter: AdapterFolder = None,
     draft: DraftPath = None,
     lookup: LookupFlag = False,
@@ -74,7 +76,7 @@ def chat(
     console = Console(highlight=False)
     settings = ChatSettings(temperature, top_k, top_p, seed, max_tokens, lookup)
     with status_line(console, f"loading {model}"):
-        loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup)
+        loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup, cache_dtype)
         loaded.template()
         conversation = Conversation(loaded, settings)
         conversation.set_number("max_tokens", max_tokens)  # raises ValueError for any number outside of its range

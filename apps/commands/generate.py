@@ -13,6 +13,7 @@ import typer
 from polyhal.cli.reporting import reported
 from polyhal.commands.language_options import (
     AdapterFolder,
+    CacheDType,
     ContextLength,
     DeviceName,
     DraftPath,
@@ -53,6 +54,7 @@ def generate(
     ] = None,
     context: ContextLength = None,
     dtype: WeightDType = None,
+    cache_dtype: CacheDType = None,
     adapter: AdapterFolder = None,
     json_schema: Annotated[
         Path | None, typer.Option(help="Of a language model: a file with the JSON schema that the text follows.")
@@ -88,7 +90,7 @@ def generate(
     options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     constraint = _constraint(json_schema, grammar, regex)
     if _is_language_model(checkpoint):
-        loaded = load_for_answers(checkpoint, device, dtype, context, adapter, draft, lookup)
+        loaded = load_for_answers(checkpoint, device, dtype, context, adapter, draft, lookup, cache_dtype)
         texts = _texts_of_language_model(loaded, prompt, max_tokens, {**options, **constraint, "lookup": lookup}, stats)
     else:
         path = _find_checkpoint(checkpoint)

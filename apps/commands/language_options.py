@@ -25,6 +25,14 @@ ContextLength = Annotated[
 WeightDType = Annotated[
     str | None, typer.Option("--dtype", help="The dtype of weights that are not quantised. Default: the file's.")
 ]
+CacheDType = Annotated[
+    str | None,
+    typer.Option(
+        "--cache-dtype",
+        help="The dtype of keys and values of earlier tokens: float32, float16, bfloat16, or int8, which takes half of their "
+        "memory. Default: the dtype of the weights.",
+    ),
+]
 AdapterFolder = Annotated[
     Path | None,
     typer.Option("--adapter", help="A folder of low-rank adapters, as [bold]polyhal finetune[/] and PEFT write them."),
@@ -56,6 +64,7 @@ def load_for_answers(
     adapter: Path | None,
     draft: Path | None,
     lookup: bool,
+    cache_dtype: str | None,
     sequences: int = 1,
 ) -> LanguageModel:
     """Load a model that is to write text, by the options that commands share. Raises BadParameter, and errors of `load`."""
@@ -63,7 +72,7 @@ def load_for_answers(
         raise typer.BadParameter("--draft and --lookup are two sources of proposed tokens; expected one of them")
     from polyhal.llm import load
 
-    return load(path, device, dtype, context, adapter, draft=draft, sequences=sequences)
+    return load(path, device, dtype, context, adapter, draft=draft, sequences=sequences, cache_dtype=cache_dtype)
 
 
 def speed(tokens: TokenStream, seconds: float) -> str:

@@ -9,6 +9,7 @@ import typer
 from polyhal.cli.reporting import reported
 from polyhal.commands.language_options import (
     AdapterFolder,
+    CacheDType,
     ContextLength,
     DeviceName,
     DraftPath,
@@ -35,6 +36,7 @@ def serve(
     max_prompt: Annotated[int | None, typer.Option(min=1, help="The largest number of tokens of a prompt.")] = None,
     max_body: Annotated[int, typer.Option(min=1, help="The largest number of bytes of a request.")] = 8 << 20,
     dtype: WeightDType = None,
+    cache_dtype: CacheDType = None,
     adapter: AdapterFolder = None,
     draft: DraftPath = None,
     lookup: LookupFlag = False,
@@ -55,7 +57,7 @@ def serve(
     limits = ServerLimits(body=max_body, prompt=max_prompt, waiting=queue)
     listening = listen(host, port)
     with status_line(console, f"loading {model}"):
-        loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup, slots)
+        loaded = load_for_answers(model, device, dtype, context, adapter, draft, lookup, cache_dtype, slots)
         generator = BatchGenerator(loaded, slots, lookup)
         generator.warm_up()
         served = ServedLanguageModel(loaded, name)

@@ -36,8 +36,8 @@ class PromptReader:
         self.captured = captured and _gains_from_recording(model.device)
         """True if steps are recorded, after few of their kind."""
         self._room = min(cache.capacity, model.context_length)
-        self._memories: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}
-        """Keys and values of sequences, by index and capacity."""
+        self._memories: dict[tuple[int, int], Sequence[Sequence[Tensor]]] = {}
+        """The cache's memory of sequences, by index and capacity."""
         self._current: dict[int, KVCache] = {}
         """The sequence of the present step, by its capacity."""
         self._step = jit(self._extend, warm_up=False, max_graphs=_MOST_GRAPHS)
@@ -68,16 +68,16 @@ class PromptReader:
         use = size, capacity, last_only
         self._uses[use] += 1
         run = self._step if self.captured and self._uses[use] > _EAGER else self._extend
-        logits = run(Tensor(row, device=self._model.device), *memory, last_only)
+        logits = run(Tensor(row, device=self._model.device), memory, last_only)
         return logits if last_only or count == size else logits[:, :count]
 
-    def _extend(self, row: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], last_only: bool) -> Tensor:
+    def _extend(self, row: Tensor, memory: Sequence[Sequence[Tensor]], last_only: bool) -> Tensor:
         """Process a row of tokens, the number of filled positions, and the place of the last token; a captured step."""
-        size, cache = row.shape[1] - 2, self._current[keys[0].shape[2]]
-        cache.use(keys, values, row[0, size : size + 1])
+        size, cache = row.shape[1] - 2, self._current[memory[0][0].shape[2]]
+        cache.use(memory, row[0, size : size + 1])
         last: bool | Tensor = row[0, size + 1 :] if last_only else False
         logits: Tensor = self._model(row[:, :size], cache, last_only=last)
-        cache.use((), (), self._cache.lengths)  # lets go of the row
+        cache.use((), self._cache.lengths)  # lets go of the row
         return logits
 
     def _capacity(self, length: int) -> int:

@@ -237,21 +237,26 @@ def load(
     *,
     draft: str | os.PathLike[str] | None = None,
     sequences: int = 1,
+    cache_dtype: object = None,
 ) -> LanguageModel:
     """Load a language model from a folder of Hugging Face's form or a GGUF file.
 
     Weights in formats of blocks stay in them. All others get `dtype`, by default the dtype of the file if the device supports
     it. `context` is the maximum number of tokens of prompt and answer, by default 8192 or the model's own if it is shorter.
     `adapter` is a folder of low-rank adapters in PEFT's form. `draft` is a smaller model with the same tokens, which proposes
-    tokens of answers (speculative decoding). Raises ModelDoesNotFitError before anything is loaded if the memory does not
-    suffice for both and for `sequences` answers at a time, ShapeError for a context beyond the model's or a draft model with
+    tokens of answers (speculative decoding). `cache_dtype` is the dtype of keys and values of earlier tokens, by
+    default the dtype of the weights; int8 takes half of the memory of float16, and rounds a number to a 254th part of its row.
+    Raises ModelDoesNotFitError before anything is loaded if the memory does not suffice for both and for `sequences` answers
+    at a time, SettingError for another dtype of a cache, ShapeError for a context beyond the model's or a draft model with
     other tokens, and the errors of `open_model` and `load_adapter`.
     """
     files, drafted = open_model(path), None if draft is None else open_model(draft)
     # After files: the fastest device may have to be measured.
     target = device if isinstance(device, Device) else Device(device)
-    planned = _planned(files, target, dtype, context)
-    proposing = None if drafted is None else _planned(drafted, target, dtype, planned.context, shorter=True)
+    planned = _planned(files, target, dtype, context, cache_dtype)
+    proposing = (
+        None if drafted is None else _planned(drafted, target, dtype, planned.context, cache_dtype, shorter=True)
+    )
     check_fits(planned, target, proposing, sequences)
     found = _loaded(planned, target, adapter)
     if proposing is not None:
@@ -261,9 +266,9 @@ def load(
 
 
 def _planned(
-    files: ModelFiles, device: Device, dtype: object, context: int | None, shorter: bool = False
+    files: ModelFiles, device: Device, dtype: object, context: int | None, cache_dtype: object, shorter: bool = False
 ) -> PlannedModel:
-    """Choose context and dtype. With `shorter` the context may be shorter than `context`. Raises ShapeError."""
+    """Choose context and dtypes. With `shorter` the context may be shorter than `context`. Raises ShapeError."""
     config = DecoderConfig.from_json(files.config)
     longest = config.max_position_embeddings
     length = _DEFAULT_CONTEXT if context is None else context
@@ -271,7 +276,27 @@ def _planned(
         length = min(length, longest)
     if not 1 <= length <= longest:
         raise ShapeError(message("load", f"context {length}", expected=f"1 to {longest}"))
-    return PlannedModel(files, config, length, as_dtype(dtype) if dtype is not None else _dtype_for(files, device))
+    kind = as_dtype(dtype) if dtype is not None else _dtype_for(files, device)
+    return PlannedModel(files, config, length, kind, kind if cache_dtype is None else _cache_dtype(cache_dtype, device))
+
+
+def _cache_dtype(dtype: object, device: Device) -> DType:
+    """Return the dtype of a cache. Raises SettingError unless the device computes in it."""
+    usual = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int8)
+    possible = {d.name: d for d in usual if d in device.capabilities.compute}
+    found = possible.get(as_dtype(dtype).name) if _names_a_dtype(dtype) else None
+    if found is None:
+        problem = f"cache_dtype is {dtype}"
+        raise SettingError(message("load", problem, expected=f"one of {', '.join(possible)}", device=device))
+    return found
+
+
+def _names_a_dtype(value: object) -> bool:
+    try:
+        as_dtype(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _loaded(planned: PlannedModel, device: Device, adapter: str | os.PathLike[str] | None = None) -> LanguageModel:
@@ -284,6 +309,7 @@ def _loaded(planned: PlannedModel, device: Device, adapter: str | os.PathLike[st
         load_adapter(model, adapter, checkpoint_names(files.config))
     for parameter in model.parameters():
         parameter.requires_grad_(False)
+    model.cache_dtype = planned.cache_dtype
     try:
         tokenizer = files.load_tokenizer()
     except (PolyhalError, FileNotFoundError):
@@ -298,7 +324,8 @@ def estimate(files: ModelFiles, device: Device, context: int) -> tuple[int, int 
     """
     config = DecoderConfig.from_json(files.config)
     length = config.max_position_embeddings
-    need = memory_need(files, config, min(context, length), _dtype_for(files, device))
+    dtype = _dtype_for(files, device)
+    need = memory_need(files, config, min(context, length), dtype, dtype)
     return need.total, usable_memory(device), length
 
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from polyhal import Device
+from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError, message
@@ -43,16 +44,17 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A model that is to be loaded: its files, and its context and dtype."""
+    """A model that is to be loaded: its files, its context, and the dtypes of weights and cache."""
 
     files: ModelFiles
     config: DecoderConfig
     context: int
     dtype: DType
+    cache_dtype: DType
 
     def need(self, sequences: int = 1) -> MemoryNeed:
         """Estimate its memory for `sequences` texts at a time."""
-        one = memory_need(self.files, self.config, self.context, self.dtype)
+        one = memory_need(self.files, self.config, self.context, self.dtype, self.cache_dtype)
         return MemoryNeed(one.weights, sequences * one.cache, one.work)
 
 
@@ -64,10 +66,11 @@ def stays_in_blocks(name: str, weight: StoredWeight) -> bool:
 def cache_bytes(config: DecoderConfig, context: int, dtype: DType) -> int:
     """Return the bytes of the keys and values of `context` positions."""
     width = config.head_width if config.latent is None else max(config.head_width, config.latent.value_width)
-    return 2 * config.num_hidden_layers * config.kv_heads * width * context * dtype.itemsize
+    scale = dtypes.float32.itemsize if dtype is dtypes.int8 else 0
+    return 2 * config.num_hidden_layers * config.kv_heads * context * (width * dtype.itemsize + scale)
 
 
-def memory_need(files: ModelFiles, config: DecoderConfig, context: int, dtype: DType) -> MemoryNeed:
+def memory_need(files: ModelFiles, config: DecoderConfig, context: int, dtype: DType, cache_dtype: DType) -> MemoryNeed:
     """Estimate the memory of a model with a context of `context` tokens."""
     weights = 0
     for name, weight in files.weights.items():
@@ -78,7 +81,7 @@ def memory_need(files: ModelFiles, config: DecoderConfig, context: int, dtype: D
     prompt = min(_PROMPT, context)
     scores = config.num_attention_heads * prompt * prompt
     work = _BASE + 4 * (prompt * widest + scores + 3 * config.vocab_size)
-    return MemoryNeed(weights, cache_bytes(config, context, dtype), work)
+    return MemoryNeed(weights, cache_bytes(config, context, cache_dtype), work)
 
 
 def usable_memory(device: Device) -> int | None:
@@ -124,13 +127,13 @@ def _remedy(model: PlannedModel, draft: PlannedModel | None, sequences: int, usa
     contexts = sum(one.need().cache for one in planned)
     if 1 <= (fitting := (usable - fixed) // max(contexts, 1)) < sequences:
         return f"use --slots {fitting}, or a smaller --context"
-    per_token = sum(cache_bytes(one.config, 1, one.dtype) for one in planned)
+    per_token = sum(cache_bytes(one.config, 1, one.cache_dtype) for one in planned)
     if (room := (usable - fixed) // max(1, sequences * per_token)) >= _SHORTEST:
         return f"use --context {room // _SHORTEST * _SHORTEST}"
     if draft is not None and model.need(sequences).total <= usable:
         return "leave out the draft model"
     need, files = model.need(), model.files
-    least = cache_bytes(model.config, 2048, model.dtype) + need.work
+    least = cache_bytes(model.config, 2048, model.cache_dtype) + need.work
     for name, bits in _TYPES.items():
         nbytes = int(files.parameters * bits / 8)
         if nbytes < need.weights and nbytes + least <= usable:

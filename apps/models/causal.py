@@ -8,6 +8,7 @@ from typing import Any
 
 import polyhal as ph
 from polyhal import Device, Tensor
+from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import KVCache, Module
 from polyhal.nn import functional as F
@@ -18,6 +19,8 @@ class CausalModel(Module, ABC):
 
     context_length: int
     """Maximum number of tokens in the context, for which caches are made. A smaller number may be set."""
+    cache_dtype: DType | None = None
+    """Dtype of the keys and values in caches: floats, or int8 with a scale for each row. None for the dtype of the weights."""
 
     @property
     @abstractmethod

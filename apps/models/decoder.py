@@ -149,7 +149,8 @@ class Decoder(CausalModel):
         c = self.config
         length = self.context_length if capacity is None else min(capacity, self.context_length)
         width = c.head_width if c.latent is None else max(c.head_width, c.latent.value_width)
-        return KVCache(c.num_hidden_layers, batch, c.kv_heads, length, width, dtype or self._example.dtype, self.device)
+        kind = dtype or self.cache_dtype or self._example.dtype
+        return KVCache(c.num_hidden_layers, batch, c.kv_heads, length, width, kind, self.device)
 
     def tensor_parallel_vocabulary(self, group: Group, shares: Sequence[float] | None, gather_logits: bool) -> None:
         """Divide the tables of tokens and logits among devices, in place."""

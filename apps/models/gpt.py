@@ -152,7 +152,8 @@ class GPT(CausalModel):
     def make_cache(self, batch: int = 1) -> KVCache:
         """Make an empty cache for decoding up to `block_size` tokens."""
         c, weight = self.config, self.lm_head.weight
-        return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, weight.dtype, weight.device)
+        kind = self.cache_dtype or weight.dtype
+        return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, kind, weight.device)
 
     def tensor_parallel_vocabulary(self, group: Group, shares: Sequence[float] | None, gather_logits: bool) -> None:
         """Divide the tables of tokens and logits among devices, in place."""

@@ -16,7 +16,11 @@ from polyhal.nn.functional.attention import capped_attention, restricted, scaled
 from polyhal.nn.position import Rotation
 from polyhal.tensor import Tensor
 
-_cached_attention = FUNCTIONS["cached_attention"]
+Memory = tuple[list[Tensor], ...]
+"""Keys and values (batch, heads, capacity, width) by layer; scales (batch, heads, capacity, 1) of both if they are integers."""
+_cached_attention, _quantized_attention = FUNCTIONS["cached_attention"], FUNCTIONS["quantized_cached_attention"]
+_LARGEST = 127
+"""Magnitude of the largest integer of a row."""
 _STORE_ROWS, _ROTARY_STORE, _ADD = OPS["store_rows"], OPS["rotary_store"], OPS["add"]
 
 
@@ -25,14 +29,18 @@ class KVCache:
 
     The number of positions of each sequence is stored on the device, in `lengths`, so that one captured step serves all
     lengths, and sequences of a batch may have different ones.
+
+    With the dtype int8, each key and each value is stored as integers and a float32 scale, the 127th part of its largest
+    magnitude, so that a feature is off by at most half a scale.
     """
 
     def __init__(
         self, layers: int, batch: int, heads: int, capacity: int, width: int, dtype: object, device: Device | str | None
     ) -> None:
-        shape = (batch, heads, capacity, width)
-        self._keys = [zeros(shape, dtype, device) for _ in range(layers)]
-        self._values = [zeros(shape, dtype, device) for _ in range(layers)]
+        rows = [((batch, heads, capacity, width), dtypes.as_dtype(dtype))] * 2
+        if rows[0][1] is dtypes.int8:
+            rows += [((batch, heads, capacity, 1), dtypes.float32)] * 2
+        self._memory: Memory = tuple([zeros(shape, kind, device) for _ in range(layers)] for shape, kind in rows)
         self.capacity = capacity
         self.lengths: Tensor = zeros((batch,), dtypes.int32, device)
         """Positions filled, per sequence (batch,), int32."""
@@ -52,22 +60,21 @@ class KVCache:
         one = KVCache.__new__(KVCache)
         one.capacity = self.capacity if capacity is None else capacity
         one._positions, one.length, one.active = self._positions, 0, None
-        one.use(*self.memory_of(index, one.capacity), zeros((1,), dtypes.int32, self.lengths.device))
+        one.use(self.memory_of(index, one.capacity), zeros((1,), dtypes.int32, self.lengths.device))
         return one
 
-    def memory_of(self, index: int, capacity: int) -> tuple[list[Tensor], list[Tensor]]:
+    def memory_of(self, index: int, capacity: int) -> Memory:
         """Return the memory of one sequence of the batch, its first `capacity` positions."""
-        keys, values = ([x[index : index + 1, :, :capacity] for x in all_] for all_ in self.memory)
-        return keys, values
+        return tuple([x[index : index + 1, :, :capacity] for x in layers] for layers in self._memory)
 
     @property
-    def memory(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values (batch, heads, capacity, width) of each layer."""
-        return self._keys, self._values
+    def memory(self) -> Memory:
+        """Keys and values (batch, heads, capacity, width) of each layer, and their scales if they are integers."""
+        return self._memory
 
-    def use(self, keys: Sequence[Tensor], values: Sequence[Tensor], lengths: Tensor) -> None:
+    def use(self, memory: Sequence[Sequence[Tensor]], lengths: Tensor) -> None:
         """Continue the sequences in other memory of the same shapes, such as arguments of a captured step."""
-        self._keys, self._values, self.lengths = list(keys), list(values), lengths
+        self._memory, self.lengths = tuple(list(layers) for layers in memory), lengths
 
     def known_length(self, reader: str, fix: str) -> int:
         """Return the number of filled positions for a shape that depends on it.
@@ -108,21 +115,28 @@ class KVCache:
         1/sqrt(D). With `window` a position attends to itself and the `window` - 1 before it; with `softcap` scores x become
         `softcap * tanh(x / softcap)`. `q` and `k` are rotated by `rotation` first.
         """
-        keys, values = self._keys[layer], self._values[layer]
-        if rotation is not None and mask is None and not (self._is_empty() or _has_gradient(q, k)):
+        stored = [layers[layer] for layers in self._memory]
+        keys, values, *scales = stored
+        integers = keys.dtype is dtypes.int8
+        if rotation is not None and mask is None and not (integers or self._is_empty() or _has_gradient(q, k)):
             q = self._store_rotated(keys, values, q, k, v, rotation)
         else:
             q, k = (x if rotation is None else rotation.of(x) for x in (q, k))
-            for store, new in ((keys, k), (values, v)):
+            rows = _quantized(k, v) if integers else [k, v]
+            for store, new in zip(stored, rows, strict=True):
                 dispatch.apply_into(_STORE_ROWS, (store, new.to(store.dtype), self.lengths), (), (store,))
         if mask is None and not self._is_empty():
             # A captured step reads any number of positions, an eager one has to read few more than are filled.
             span = dispatch.static_bound(self._span(k.shape[2]), self.capacity)
-            keys, values = keys[:, :, :span], values[:, :, :span]
-            out: Tensor = _cached_attention(q, keys, values, self.lengths, scale, window, softcap)
+            read = _quantized_attention if integers else _cached_attention
+            keys, values, *scales = (x[:, :, :span] for x in stored)
+            out: Tensor = read(q, keys, values, self.lengths, *scales, scale, window, softcap)
             return out
         if mask is not None:
-            k, v = (x[:, :, : mask.shape[-1]].to(q.dtype) for x in (keys, values))
+            keys, values, *scales = (x[:, :, : mask.shape[-1]] for x in stored)
+            k, v = (x.to(q.dtype) for x in (keys, values))
+            if integers:
+                k, v = (x * s.to(q.dtype) for x, s in zip((k, v), scales, strict=True))
         if window is not None and window < k.shape[2]:
             mask = self._within(window, mask, q.shape[2], k.shape[2])
         if softcap is not None:
@@ -170,3 +184,11 @@ class KVCache:
 
 def _has_gradient(*xs: Tensor) -> bool:
     return dispatch.thread.grad_enabled and any(x.requires_grad for x in xs)
+
+
+def _quantized(*rows: Tensor) -> list[Tensor]:
+    """Return rows of features as integers, and then the scale of each row."""
+    numbers = [x.to(dtypes.float32) for x in rows]
+    scales = [ops.max(ops.abs(x), -1, True) / _LARGEST for x in numbers]
+    # A row of zeros has no scale.
+    return [*(ops.round(x / ops.where(s > 0, s, 1.0)) for x, s in zip(numbers, scales, strict=True)), *scales]

@@ -15,8 +15,10 @@ pytest.importorskip("jinja2", reason="needs jinja2: pip install 'polyhal[llm]'")
 import gguf
 
 from polyhal import Device
-from polyhal.hal.errors import CorruptFileError, ShapeError
+from polyhal.hal import dtypes
+from polyhal.hal.errors import CorruptFileError, SettingError, ShapeError
 from polyhal.llm import Conversation, ModelDoesNotFitError, estimate, load, open_model, quantize
+from polyhal.llm.memory import PlannedModel
 from polyhal.llm.mixtures import MIXTURES
 
 from .small_models import STORIES, stories, with_bytes
@@ -42,6 +44,35 @@ def test_a_trained_model_writes_its_story_in_every_type(tmp_path: Path, names: t
     assert "weights in q8_0 are quantised twice" in note
     assert not quantize(tmp_path / "q8_0.gguf", tmp_path / "floats.gguf", "f16")
     assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_cache_of_integers_writes_the_same_story(tmp_path: Path, captured: bool) -> None:
+    """Its rounding is below the distance of the story's tokens from others; half of the memory is the scales' and integers'."""
+    path = stories(tmp_path / "stories.gguf")
+    model = load(path, "numpy", cache_dtype="int8")
+    request = model.request(GREEDY[:1], 30, temperature=0)
+    engine = model.engine(2, captured=captured)
+    assert list(engine.submit(request)) == GREEDY[1:31]
+    keys, values, *scales = (layers[0] for layers in engine.cache.memory)
+    assert [x.dtype.name for x in (keys, values, *scales)] == ["int8", "int8", "float32", "float32"]
+    held = sum(x.nbytes for layers in engine.cache.memory for x in layers)
+    files = open_model(path)
+    floats, integers = (
+        PlannedModel(files, model.model.config, model.context, dtypes.float32, kind).need(2).cache
+        for kind in (dtypes.float32, dtypes.int8)
+    )
+    assert held == integers
+    assert integers / floats == (keys.shape[-1] + 4) / (4 * keys.shape[-1])
+
+
+@pytest.mark.parametrize("dtype", ["int4", "float64", "int32", 7])
+def test_other_dtypes_of_a_cache_are_refused(tmp_path: Path, dtype: object) -> None:
+    path = with_bytes(tmp_path / "model.gguf")
+    with pytest.raises(
+        SettingError, match=rf"cache_dtype is {dtype}; expected one of float32, float16, bfloat16, int8"
+    ):
+        load(path, "numpy", cache_dtype=dtype)
 
 
 def test_the_host_holds_about_one_tensor_while_a_model_is_loaded(tmp_path: Path) -> None:

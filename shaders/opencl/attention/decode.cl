@@ -51,6 +51,13 @@
 #ifndef SOFTCAP
 #define SOFTCAP 0
 #endif
+// Dtype of the scales of keys and values that are integers, one for each row of features.
+#ifdef SCALE_DTYPE
+#define SCALES 1
+#else
+#define SCALES 0
+#define SCALE_DTYPE float32
+#endif
 #include "attention/visibility.h"
 #include "lib/vectors.h"
 #include "lib/exponential.h"
@@ -58,6 +65,14 @@
 
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
+#if SCALES
+#define READ_FEATURES(p) CONVERT(REAL, LOADV(DTYPE, p))
+// The offset of a head among the scales: its offset among the integers divided by their number in a row.
+#define SCALES_OF_HEAD(name, x, features) \
+    name += name##_offset + (i0 * geometry.x##_batch0 + i1 * geometry.x##_batch1 + i2 * geometry.x##_batch2) / (features)
+#else
+#define READ_FEATURES(p) LOADV(DTYPE, p)
+#endif
 #define GROUP (FEATURE_LANES * KEY_LANES)
 // The steps of a group's loop for a number of keys.
 #define GROUP_STEPS(keys) (((keys) + KEYS_PER_STEP * KEY_LANES - 1) / (KEYS_PER_STEP * KEY_LANES))
@@ -89,6 +104,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
     OPERAND(Q_DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND
 #if LENGTHS
     __global const int *lengths, const ulong lengths_offset, const CacheGeometry cache,
+#if SCALES
+    OPERAND(SCALE_DTYPE, key_scales), OPERAND(SCALE_DTYPE, value_scales),
+#endif
 #else
     const uint keys_per_group,
 #endif
@@ -121,6 +139,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #endif
     const uint lane = get_local_id(0) % FEATURE_LANES, key_lane = get_local_id(0) / FEATURE_LANES;
     HEAD_INDICES(head);
+#if SCALES
+    SCALES_OF_HEAD(key_scales, k, d);
+    SCALES_OF_HEAD(value_scales, v, e);
+#endif
     SELECT_HEAD(q);
     SELECT_HEAD(k);
     SELECT_HEAD(v);
@@ -165,7 +187,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
             for (uint j = 0; j < KEY_VECTORS; j++) {
                 const uint c = (lane + j * FEATURE_LANES) * WIDTH;
-                const V x = LOADV(DTYPE, key + (c < d ? c : 0));
+                const V x = READ_FEATURES(key + (c < d ? c : 0));
 #pragma unroll
                 for (uint r = 0; r < ROWS; r++) product[r] += queries[r][j] * x;
             }
@@ -199,6 +221,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
             for (uint i = 0; i < KEYS_PER_STEP; i++) {
                 const uint key = first + i;
+#if SCALES
+                scores[r][i] *= LOAD(SCALE_DTYPE, key_scales, min(key, end - 1) * (k_row / d));
+#endif
 #if SOFTCAP
                 scores[r][i] = softcap * tanh(scores[r][i] / softcap);
 #endif
@@ -225,10 +250,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
         for (uint i = 0; i < KEYS_PER_STEP; i++) {
             __global const STORAGE(DTYPE) *value = v + (long)min(first + i, end - 1) * v_row;
+#if SCALES
+            const REAL value_scale = LOAD(SCALE_DTYPE, value_scales, min(first + i, end - 1) * (v_row / e));
+#pragma unroll
+            for (uint r = 0; r < ROWS; r++) scores[r][i] *= value_scale;
+#endif
 #pragma unroll
             for (uint j = 0; j < VALUE_VECTORS; j++) {
                 const uint c = (lane + j * FEATURE_LANES) * WIDTH;
-                const V x = LOADV(DTYPE, value + (c < e ? c : 0));
+                const V x = READ_FEATURES(value + (c < e ? c : 0));
 #pragma unroll
                 for (uint r = 0; r < ROWS; r++) acc[r][j] += scores[r][i] * x;
             }

@@ -43,6 +43,8 @@ class CacheLengths:
     """Positions that a query attends to; 0 for all."""
     softcap: float
     """Bound of the scores; 0 for none."""
+    scales: DType | None = None
+    """Dtype of the scales of keys and values that are integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class AttentionCall:
     @property
     def real(self) -> str:
         """The C type of sums."""
-        return real_type(self.dtype)
+        return real_type(self.specs[0].dtype)
 
     @property
     def itemsize(self) -> int:
@@ -103,13 +105,15 @@ class AttentionCall:
     @property
     def first_workspace(self) -> int:
         """Index of the first workspace in the argument list of a launch."""
-        results = 1 if self.cache else 2
-        return (4 + results if self.forward else 10) + self.copies
+        if not self.forward:
+            return 10 + self.copies
+        return self.out + (1 if self.cache else 2) + self.copies
 
     @property
     def out(self) -> int:
         """Index of the first output; in a forward call the logsumexp is the next one."""
-        return len(self.names) + (1 if self.forward else 3)
+        scales = 2 if self.cache is not None and self.cache.scales else 0
+        return len(self.names) + (1 if self.forward else 3) + scales
 
     def place(self, index: int) -> Tensor | Workspace:
         """Return the memory of an operand."""
@@ -123,7 +127,10 @@ class AttentionCall:
         """Return the memory of all operands and of the mask, by name."""
         memory: Args = {name: self.place(i) for i, name in enumerate(self.names)}
         if self.cache is not None:
-            return memory | {"lengths": Strided(Tensor(len(self.names)), {"step": self.cache.spec.strides[0]})}
+            after = len(self.names)
+            if self.cache.scales:
+                memory |= {"key_scales": Tensor(after + 1), "value_scales": Tensor(after + 2)}
+            return memory | {"lengths": Strided(Tensor(after), {"step": self.cache.spec.strides[0]})}
         return memory if self.mask is None else memory | {"mask": self.mask_memory or Tensor(len(self.names))}
 
     def outputs(self) -> Args:
@@ -189,6 +196,8 @@ class AttentionCall:
             common["OUT_DTYPE"] = self.out_dtype.name
         if self.cache is not None:
             common |= {"LENGTHS": 1, "WINDOW": self.cache.window > 0, "SOFTCAP": self.cache.softcap > 0}
+            if self.cache.scales:
+                common["SCALE_DTYPE"] = self.cache.scales.name
             if self.specs[0].dtype is not self.dtype:
                 common["Q_DTYPE"] = self.specs[0].dtype.name
         if self.mask is not None:
@@ -268,8 +277,15 @@ def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> A
 
 
 def cached_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> AttentionCall | Declined:
-    """Describe a call of `cached_attention`, whose heads that share keys are an axis of their own, or decline it."""
-    q, keys, values, lengths = (x for x in inputs if isinstance(x, Spec))
+    """Describe a call of `cached_attention` or `quantized_cached_attention`, or decline it.
+
+    Heads that share keys are an axis of their own.
+    """
+    q, keys, values, lengths, *scales = (x for x in inputs if isinstance(x, Spec))
+    for numbers, of in zip(scales, (keys, values), strict=False):
+        steps = tuple(n * of.shape[3] for n in numbers.strides[:3])
+        if numbers.dtype is not scales[0].dtype or steps != of.strides[:3]:
+            return Declined("scales that are not laid out like the rows of their integers")
     kept = keys.shape[1]
     q, out = (
         x._replace(
@@ -283,7 +299,7 @@ def cached_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> At
         x._replace(shape=(*x.shape[:2], shared, *x.shape[2:]), strides=(*x.strides[:2], 0, *x.strides[2:]))
         for x in (keys, values)
     )
-    if keys.dtype is not values.dtype or real_type(q.dtype) != real_type(keys.dtype):
+    if keys.dtype is not values.dtype or (not scales and real_type(q.dtype) != real_type(keys.dtype)):
         return Declined(f"queries of {q.dtype.name}, keys of {keys.dtype.name}, values of {values.dtype.name}")
     if out.strides[-1] != 1 and out.shape[-1] > 1:
         return Declined("the features of the result are not contiguous")
@@ -291,7 +307,9 @@ def cached_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Params) -> At
     shape = merge_batch_axes([q, keys, values, out], None, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
-    cache = CacheLengths(lengths, kept * shared, 1, params["window"] or 0, params["softcap"] or 0.0)
+    cache = CacheLengths(
+        lengths, kept * shared, 1, params["window"] or 0, params["softcap"] or 0.0, scales[0].dtype if scales else None
+    )
     return AttentionCall(
         _FORWARD,
         (q, keys, values),

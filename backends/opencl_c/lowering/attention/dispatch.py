@@ -55,6 +55,8 @@ def _cached_attention(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...
     reason = decode.refusal(runtime, call)
     if not reason:
         return decode.forward(runtime, call)
+    if call.dtype is dtypes.int8:
+        return Declined(f"integers, and {reason}")
     if runtime.features.cpu:
         return cpu.forward(runtime, call)
     if runtime.features.tensor_cores and call.aligned(_vector(call)):
@@ -114,6 +116,7 @@ LOWERINGS: dict[str, LoweringFunction] = {
     "attention": _attention,
     "attention_grad": _attention_grad,
     "cached_attention": _cached_attention,
+    "quantized_cached_attention": _cached_attention,
     "rotary_attention": rotary_attention,
     "rotary_store": rotary_store,
 }
