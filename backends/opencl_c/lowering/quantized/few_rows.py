@@ -36,6 +36,10 @@ _MANY_ROWS = 8
 """Rows of x above which groups share their loads of x between tiles."""
 _MANY_TILES = 8
 """Tiles per compute unit from which memory's bandwidth counts more than latency."""
+_LONG = 64
+"""Pieces of a row above which more warps than 16 load all of them at a time."""
+_FEW_BITS = 5
+"""Bits per weight up to which six pieces fit the registers of so many warps."""
 _SUM_BYTES = 8 * 20 * 4
 """Local memory for the sums of a tile (SUM_TILE in the kernel)."""
 
@@ -81,10 +85,14 @@ def default(features: KernelFeatures, p: Product, form: BlockFormat) -> Quantize
         choice = QuantizedFewRows(16 if _pairs(p) or tiles <= units else 8, 1, 1)
     elif _pairs(p) and p.m > _MANY_ROWS:
         choice = QuantizedFewRows(8, min(4, ceil_div(tiles, units)), 1)
+    elif p.m == 1 and tiles <= units and pieces > _LONG and form.bits <= _FEW_BITS and not _pairs(p):
+        choice = QuantizedFewRows(ceil_div(pieces, 6), 1, 6)
     elif tiles <= (2 if p.m == 1 else 1) * units and not _pairs(p):
         choice = QuantizedFewRows(16, 1, 4)
+    elif tiles < _MANY_TILES * units:
+        choice = QuantizedFewRows(8, 1, 4)
     else:
-        choice = QuantizedFewRows(8, 1, 4) if tiles < _MANY_TILES * units else QuantizedFewRows(4, 4, 2)
+        choice = QuantizedFewRows(4, 1, 8) if p.m == 1 else QuantizedFewRows(4, 4, 2)
     most = features.max_group_size // _WARP // choice.across
     along = max(1, min(choice.along, pieces, most))
     return replace(choice, along=along, unroll=min(choice.unroll, ceil_div(pieces, along)))
