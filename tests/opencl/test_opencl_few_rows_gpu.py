@@ -79,6 +79,7 @@ def assert_product(got: Any, x: Any, y: Any, dtype: DType) -> None:
         (dtypes.float16, 19, 200, 88, FewRows(4, 4, 1)),
         (dtypes.bfloat16, 32, 72, 600, FewRows(8, 1, 2)),
         (dtypes.bfloat16, 3, 200, 512, FewRows(1, 1, 2, per_unit=1)),
+        (dtypes.float16, 13, 136, 264, FewRows(1, 1, 1, per_unit=1)),
         (dtypes.float32, 1, 36, 76, FewRows(1, 1, 2)),
         (dtypes.float32, 3, 132, 520, FewRows(8, 1, 1)),
         (dtypes.float32, 16, 68, 1028, FewRows(2, 1, 4)),
@@ -176,6 +177,8 @@ def test_every_compute_unit_reads_a_part(device: Any) -> None:
     near = few_rows.predicted(features, product(dtypes.bfloat16, 1, 11264, 2048), slack=0.04)
     assert near.across == 1  # half of the columns, for 3 % more time
     assert few_rows.predicted(features, product(dtypes.bfloat16, 1, 2048, 2048)).unroll == 8  # all terms in flight
+    for m in (8, 16):  # a group of small blocks reads its rows once, as one of large blocks does
+        assert few_rows.predicted(features, product(dtypes.bfloat16, m, 14336, 4096)) == FewRows(1, 1, 8, per_unit=1)
 
 
 @pytest.fixture

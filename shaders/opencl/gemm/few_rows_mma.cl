@@ -8,8 +8,8 @@
 //
 // A warp has a share of the terms, and loads UNROLL steps of the matrix at a time. With PERSISTENT, groups take several blocks
 // of columns in turn, and a warp that has multiplied a step loads the one UNROLL steps later, also of the next block, so that
-// the memory is busy while sums are reduced and stored. With STAGED_TERMS the rows of x go through local memory, multiplied
-// by the weights of a norm once.
+// the memory is busy while sums are reduced and stored. With STAGED_TERMS the rows of x go through local memory: by
+// asynchronous copies, or multiplied by the weights of a norm once.
 
 #ifndef DTYPE
 #define DTYPE float16
@@ -47,6 +47,7 @@
 #endif
 #define SUM_FACTOR(row) ROW_FACTOR(row)
 #include "gemm/few_rows.h"
+#include "lib/async_copy.h"
 #include "lib/mma.h"
 #include "lib/dependent_launch.h"
 
@@ -61,6 +62,9 @@
 #define ROW_ITEMS (ITEMS / X_ROWS)
 #define SHARES 8
 #define PITCH (STAGED_TERMS / 2 + 16)
+// Vectors of x that a work-item loads before it multiplies them by the weights of a norm.
+#define OWN_VECTORS ((STAGED_TERMS / 8 + ROW_ITEMS - 1) / ROW_ITEMS)
+#define VECTORS (OWN_VECTORS < 8 ? OWN_VECTORS : 8)
 #endif
 #if NORM
 #include "gemm/normed_words.h"
@@ -242,20 +246,33 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 #if STAGED_TERMS
     {
         const uint r = me / ROW_ITEMS;
+        __global const STORAGE(DTYPE) *const from = x + min(r, rows - 1) * x_row;
 #if NORM
         float mine = 0;
 #endif
-#pragma unroll 4
-        for (uint at = me % ROW_ITEMS; at < STAGED_TERMS / 8; at += ROW_ITEMS) {
-            const uint term = min(start + at * 8, end - 8);
-            uint4 words = *(__global const uint4 *)(x + (min(r, rows - 1) * x_row + term));
 #if NORM
-            words = normed_words(words, *(__global const uint4 *)(scale + term), &mine);
-#endif
-            *(__local uint4 *)(staged + r * PITCH + at * 4) = words;
+        for (uint first = me % ROW_ITEMS; first < STAGED_TERMS / 8; first += VECTORS * ROW_ITEMS) {
+            uint4 words[VECTORS];
+#pragma unroll
+            for (uint i = 0; i < VECTORS; i++)
+                words[i] = *(__global const uint4 *)(from + min(start + (first + i * ROW_ITEMS) * 8, end - 8));
+#pragma unroll
+            for (uint i = 0; i < VECTORS; i++) {
+                const uint at = first + i * ROW_ITEMS;
+                if (at >= STAGED_TERMS / 8) continue;
+                const uint4 weights = *(__global const uint4 *)(scale + min(start + at * 8, end - 8));
+                *(__local uint4 *)(staged + r * PITCH + at * 4) = normed_words(words[i], weights, &mine);
+            }
         }
+#else
+        for (uint at = me % ROW_ITEMS; at < STAGED_TERMS / 8; at += ROW_ITEMS)
+            COPY16(staged + r * PITCH + at * 4, from + min(start + at * 8, end - 8), true);
+#endif
 #if NORM
         squares[me] = mine;
+#else
+        COPIES_COMMIT();
+        COPIES_WAIT(0);
 #endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);

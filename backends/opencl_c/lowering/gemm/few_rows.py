@@ -26,6 +26,7 @@ from polyhal.backends.opencl_c.lowering.gemm.joined import divides, joined
 from polyhal.backends.opencl_c.lowering.gemm.split_k import reduce, workspace
 from polyhal.backends.opencl_c.lowering.gemm.tile_configs import HALF_DTYPES
 from polyhal.backends.opencl_c.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl_c.ptx import Target
 from polyhal.backends.opencl_c.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.core.kernels.tuning import Family, size_class
@@ -36,16 +37,18 @@ _MIN_BYTES = 1 << 20
 """Minimum bytes of the matrices: a smaller read takes less time than a launch."""
 _LOCAL_MEMORY = 32 << 10
 """Maximum bytes of local memory of a group."""
-_STAGED_BYTES = 72 << 10
-"""Maximum bytes of rows of x in local memory: a compute unit holds groups of two launches."""
 _VECTOR_BYTES = 16
-_WARPS, _STEP = 8, 32
-"""Warps of a group, and terms of a step of 16-bit floats."""
+_WARPS, _STEP, _BLOCK = 8, 32, 16
+"""Warps of a group, terms of a step of 16-bit floats, and columns of a block."""
+_UNROLLS = range(11, 5, -1)
+"""Steps of a warp in flight if rows of x are in local memory, best first. With a divisor of all steps no load is masked."""
 _MIN_TERMS = 256
 """Minimum terms of a product or of a split: fewer do not occupy the warps of a group."""
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _BANDWIDTH, _UNIT_BANDWIDTH, _GROUP_BANDWIDTH = 4000, 33, 28
 """Bytes per nanosecond of an H200: of its memory, to a compute unit, and to a unit that holds only one group."""
+_COPY_BANDWIDTH = 64
+"""Bytes of rows of x per nanosecond that a group copies to local memory."""
 _OVERLAP = 0.2
 """Part of the shorter of the two times that the longer one does not hide."""
 _SLACK_OF_PAIRS = 0.04
@@ -73,6 +76,8 @@ class FewRows:
     """Splits of the terms, if there are enough terms; 0 for the number with the least predicted time."""
     per_unit: int = 0
     """Groups per compute unit that share the blocks of columns on tensor cores; 0 for a group per block."""
+    resident: int = 0
+    """Groups of a compute unit whose registers fit, so that groups start during the launch in front; 0 for any number."""
 
 
 def _allowed(features: KernelFeatures, choice: FewRows) -> bool:
@@ -140,7 +145,7 @@ def predicted(features: KernelFeatures, p: Product, splits: int = 0, slack: floa
     """
     choices = [
         _with_terms(p, replace(inner, across=across, splits=splits))
-        for inner in _inner(p)
+        for inner in _inner(features, p)
         for across in FAMILY.space["across"]
     ]
     busy = [choice for choice in choices if _step(p, choice) <= p.k] or choices[-1:]
@@ -150,15 +155,21 @@ def predicted(features: KernelFeatures, p: Product, splits: int = 0, slack: floa
     return min(near, key=lambda c: _columns(p, c)) if slack else busy[times.index(min(times))]
 
 
-def _inner(p: Product) -> list[FewRows]:
+def _inner(features: KernelFeatures, p: Product) -> list[FewRows]:
     """Return the divisions of a warp's work that were fastest on an H200."""
     rows = _rows(p)
     if p.dtype not in HALF_DTYPES:
         return [FewRows(1, 1, 2 if rows <= 4 or (rows == 16 and not _k_major(p)) else 4)]
     if _k_major(p) and rows <= 16:
         # Rows that a group of several blocks reads from the cache cost more than it saves: 54 us instead of 34 for 16 of 4096.
-        several = _bytes_of_rows(p, p.k) <= _STAGED_BYTES
-        return [FewRows(1, 1, 8 if rows <= 8 else 4, per_unit=1) if several else FewRows(1, 1, 4, streamed=1)]
+        if not _staged(features, p, FewRows(1, 1, 8), p.k):
+            return [FewRows(1, 1, 4, streamed=1)]
+        steps, blocks = ceil_div(p.k, _STEP * _WARPS), ceil_div(p.n, _BLOCK) * p.count
+        unroll = next((unroll for unroll in _UNROLLS if steps % unroll == 0), min(steps, 8))
+        if rows > 8 or steps > unroll or blocks > 2 * features.compute_units:
+            return [FewRows(1, 1, unroll, per_unit=1)]
+        # All terms are in flight before the inputs are complete.
+        return [FewRows(1, 1, unroll, per_unit=ceil_div(blocks, features.compute_units), resident=2)]
     if _k_major(p):
         return [FewRows(1, 2, 4, streamed=1)]
     return [FewRows(1, 4, 1), FewRows(1, 2, 2)] if rows <= 16 else [FewRows(1, 4, 2)]
@@ -210,7 +221,8 @@ def multiply(runtime: Runtime, p: Product, choice: FewRows) -> Launch:
     if half:
         args |= {name: early(args[name]) for name in ("y", "y1", "y2") if name in args}
     size = (groups * items, few.count, split.splits)
-    launch = runtime.launch(kernel, defined, args, size, (items, 1, 1))
+    target = Target(groups=choice.resident) if choice.resident else None
+    launch = runtime.launch(kernel, defined, args, size, (items, 1, 1), target=target)
     if not partial:
         return launch
     return LaunchSequence([launch, reduce(runtime, p, split, p.workspace)], workspace(p, split))
@@ -236,7 +248,7 @@ def _staged(features: KernelFeatures, p: Product, choice: FewRows, terms: int) -
     """Return whether the rows of x of a group, of `terms` terms, go through local memory."""
     rows, sums = _bytes_of_rows(p, terms), 2 * 8 * 16 * _WARPS * choice.column_blocks * 4
     further = _STEP * (_WARPS * 4 + _x_rows(p))
-    return rows <= _STAGED_BYTES and rows + sums + further <= features.static_local_memory
+    return rows + sums + further <= features.static_local_memory
 
 
 def _bytes_of_rows(p: Product, terms: int) -> int:
@@ -302,11 +314,14 @@ def _split(features: KernelFeatures, p: Product, choice: FewRows) -> SplitK:
 def _time(features: KernelFeatures, p: Product, choice: FewRows, split: SplitK) -> float:
     """Return the predicted nanoseconds of a product."""
     size, columns, rows = p.dtype.itemsize, _columns(p, choice), _rows(p)
-    groups = ceil_div(p.m, rows) * ceil_div(p.n, columns) * p.count * split.splits
-    each = (columns + min(rows, p.m)) * min(split.terms, p.k) * size
+    blocks = ceil_div(p.m, rows) * ceil_div(p.n, columns) * p.count * split.splits
+    groups = min(blocks, choice.per_unit * features.compute_units) if choice.per_unit else blocks
+    line = min(split.terms, p.k) * size
     read = p.count * p.k * p.n * size / _BANDWIDTH
-    rate = _GROUP_BANDWIDTH if groups <= features.compute_units else _UNIT_BANDWIDTH
-    busiest = ceil_div(groups, features.compute_units) * each / rate
+    rate = _GROUP_BANDWIDTH if blocks <= features.compute_units else _UNIT_BANDWIDTH
+    row_rate = _COPY_BANDWIDTH if choice.per_unit else rate
+    each = ceil_div(blocks, groups) * columns * line / rate + min(rows, p.m) * line / row_rate
+    busiest = ceil_div(groups, features.compute_units) * each
     time = max(read, busiest) + _OVERLAP * min(read, busiest)
     if split.splits == 1:
         return time
