@@ -67,6 +67,32 @@ def test_weights_may_change_between_runs() -> None:
     np.testing.assert_allclose(forward(inputs).numpy(), first + 2, rtol=_TOLERANCE)
 
 
+def test_weights_that_served_long_are_replaced_by_new_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = polyhal.tensor(_mlp()[1], device="openvino")
+    from polyhal_openvino import programs  # imports OpenVINO, which must follow OpenCL's runtimes
+
+    constants: list[int] = []
+    compile_program = programs.Program._compile
+
+    def note(self: Any, inputs: Any) -> None:
+        compile_program(self, inputs)
+        constants.append(len(self._constant))
+
+    monkeypatch.setattr(programs, "_WORTHWHILE", 3)
+    monkeypatch.setattr(programs.Program, "_compile", note)
+    model, _ = _mlp()
+    forward = _forward(model, "openvino")
+    weight = next(model.parameters())
+    for runs in (5, 5, 1, 1):
+        for _ in range(runs):
+            found = forward(inputs).numpy()
+        with polyhal.no_grad():
+            expected = model(inputs).numpy()
+            weight.mul_(0.5)
+        np.testing.assert_allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE)
+    assert constants == [4, 4, 4, 3], "the last change came after one run"
+
+
 def test_explain_shows_why_an_op_is_outside_of_programs() -> None:
     x = polyhal.tensor(np.arange(4), device="openvino")
     step = polyhal.jit(lambda x: polyhal.relu(x.astype(polyhal.float32) * 2) + (x * x).sum(), warm_up=False)

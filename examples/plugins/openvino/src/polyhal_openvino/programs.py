@@ -14,6 +14,8 @@ from polyhal.hal.protocol import GraphProgram, GraphValue
 from polyhal_openvino.memory import Memory, view
 from polyhal_openvino.models import build, element_type, wrapped
 
+_WORTHWHILE = 100
+"""Runs: constants save about a tenth of the time of each, and a compilation takes as long as about ten of them."""
 _POSITIONS = np.iinfo(np.int32)
 
 
@@ -21,7 +23,7 @@ class Program:
     """One graph on one device.
 
     It is compiled with the weights of its first run as constants. Weights that another run finds changed are inputs from
-    then on.
+    then on, unless the constants have served for `_WORTHWHILE` runs: then the program is compiled with the new ones.
     """
 
     def __init__(self, core: openvino.Core, device: str, graph: GraphProgram) -> None:
@@ -30,6 +32,8 @@ class Program:
         self._compiled_with: list[tuple[int, Memory, int, int]] = []
         """Position, memory, offset and number of writes of each constant."""
         self._request: Any = None
+        self._runs = 0
+        """Since the program was compiled."""
         self._variable: list[int] = []
         """Positions of the inputs that are no constants."""
         self._staged: dict[int, np.ndarray] = {}
@@ -53,8 +57,11 @@ class Program:
             if ref.handle is not memory or memory.writes != writes or ref.offset != offset:
                 changed.add(i)
         if changed or self._request is None:
-            self._constant -= changed
+            if self._runs < _WORTHWHILE:
+                self._constant -= changed
             self._compile(refs[:count])
+            self._runs = 0
+        self._runs += 1
         request, outputs, replaced = self._request, refs[count:], []
         for place, i in enumerate(self._variable):
             if i in self._staged:
