@@ -170,7 +170,7 @@ class Profile:
 
 
 @top_level
-def profile(*devices: Device) -> Profile:
+def profile(*devices: Device | str) -> Profile:
     """Profile this thread inside a `with` block: `with polyhal.profile() as p: step()`; then `print(p)`.
 
     Records the ops with their time on host and device, the kernels that they launch, waiting, copies, memory, modules and
@@ -182,7 +182,7 @@ def profile(*devices: Device) -> Profile:
     >>> p.ops["matmul"].flops
     128
     """
-    return Profile(devices)
+    return Profile([Device(device) for device in devices])
 
 
 @contextmanager

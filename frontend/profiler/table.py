@@ -61,7 +61,11 @@ def _lines(profile: Profile, limit: int) -> Iterator[str]:
             ],
             len(kernels) - limit,
         )
-    yield from _places("module", profile.modules.values(), limit, timed)
+    modules = [
+        Row(_end(row.name, WIDTH - 32), row.calls, row.total, waited=row.waited, device=row.device)
+        for row in profile.modules.values()
+    ]
+    yield from _places("module", modules, limit, timed)
     lines = [
         Row(short_line(row.name), row.calls, row.total, waited=row.waited, device=row.device)
         for row in profile.lines.values()
@@ -104,10 +108,9 @@ def _places(title: str, rows: Iterable[Row], limit: int, timed: bool) -> Iterato
     if len(found) < 2 and title == "module":
         return
     yield ""
-    width = WIDTH - 32
     yield from _columns(
         (title, "host ms", "device ms", "%"),
-        [(_end(r.name or "-", width), _ms(r.total), _ms(r.device), _share(r, found, timed)) for r in found[:limit]],
+        [(r.name or "-", _ms(r.total), _ms(r.device), _share(r, found, timed)) for r in found[:limit]],
         len(found) - limit,
     )
 
@@ -121,7 +124,9 @@ def _gap_lines(profile: Profile) -> Iterator[str]:
     for nanoseconds, before, after in long:
         at = after.location
         where = f" at {Path(at.file).name}:{at.line}" if at.file else ""
-        yield f"  {nanoseconds / 1e6:.2f} ms before {after.kernel}{where}, after {before.kernel}"
+        text = f"  {nanoseconds / 1e6:.2f} ms before {after.kernel}{where}"
+        previous = f", after {before.kernel}"
+        yield text + previous if len(text + previous) <= WIDTH else text
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], more: int) -> Iterator[str]:

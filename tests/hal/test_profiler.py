@@ -105,6 +105,14 @@ def test_ops_of_captured_steps_have_modules_and_lines_without_timestamps() -> No
     assert "module" in [row.split()[0] for row in found.table().splitlines() if row]
 
 
+def test_a_long_line_of_the_program_keeps_its_place_in_the_table() -> None:
+    with ph.profile("numpy") as found:
+        ones, total = ph.ones((3, 4), device="numpy"), ph.ones((3, 4), device="numpy").sum()
+    assert ones.shape == (3, 4)
+    assert total.item() == 12
+    assert re.search(rf"^{Path(__file__).name}:\d+: .*…  +\d", found.table(), re.MULTILINE)
+
+
 def test_a_profile_is_written_as_text_trace_and_page(device: Device, tmp_path: Path) -> None:
     """A trace has one arrow for each call with launches, and a page holds names as data that cannot end its script."""
     with ph.profile(device) as found, record_function("</script><b>&"):
