@@ -26,13 +26,13 @@ _FORMATS = {"int": ("<I", 32), "uint": ("<I", 32), "long": ("<Q", 64), "ulong": 
 
 
 class Player:
-    """One program on one adapter, with WebGPU's default limits and no optional feature."""
+    """One program on one adapter, with WebGPU's default limits and only the features that the program needs."""
 
     def __init__(self, program: StepProgram, adapter: Any) -> None:
         import wgpu
 
         self._program = program
-        self._device = adapter.request_device_sync(required_features=[], required_limits={})
+        self._device = adapter.request_device_sync(required_features=list(program.features), required_limits={})
         usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
         self._buffers = [self._device.create_buffer(size=b.nbytes, usage=usage) for b in program.buffers]
         for buffer, entry in zip(self._buffers, program.buffers, strict=True):

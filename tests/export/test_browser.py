@@ -144,7 +144,7 @@ def test_a_missing_feature_is_named(browser: Chromium, training: TrainingStep, t
     browser.open(export.webgpu(training.step, tmp_path / "page.html", float16=True))
     browser.wait_for(_LOADED)
     shown = browser.evaluate("document.querySelector('#status').textContent")
-    assert shown == "this GPU lacks shader-f16; export the step without it"
+    assert shown == "this GPU lacks shader-f16; export without float16, then 16-bit weights are computed in 32 bits"
     browser.console.clear()
 
 

@@ -84,7 +84,10 @@ async function openDevice(features) {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
   if (!adapter) throw new Error(`this browser finds no GPU for WebGPU; update its driver, or ${BROWSERS}`);
   const missing = features.filter((f) => !adapter.features.has(f));
-  if (missing.length) throw new Error(`this GPU lacks ${missing.join(", ")}; export the step without it`);
+  if (missing.length) {
+    const instead = missing.includes("shader-f16") ? "export without float16, then 16-bit weights are computed in 32 bits" : "export the step without it";
+    throw new Error(`this GPU lacks ${missing.join(", ")}; ${instead}`);
+  }
   return adapter.requestDevice({ requiredFeatures: features });
 }
 
