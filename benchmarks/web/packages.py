@@ -34,7 +34,8 @@ def install(folder: Path) -> Path:
     words = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(folder), *wanted]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        lines = [x for x in done.stderr.strip().splitlines() if "complete log" not in x]
+        last = (lines or ["no message"])[-1]
         raise OSError(
             f"npm cannot fetch {' and '.join(wanted)} into {folder}: {last}; it needs a network once, "
             "or pass --only-polyhal"
