@@ -23,7 +23,9 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return device
 
 
-@pytest.mark.parametrize("shape", [(2, 40, 33), (3, 100, 20), (1, 70, 32), (2, 66, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 40, 33), (3, 100, 20), (1, 70, 32), (2, 66, 1), (2, 100, 130), (130, 70), (1, 16400, 3)], ids=str
+)
 @pytest.mark.parametrize("kind", ["normal", "graded"])
 def test_lu_factors(gpu: Any, rng: Any, kind: str, shape: tuple[int, ...]) -> None:
     a = hard_matrices.draw(rng, kind, shape)
@@ -43,18 +45,20 @@ def test_panels_exchange_the_rows_that_the_reference_does(gpu: Any, rng: Any) ->
     assert pivots[1, 0] == 51
 
 
-@pytest.mark.parametrize("shape", [(2, 40, 33), (3, 100, 20), (2, 66, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 40, 33), (3, 100, 20), (2, 66, 1), (1, 100, 130), (1, 130, 70), (1, 4100, 3)], ids=str
+)
 @pytest.mark.parametrize("kind", ["normal", "graded", "tiny"])
 def test_reflections(gpu: Any, rng: Any, kind: str, shape: tuple[int, ...]) -> None:
     a = hard_matrices.draw(rng, kind, shape)
     packed, tau = run(gpu, "householder_factors", [a])
-    q = np.broadcast_to(np.eye(shape[1]), (shape[0], shape[1], shape[1])).copy()
-    for j in range(shape[2]):
+    k = min(shape[1:])
+    q = np.broadcast_to(np.eye(shape[1], k), (shape[0], shape[1], k)).copy()
+    for j in reversed(range(k)):
         v = np.tril(packed.astype(np.float64), -1)[..., j : j + 1]
         v[:, j] = 1
-        q -= (q @ v) * tau[:, None, j : j + 1].astype(np.float64) @ np.swapaxes(v, -2, -1)
-    r = np.triu(packed[:, : shape[2]])
-    assert matrix_residuals.of_qr(a, q[..., : shape[2]].astype(np.float32), r) < matrix_residuals.LIMIT
+        q -= v * tau[:, None, j : j + 1].astype(np.float64) @ (np.swapaxes(v, -2, -1) @ q)
+    assert matrix_residuals.of_qr(a, q.astype(np.float32), np.triu(packed[:, :k])) < matrix_residuals.LIMIT
 
 
 def test_solutions(gpu: Any, rng: Any) -> None:
@@ -73,6 +77,41 @@ def test_triangular_solutions(gpu: Any, rng: Any, columns: int, upper: bool) -> 
     b = rng.normal(size=(40, columns)).astype(np.float32)
     (x,) = run(gpu, "solve_triangular_left", [a, b], upper=upper)
     assert matrix_residuals.of_solution((np.triu if upper else np.tril)(a), x, b) < matrix_residuals.LIMIT
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize(("n", "columns"), [(65, 3), (200, 11)], ids=str)
+def test_solutions_by_inverses_of_diagonal_blocks(gpu: Any, rng: Any, n: int, columns: int, upper: bool) -> None:
+    full = (rng.uniform(-1, 1, (2, n, n)) / n + 2 * np.eye(n)).astype(np.float32)
+    b = rng.normal(size=(3, 1, n, columns)).astype(np.float32)
+    for unit in (False, True):
+        (x,) = run(gpu, "solve_triangular_left", [hard_matrices.strided(full), b], upper=upper, unitriangular=unit)
+        triangle = (np.triu if upper else np.tril)(full, (1 if upper else -1) if unit else 0)
+        triangle = triangle + np.eye(n, dtype=np.float32) * unit
+        assert matrix_residuals.of_solution(triangle, x, b) < matrix_residuals.LIMIT
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("kind", hard_matrices.KINDS)
+@pytest.mark.parametrize("n", [65, 200])
+def test_cholesky_factors_by_panels(gpu: Any, rng: Any, n: int, kind: str, upper: bool) -> None:
+    a = hard_matrices.positive_definite(rng, kind, (2, n, n))
+    half = np.where(np.tri(n, k=-1, dtype=bool) if upper else ~np.tri(n, dtype=bool), np.float32(np.nan), a)
+    factor, info = run(gpu, "cholesky_factor", [hard_matrices.strided(half)], upper=upper, check=False)
+    assert not info.any()
+    assert matrix_residuals.of_cholesky(a, factor, upper) < matrix_residuals.LIMIT
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
+@pytest.mark.parametrize("minor", [3, 64, 90, 130])
+def test_panels_name_the_first_minor_that_is_not_positive(gpu: Any, minor: int, value: float) -> None:
+    a = np.stack([np.eye(130), np.eye(130)]).astype(np.float32)
+    a[1, minor - 1, minor - 1] = value
+    a[1, 129, 129] = -1
+    factor, info = run(gpu, "cholesky_factor", [a], check=False, start=7)
+    assert info.tolist() == [0, 7 + minor]
+    assert not factor[1].any()
+    np.testing.assert_array_equal(factor[0], np.eye(130))
 
 
 @pytest.mark.parametrize("upper", [False, True])

@@ -1,1 +1,1 @@
-"""Dense linear algebra in OpenCL C: factors, solutions and spectra of batches of small matrices, and panels of large ones."""
+"""Dense linear algebra in OpenCL C: factors, solutions and spectra of small matrices, and panels of large ones."""

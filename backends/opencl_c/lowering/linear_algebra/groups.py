@@ -5,11 +5,14 @@ from __future__ import annotations
 from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.linear_algebra import PANEL, SMALL, MatrixBatch, matrix_batch
 from polyhal.backends.opencl_c.runtime import Runtime
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _MIN_GROUP = 32
 _PANEL_GROUP = 512
+_CHUNK_BYTES, _MIN_CHUNK = 256 * 4, 32
+"""Rows of a chunk of a panel times the bytes of an element, at most, and the fewest rows."""
 
 
 def group_size(runtime: Runtime, size: int, most: int = SMALL) -> int:
@@ -31,6 +34,22 @@ def require_local(runtime: Runtime, nbytes: int) -> Declined | None:
     """Return the reason why a group lacks local memory; None if it suffices."""
     available = runtime.features.static_local_memory
     return Declined(f"needs {nbytes} bytes of local memory of {available}") if nbytes > available else None
+
+
+def panel_chunk(runtime: Runtime, group: int, dtype: DType, others: int) -> int:
+    """Return the rows of a panel that pass through local memory at a time, in addition to `others` bytes.
+
+    See shaders/opencl/linear_algebra/transposed_panel.h.
+    """
+    rows = min(group, _CHUNK_BYTES // dtype.itemsize)
+    while rows > _MIN_CHUNK and chunk_bytes(rows, dtype) + others > runtime.features.static_local_memory:
+        rows //= 2
+    return rows
+
+
+def chunk_bytes(rows: int, dtype: DType) -> int:
+    """Return the local memory of a chunk of `rows` rows."""
+    return rows * (PANEL + 1) * dtype.itemsize
 
 
 def panel_launch(

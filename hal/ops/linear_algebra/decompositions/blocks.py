@@ -1,6 +1,7 @@
 """Large matrices in blocks: recursive programs of ops whose work is in matrix products (Toledo 1997; Elmroth, Gustavson 2000).
 
-A matrix is divided in two until its blocks are small matrices or tall panels, which native kernels factor.
+A matrix is divided in two until its blocks are small matrices or tall panels, which native kernels factor. Devices with kernels
+for larger matrices need no program for these.
 """
 
 from __future__ import annotations

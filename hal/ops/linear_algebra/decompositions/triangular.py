@@ -96,19 +96,17 @@ def _program(specs: Specs, params: Params) -> DeviceProgram | Declined:
     a = tensor_at(specs, 0)
     if is_small(a):
         return Declined("the matrices are small")
-    return DeviceProgram(lambda a, b: _in_blocks(a, b, params["upper"], params["unitriangular"]), blocked=True)
+    return DeviceProgram(lambda a, b: _in_halves(a, b, params["upper"], params["unitriangular"]), blocked=True)
 
 
-def _in_blocks(a: TensorLike, b: TensorLike, upper: bool, unitriangular: bool) -> Any:
+def _in_halves(a: TensorLike, b: TensorLike, upper: bool, unitriangular: bool) -> Any:
     """Solve for one part of the rows, then for the others with that solution eliminated."""
     n = a.shape[-1]
-    if is_small(a):
-        return solve_triangular_left(a, b, upper, unitriangular)
     middle = half(n, SMALL)
     first, second = (slice(middle, n), slice(middle)) if upper else (slice(middle), slice(middle, n))
-    x = _in_blocks(a[..., first, first], b[..., first, :], upper, unitriangular)
+    x = solve_triangular_left(a[..., first, first], b[..., first, :], upper, unitriangular)
     rest = minus_product(b[..., second, :], a[..., second, first], x)
-    y = _in_blocks(a[..., second, second], rest, upper, unitriangular)
+    y = solve_triangular_left(a[..., second, second], rest, upper, unitriangular)
     return concat([y, x] if upper else [x, y], -2)
 
 
