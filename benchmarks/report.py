@@ -21,10 +21,9 @@ from benchmarks.planning_page import planning_page, scaling_table
 from benchmarks.serving.table import serve_load_table
 from benchmarks.summary import SHOWN, speeds_table, summary
 from benchmarks.tables import (
-    c_steps_table,
     collectives_table,
+    exported_steps_table,
     flops_text,
-    jax_steps_table,
     kernels_table,
     layers_table,
     linalg_table,
@@ -171,10 +170,9 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "language_models": ("language models in GGUF files, tokens per second", language_models_table),
     "serve_load": ("`polyhal serve` under load, every answer compared with a single run", serve_load_table),
     "replay": ("host time per replayed launch", replay_table),
-    "c_steps": ("captured training steps exported to C", c_steps_table),
     "web_steps": ("inference in a browser with WebGPU", web_steps_table),
-    "jax_steps": ("training steps captured for XLA, and written by hand in JAX", jax_steps_table),
     "openvino_steps": ("inference captured for OpenVINO, and imported by OpenVINO", openvino_steps_table),
+    "exported_steps": ("captured steps on XLA, in C and in a page", exported_steps_table),
     "optimizers": ("launches and time of optimizer steps", optimizers_table),
     "linalg": ("linear algebra", linalg_table),
     "fft": ("Fourier transforms", kernels_table),

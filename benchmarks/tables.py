@@ -217,30 +217,39 @@ def read_back_table(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def c_steps_table(result: dict[str, Any]) -> list[str]:
-    """Return milliseconds per training step of C programs and of Python, and seconds to the first step in C."""
-    lines = ["| device | model | C, ms per step | Python | C, seconds to the first step |", "|---|---|---:|---:|---:|"]
-    for row in result["rows"]:
-        steps = " | ".join(median_text([t * 1e3 for t in row["who"][who]], ".2f") for who in ("C", "Python"))
-        lines.append(f"| `{row['device']}` | {row['what']} | {steps} | {row['first']:.1f} |")
+def exported_steps_table(result: dict[str, Any]) -> list[str]:
+    """Return for each model and target milliseconds per step, its ratio to the peer's, and the difference of the results."""
+    rows = result["rows"]
+    columns = {(r["target"], r["device"]): r.get("peer", "") for r in sorted(rows, key=lambda r: r["target"] != "xla")}
+    for r in rows:
+        columns[r["target"], r["device"]] = r.get("peer", "") or columns[r["target"], r["device"]]
+    heads = [f"{_TARGETS[target]}, `{device}`, beside {peer}" for (target, device), peer in columns.items()]
+    lines = ["| step | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for what in dict.fromkeys(r["what"] for r in rows):
+        found = {(r["target"], r["device"]): r for r in rows if r["what"] == what}
+        cells = [_exported_cell(found.get(column)) for column in columns]
+        lines.append("| " + " | ".join([what, *cells]) + " |")
     return lines
 
 
-def jax_steps_table(result: dict[str, Any]) -> list[str]:
-    """Return milliseconds per training step that JAX compiled from a program by hand, and from a captured step."""
-    return _captured_for_compilers(result, "JAX, ms per step", "jax", "polyhal")
+_TARGETS = {"xla": "XLA", "c": "C", "page": "page in Chromium"}
+
+
+def _exported_cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not measured"
+    if "reason" in row:
+        return str(row["reason"])
+    ours, peer = row["seconds"][0], row["peer_seconds"][0]
+    bits = "same bits" if not row["difference"] else f"within {row['difference']:.0e}"
+    return f"{ours * 1e3:.2f} ms, {ours / peer:.2f} of its time, {bits}"
 
 
 def openvino_steps_table(result: dict[str, Any]) -> list[str]:
     """Return milliseconds per run of models that OpenVINO imported, and that were captured for it."""
-    return _captured_for_compilers(result, "imported from PyTorch, ms per run", "imported", "captured")
-
-
-def _captured_for_compilers(result: dict[str, Any], head: str, peer: str, own: str) -> list[str]:
-    """Return times of programs that a compiler of graphs received from elsewhere, and from captured steps."""
-    lines = [f"| model | programs | {head} | captured | ratio |", "|---|---:|---:|---:|---:|"]
+    lines = ["| model | programs | imported from PyTorch, ms per run | captured | ratio |", "|---|---:|---:|---:|---:|"]
     for row in result["rows"]:
-        seconds = (row[f"{who}_seconds"] for who in (peer, own))
+        seconds = (row[f"{who}_seconds"] for who in ("imported", "captured"))
         steps = " | ".join(f"{t['median'] * 1e3:.2f} {_spread(t['low'], t['median'], t['high'])}" for t in seconds)
         lines.append(f"| {row['model']} | {row['programs']} | {steps} | {row['ratio']:.2f} |")
     return lines
