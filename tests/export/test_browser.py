@@ -6,7 +6,10 @@ import base64
 import itertools
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,6 +124,33 @@ def test_a_page_trains_as_python_does_and_its_state_comes_back(
     )
     assert again == next_loss  # weights, moments, step count, learning rate and random numbers
     assert browser.console == []
+
+
+def test_a_page_has_the_bits_of_wgpu_on_the_same_driver(
+    browser: Chromium, training: TrainingStep, tmp_path: Path
+) -> None:
+    """Losses of four training steps with dropout: the same shaders, of which two libraries make SPIR-V."""
+    assert PROGRAM is not None
+    places = (Path("/usr/lib/chromium"), Path(PROGRAM).resolve().parent)
+    driver = next((p / "vk_swiftshader_icd.json" for p in places if (p / "vk_swiftshader_icd.json").exists()), None)
+    if driver is None:
+        pytest.skip("Chromium's Vulkan driver is not found")
+    page = export.webgpu(training.step, tmp_path / "page.html", outputs=["loss"])
+    program = export.record_program(training.step, "described:webgpu,record", "webgpu", outputs=["loss"])
+    export.save_program(program, tmp_path / "program")
+    np.savez(tmp_path / "program" / "inputs.npz", x=training.x.numpy(), y=training.y.numpy())
+    words = [sys.executable, "-m", "tests.export.play", str(tmp_path / "program"), str(tmp_path / "losses"), "4"]
+    environment = {**os.environ, "VK_ICD_FILENAMES": str(driver)}
+    subprocess.run(words, check=True, env=environment, cwd=Path(__file__).parents[2], timeout=300)
+    _open(browser, page)
+    code = f"""(async () => {{
+        const losses = [];
+        for (let i = 0; i < 4; i++) losses.push((await polyhal.programs.step.run({_arrays(training)})).loss[0]);
+        return losses;
+    }})()"""
+    losses = np.array(browser.evaluate(code), np.float32)
+    np.testing.assert_array_equal(losses, np.fromfile(tmp_path / "losses", np.float32))
+    assert len(set(losses)) == 4
 
 
 def test_errors_say_what_to_do(browser: Chromium, training: TrainingStep, tmp_path: Path) -> None:
