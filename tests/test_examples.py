@@ -86,6 +86,13 @@ def test_gpt_in_a_page(tmp_path: Path, run: Run) -> None:
     assert (folder / "index.html").exists()
 
 
+@pytest.mark.slow
+def test_diffusion_in_a_page(tmp_path: Path, run: Run) -> None:
+    page = tmp_path / "diffusion.html"
+    assert number(r"step +3  loss ([\d.]+)", run("export_diffusion.py", str(page), "--steps", "3")) < 3
+    assert "polyhal-contents" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.skipif(not registry().probe("opencl"), reason="needs an OpenCL device")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_training_goes_on_in_c(run: Run) -> None:
