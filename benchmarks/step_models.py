@@ -113,7 +113,7 @@ class ModelStep(NamedTuple):
     captured: Step
     """Takes the arguments as tensors; returns the loss, or the logits (vocabulary,) of the next token."""
     rewind: Callable[[], None]
-    """Called before each run in Python: a cache counts its positions, of which the arguments select one."""
+    """Called before each run in Python: a cache counts positions, although the arguments select one."""
 
 
 def captured_step(model: StepModel, device: Device) -> ModelStep:

@@ -223,7 +223,7 @@ def exported_steps_table(result: dict[str, Any]) -> list[str]:
     columns = {(r["target"], r["device"]): r.get("peer", "") for r in sorted(rows, key=lambda r: r["target"] != "xla")}
     for r in rows:
         columns[r["target"], r["device"]] = r.get("peer", "") or columns[r["target"], r["device"]]
-    heads = [f"{_TARGETS[target]}, `{device}`, beside {peer}" for (target, device), peer in columns.items()]
+    heads = [f"{_TARGETS[target]}, `{device}`, against {peer}" for (target, device), peer in columns.items()]
     lines = ["| step | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
     for what in dict.fromkeys(r["what"] for r in rows):
         found = {(r["target"], r["device"]): r for r in rows if r["what"] == what}

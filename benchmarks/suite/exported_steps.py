@@ -1,4 +1,4 @@
-"""Whole steps of six models on other runtimes: XLA, exports to C, and pages in a browser, each beside its peer.
+"""Whole steps of six models on other runtimes: XLA, exports to C, and pages in a browser, each against a peer.
 
 Numbers of the first runs are compared before anything is timed. XLA's peer is the same step written by hand in JAX; it needs
 JAX, and the plug-in on the path: `PYTHONPATH=examples/plugins/xla/src`. C and pages have the captured step in Python as their

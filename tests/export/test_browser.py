@@ -129,7 +129,7 @@ def test_a_page_trains_as_python_does_and_its_state_comes_back(
 def test_a_page_has_the_bits_of_wgpu_on_the_same_driver(
     browser: Chromium, training: TrainingStep, tmp_path: Path
 ) -> None:
-    """Losses of four training steps with dropout: the same shaders, of which two libraries make SPIR-V."""
+    """Losses of four training steps with dropout: the same shaders, translated to SPIR-V by two libraries."""
     assert PROGRAM is not None
     places = (Path("/usr/lib/chromium"), Path(PROGRAM).resolve().parent)
     driver = next((p / "vk_swiftshader_icd.json" for p in places if (p / "vk_swiftshader_icd.json").exists()), None)
