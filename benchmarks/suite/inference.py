@@ -1,4 +1,4 @@
-"""Inference of BERT-base and ResNet-50, captured, eager, and in PyTorch: time, memory, and time to the first result."""
+"""Inference of BERT-base and ResNet-50, captured, eager, and in PyTorch: time, memory, and the first result."""
 
 from __future__ import annotations
 

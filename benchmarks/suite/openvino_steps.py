@@ -1,4 +1,4 @@
-"""Inference captured for OpenVINO by the plug-in, compared with the same models that OpenVINO imports from PyTorch.
+"""Inference captured for OpenVINO by the plug-in, compared with models that OpenVINO itself imports from PyTorch.
 
 Needs PyTorch, OpenVINO, and the plug-in on the path: `PYTHONPATH=examples/plugins/openvino/src python -m benchmarks
 openvino_steps`. Both have the same weights, compute in float32, find their input in place, and return the result to the host.

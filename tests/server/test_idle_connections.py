@@ -45,12 +45,17 @@ def test_the_server_keeps_connections_for_longer_than_proxies(monkeypatch: pytes
         await connection.body(response)
         return response.status == 200
 
+    async def server_idles() -> None:
+        """Wait until the server has ended the steps that were due, such as its timers of connections."""
+        for _ in range(3):
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loops[0]))
+
     async def after(port: int, seconds: float) -> bool:
         connection = await Connection.open(port)
         assert await answered(connection)
+        await server_idles()
         loops[0].shift += seconds
-        loops[0].call_soon_threadsafe(lambda: None)
-        await asyncio.sleep(0.2)  # the server has closed the connection by then, if it does
+        await server_idles()
         kept = await answered(connection)
         await connection.close()
         return kept

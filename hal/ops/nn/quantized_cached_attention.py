@@ -10,6 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
+    Autocast,
     Decompose,
     ErrorSample,
     Output,
@@ -132,4 +133,5 @@ quantized_cached_attention = declare(
     ],
     flops=_flops,
     settings=("precision",),
+    autocast=Autocast.HALF,
 )
