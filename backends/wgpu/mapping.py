@@ -92,14 +92,13 @@ class _NativeMapper:
         if interruption is not None:
             raise interruption
 
-    def read(self, buffer: Any, nbytes: int, start: int, target: memoryview) -> None:
-        """Copy bytes of a mapped buffer, and unmap it."""
-        libf = self._api.libf
-        try:
-            place = libf.wgpuBufferGetConstMappedRange(buffer._internal, 0, nbytes)
-            target[:] = memoryview(self._api.ffi.buffer(place, nbytes))[start : start + target.nbytes]
-        finally:
-            libf.wgpuBufferUnmap(buffer._internal)
+    def copy(self, buffer: Any, nbytes: int, start: int, target: memoryview) -> None:
+        """Copy bytes of a mapped buffer."""
+        place = self._api.libf.wgpuBufferGetConstMappedRange(buffer._internal, 0, nbytes)
+        target[:] = memoryview(self._api.ffi.buffer(place, nbytes))[start : start + target.nbytes]
+
+    def unmap(self, buffer: Any) -> None:
+        self._api.libf.wgpuBufferUnmap(buffer._internal)
 
 
 class _NativeMapping:
@@ -108,6 +107,7 @@ class _NativeMapping:
     def __init__(self, mapper: _NativeMapper, buffer: Any, nbytes: int, submission: int) -> None:
         self._mapper, self._buffer, self._nbytes, self._submission = mapper, buffer, nbytes, submission
         self.is_done = threading.Event()
+        self._is_copied = False
         self.problem = ""
 
     def proceed(self) -> bool:
@@ -123,7 +123,11 @@ class _NativeMapping:
             raise RuntimeError(self.problem)
 
     def read(self, start: int, target: memoryview) -> None:
-        self._mapper.read(self._buffer, self._nbytes, start, target)
+        if self._is_copied:  # by a call that was interrupted
+            return
+        self._mapper.copy(self._buffer, self._nbytes, start, target)
+        self._is_copied = True
+        self._mapper.unmap(self._buffer)
 
 
 class _PublicMapping:

@@ -131,7 +131,12 @@ class WGPUMemory:
                 mapping = self._runtime.map(staging, size, encoder.last_submission)
                 mapping.wait()
                 mapping.read(offset - start, target)
-            except (wgpu.GPUError, RuntimeError) as error:
+            except BaseException as error:
+                # It may still be mapped, and a submission that writes to a mapped buffer ends the process.
+                self._staging[self._next_staging] = None
+                staging.destroy()
+                if not isinstance(error, (wgpu.GPUError, RuntimeError)):
+                    raise
                 raise self._runtime.errors.translate(error, None, f"reading {size} bytes") from error
 
     def _staging_buffer(self, size: int) -> Any:

@@ -32,7 +32,7 @@ _PAUSE = 2e-4
 class WGPURead:
     """A copy to the host. Implements `polyhal.hal.protocol.CompletionEvent`."""
 
-    __slots__ = ("_completion", "_reads", "mapping", "skipped", "staging", "target")
+    __slots__ = ("_completion", "_reads", "is_begun", "mapping", "skipped", "staging", "target")
 
     def __init__(self, reads: ReadBack, staging: Any, mapping: HostMapping, skipped: int, target: memoryview) -> None:
         self._reads = reads
@@ -41,6 +41,8 @@ class WGPURead:
         self.skipped = skipped
         """Bytes in the staging buffer before the requested ones."""
         self.target = target
+        self.is_begun = False
+        """True if a thread has begun to finish it, which an interrupt may have ended."""
         self._completion = Completion()
 
     def wait(self) -> None:
@@ -121,6 +123,7 @@ class ReadBack:
 
     def _complete(self, read: WGPURead) -> None:
         """Wait for the first of the copies, and run its callbacks."""
+        was_interrupted, read.is_begun = read.is_begun, True
         try:
             read.finish()
         except Exception as error:
@@ -129,7 +132,8 @@ class ReadBack:
             )
         else:
             failed = None
-            if not self._staging.give(read.staging, read.staging.size):
+            # After an interrupt it may still be mapped.
+            if was_interrupted or not self._staging.give(read.staging, read.staging.size):
                 read.staging.destroy()
         self._reads.popleft()
         read.complete(failed)
