@@ -284,19 +284,12 @@ def _cache_dtype(dtype: object, device: Device) -> DType:
     """Return the dtype of a cache. Raises SettingError unless the device computes in it."""
     usual = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int8)
     possible = {d.name: d for d in usual if d in device.capabilities.compute}
-    found = possible.get(as_dtype(dtype).name) if _names_a_dtype(dtype) else None
-    if found is None:
-        problem = f"cache_dtype is {dtype}"
-        raise SettingError(message("load", problem, expected=f"one of {', '.join(possible)}", device=device))
-    return found
-
-
-def _names_a_dtype(value: object) -> bool:
     try:
-        as_dtype(value)
-    except TypeError:
-        return False
-    return True
+        return possible[as_dtype(dtype).name]
+    except (TypeError, KeyError):
+        problem = f"cache_dtype is {dtype}"
+        expected = f"one of {', '.join(possible)}"
+        raise SettingError(message("load", problem, expected=expected, device=device)) from None
 
 
 def _loaded(planned: PlannedModel, device: Device, adapter: str | os.PathLike[str] | None = None) -> LanguageModel:

@@ -157,7 +157,8 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-def _flops(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> int:
+def attention_flops(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> int:
+    """Return the operations of both products with all positions of a cache."""
     q, values = tensor_at(specs, 0), tensor_at(specs, 2)
     return 2 * math.prod(q.shape[:3]) * values.shape[2] * (q.shape[3] + values.shape[3])
 
@@ -186,7 +187,7 @@ cached_attention = declare(
             "int32",
         ),
     ],
-    flops=_flops,
+    flops=attention_flops,
     settings=("precision",),
     autocast=Autocast.HALF,
 )

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
     ErrorSample,
     Output,
-    Params,
     Sample,
     Specs,
-    Tolerance,
     declare,
     tensor_at,
 )
-from polyhal.hal.ops.nn.cached_attention import cached_attention
+from polyhal.hal.ops.nn.cached_attention import attention_flops, cached_attention
 from polyhal.hal.ops.tensor_like import Array, TensorLike
 
 
@@ -72,15 +68,6 @@ def _decomposed(
     return cached_attention(q, keys, values, lengths, scale, window, softcap)
 
 
-def _terms(specs: Specs, params: Params) -> int:
-    return max(tensor_at(specs, 0).shape[3], tensor_at(specs, 1).shape[2])
-
-
-def _flops(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> int:
-    q, values = tensor_at(specs, 0), tensor_at(specs, 2)
-    return 2 * math.prod(q.shape[:3]) * values.shape[2] * (q.shape[3] + values.shape[3])
-
-
 def _samples(rng: np.random.Generator) -> list[Sample]:
     out = []
     for (b, h, kept, t, c, d, e), params in [
@@ -126,12 +113,12 @@ quantized_cached_attention = declare(
     lowering=Decompose(_decomposed),
     samples=_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(48.0, floor=4.0, terms=_terms, rounded=1),
+    tolerance=cached_attention.op.tests.tolerance,
     errors=[
         ErrorSample(_wrong(keys=np.zeros((1, 2, 5, 4))), {}, ValueError, "expected int8"),
         ErrorSample(_wrong(value_scales=np.ones((1, 2, 5, 4))), {}, ValueError, "scales of values"),
     ],
-    flops=_flops,
+    flops=attention_flops,
     settings=("precision",),
     autocast=Autocast.HALF,
 )

@@ -7,7 +7,7 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 
 @hookimpl
 def polyhal_backends() -> list[BackendSpec]:
-    """Return the only backend of this distribution. It is no default device: it is fast in captured steps only."""
+    """Return the only backend of this distribution. It is never the default device, since only captured steps are fast."""
     return [
         BackendSpec(
             name="openvino",
